@@ -1,0 +1,122 @@
+# Every target sets up what it needs, into .venv at the root, from the hashed locks in requirements/.
+# Needs Python 3.11 or later with pip, git and make.
+
+PYTHON ?= python3
+export PYTHON
+
+# Tests wait for children more than they compute, so two at a time pay; 0 is none beside pytest itself.
+WORKERS ?= 2
+# More for the program behind a target: make test ARGS="tests/unit -k routing"
+ARGS ?=
+
+BIN := .venv/bin
+# Snapshots are compared here; to write new ones run .venv/bin/pytest --inline-snapshot=create,fix
+PYTEST := $(BIN)/pytest --inline-snapshot=disable
+SAY := @printf 'coterie: %s\n'
+
+# pyright must neither look for a newer pyright nor for another node.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+export PYRIGHT_PYTHON_GLOBAL_NODE := 0
+
+.PHONY: help demo test check bench chaos lock schemas format coverage clean
+.DEFAULT_GOAL := help
+
+help: ## what there is
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+# ------------------------------------------------------------------------------------- set-up
+
+RUNTIME := .venv/.runtime
+DEV := .venv/.dev
+
+$(RUNTIME): pyproject.toml requirements/build.txt requirements/runtime.txt scripts/setup
+	@scripts/setup runtime
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements/dev.txt
+	@scripts/setup dev
+	@touch $@
+
+# Children of tests and benchmarks start from bytecode, also where PYTHONDONTWRITEBYTECODE is set.
+.PHONY: compiled
+compiled: $(RUNTIME)
+	@$(BIN)/python -m compileall -q src
+
+# ---------------------------------------------------------------------------------------- run
+
+demo: compiled ## a team at work, with no login and no tokens
+	@$(BIN)/coterie demo $(ARGS)
+
+test: $(DEV) compiled ## every test
+	@scripts/system-packages
+	$(SAY) "testing"
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
+
+bench: $(DEV) compiled ## what a turn costs, beside a bare loop
+	$(SAY) "measuring"
+	@$(BIN)/python -m bench $(ARGS)
+
+chaos: $(DEV) compiled ## kill -9 at 200 random instants
+	$(SAY) "killing 200 times"
+	@$(BIN)/python -m bench.chaos --kills 200 $(ARGS)
+
+coverage: $(DEV) compiled ## lines no test reaches
+	@$(BIN)/coverage erase
+	@$(BIN)/coverage run -m pytest $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
+# -------------------------------------------------------------------------------------- check
+
+CHECKS := check-format check-lint check-types check-surface check-layers check-shape check-schemas
+.PHONY: $(CHECKS)
+
+check: $(CHECKS) ## format, lint, types, layers, shape, schemas (make -k check: all that is wrong)
+
+check-format: $(DEV)
+	$(SAY) "checking format"
+	@$(BIN)/ruff format --check --quiet . || { echo "coterie: run: make format" >&2; exit 1; }
+
+check-lint: $(DEV)
+	$(SAY) "checking lint"
+	@$(BIN)/ruff check --quiet .
+
+check-types: $(DEV)
+	$(SAY) "checking types"
+	@$(BIN)/pyright
+
+check-surface: $(DEV)
+	$(SAY) "checking that the public surface is typed to 100 %"
+	@PYTHONPATH=src $(BIN)/pyright --pythonpath $(BIN)/python --verifytypes coterie --ignoreexternal > .venv/.surface \
+		|| { cat .venv/.surface; exit 1; }
+	@grep completeness .venv/.surface
+
+check-layers: $(DEV)
+	$(SAY) "checking layers"
+	@$(BIN)/lint-imports --no-logo
+
+check-shape: $(DEV)
+	$(SAY) "checking shape"
+	@$(PYTEST) -q tests/shape
+
+check-schemas: $(DEV)
+	$(SAY) "checking that the shipped schemas are what the models say"
+	@$(BIN)/python -m coterie.config.schemas --check
+
+# --------------------------------------------------------------------------------------- make
+
+format: $(DEV) ## format, and mend what lint can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+schemas: $(RUNTIME) ## write src/coterie/config/schemas/*.json from the models
+	@$(BIN)/python -m coterie.config.schemas
+
+# Not by way of .venv/.runtime: a lock that cannot be installed must still be replaceable.
+lock: ## write requirements/*.txt from pyproject.toml (ARGS=--upgrade for newer versions)
+	@scripts/setup uv
+	@scripts/lock $(ARGS)
+
+clean: ## remove what the other targets made
+	@rm -rf .venv .hypothesis .pytest_cache .ruff_cache .import_linter_cache .coverage .coverage.* build dist
+	@find src tests bench examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

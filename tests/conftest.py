@@ -1,0 +1,88 @@
+"""What every test stands on: a loop that never blocks, a home of its own, no skips in CI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+from blockbuster import BlockBuster
+
+IN_CI = os.environ.get("CI") == "true"
+
+hypothesis.settings.register_profile("dev", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+hypothesis.settings.load_profile("ci" if IN_CI else "dev")
+
+
+@dataclass(frozen=True)
+class House:
+    """A machine of one's own: nothing of the real user is read, nothing is left behind."""
+
+    home: Path
+    coterie_home: Path
+    project: Path
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+    """An empty HOME, COTERIE_HOME and project folder, set for this process and its children."""
+    made = House(tmp_path / "home", tmp_path / "home" / ".coterie", tmp_path / "project")
+    made.home.mkdir()
+    made.project.mkdir()
+    for name in [name for name in os.environ if name.startswith(("XDG_", "COTERIE_", "GIT_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(made.home))
+    monkeypatch.setenv("COTERIE_HOME", str(made.coterie_home))
+    monkeypatch.chdir(made.project)
+    return made
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def _blocking_calls() -> BlockBuster:
+    return BlockBuster(scanned_modules=["coterie"])
+
+
+@pytest.fixture(autouse=True)
+def _loop_never_blocks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """In async tests, a call of ours that blocks the event loop raises BlockingError there."""
+    if "anyio_backend" not in request.fixturenames:
+        yield
+        return
+    blocking_calls: BlockBuster = request.getfixturevalue("_blocking_calls")
+    blocking_calls.activate()
+    yield
+    blocking_calls.deactivate()
+
+
+# -- in CI nothing is skipped ------------------------------------------------------------------
+
+
+def _refuse_skip(report: Any) -> Any:
+    expected_failure = hasattr(report, "wasxfail")
+    if IN_CI and (report.skipped or expected_failure):
+        what = "xfail" if expected_failure else "skip"
+        report.outcome = "failed"
+        report.longrepr = f"{what} is a failure when CI=true: {report.longrepr}"
+        if expected_failure:
+            del report.wasxfail
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    return _refuse_skip((yield))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _refuse_skip((yield))

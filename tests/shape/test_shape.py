@@ -1,0 +1,146 @@
+"""The rules of the house that are numbers, counted."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import grimp
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import coterie
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "coterie"
+
+MAX_LINES = 400
+MAX_README_LINES = 150
+LEFTOVERS = {line.strip("/") for line in (ROOT / ".gitignore").read_text().split()} | {".git"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+
+
+@cache
+def source_files() -> tuple[Path, ...]:
+    return tuple(sorted(SOURCE.rglob("*.py")))
+
+
+@cache
+def repository_texts() -> dict[str, str]:
+    """Every text file of ours, by its path from the root; what tools leave behind is not ours."""
+    texts: dict[str, str] = {}
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in LEFTOVERS]
+        for path in (Path(folder, name) for name in names):
+            raw = path.read_bytes() if path.is_file() else b"\0"
+            if b"\0" not in raw[:8192] and path.name not in LEFTOVERS:
+                texts[str(path.relative_to(ROOT))] = raw.decode(errors="replace")
+    return texts
+
+
+def found(pattern: re.Pattern[str], texts: dict[str, str]) -> Iterator[str]:
+    for name, text in texts.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            if pattern.search(line):
+                yield f"{name}:{number}: {line.strip()[:120]}"
+
+
+def source_texts() -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): path.read_text() for path in source_files()}
+
+
+def test_no_source_file_is_too_long() -> None:
+    lengths = {name: len(text.splitlines()) for name, text in source_texts().items()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_no_module_has_a_vague_name() -> None:
+    parts = {name: set(Path(name).with_suffix("").parts) for name in source_texts()}
+    assert [name for name, names in parts.items() if names & VAGUE_NAMES] == []
+
+
+def test_no_module_is_in_an_import_cycle() -> None:
+    """By module; that packages do not lean on each other in a circle is import-linter's to say."""
+    graph = grimp.build_graph("coterie", include_external_packages=False, cache_dir=None)
+    imports = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    assert cyclic(imports) == set()
+
+
+def cyclic(imports: dict[str, set[str]]) -> set[str]:
+    """What is left when all that leads nowhere, and all that nothing leads to, is taken away."""
+    left = set(imports)
+    while True:
+        imported = {name for module in left for name in imports[module]}
+        kept = {module for module in left if imports[module] & left and module in imported}
+        if kept == left:
+            return left
+        left = kept
+
+
+def test_cycles_are_seen() -> None:
+    assert cyclic({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()}) == {"b", "c"}
+
+
+def test_every_suppression_names_its_rule() -> None:
+    bare = re.compile(r"#\s*(?:(?:type|pyright):\s*ignore(?!\[)|(?:ruff:\s*)?noqa(?!: ?[A-Z]))")
+    texts = {name: text for name, text in repository_texts().items() if name.endswith(".py")}
+    del texts[str(Path(__file__).relative_to(ROOT))]
+    assert list(found(bare, texts)) == []
+
+
+def test_public_surface() -> None:
+    assert coterie.__all__ == ["__version__"]
+    assert [name for name in coterie.__all__ if not hasattr(coterie, name)] == []
+
+
+def test_readme_sells_and_starts() -> None:
+    readme = ROOT / "README.md"
+    if not readme.exists():  # it is made from the real program, so it comes last
+        return
+    text = readme.read_text()
+    assert len(text.splitlines()) <= MAX_README_LINES
+    assert [command for command in ("make demo", "make test") if command not in text] == []
+
+
+def test_no_file_names_a_registry_or_this_machine() -> None:
+    # Put together here, so that this file passes its own test.
+    hosts = ["pypi" + ".org", "pythonhosted" + ".org", "registry" + ".npmjs"]
+    places = ["/" + "root/.", "/" + "work/main", "/" + "work/shared", str(ROOT)]
+    if len(Path.home().parts) > 2:  # a home near the top says nothing
+        places.append(str(Path.home()))
+    named = re.compile("|".join(re.escape(name) for name in hosts + places))
+    assert list(found(named, repository_texts())) == []
+
+
+@pytest.mark.parametrize("lock", sorted(path.name for path in ROOT.glob("requirements/*.txt")))
+def test_locks_are_hashed_and_name_no_index(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
+    pins = re.findall(r"^([a-z0-9][^ ]*)==[^ ]+.*\\\n    --hash=sha256:", text, re.MULTILINE)
+    requirements = [line for line in text.splitlines() if line and line[0] not in " #"]
+    assert len(pins) == len(requirements) > 0
+    assert re.findall(r"://|--(?:extra-)?index|--find-links", text) == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "tables"),
+    [
+        ("runtime", ["project"]),
+        ("build", ["build"]),
+        ("bootstrap", ["bootstrap"]),
+        ("dev", ["project", "build", "dev"]),
+    ],
+)
+def test_locks_agree_with_pyproject(lock: str, tables: list[str]) -> None:
+    """A dependency changed without `make lock` would be installed for users and not for tests."""
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = {"project": pyproject["project"]["dependencies"], **pyproject["dependency-groups"]}
+    wanted = [Requirement(one) for table in tables for one in groups[table] if isinstance(one, str)]
+    text = (ROOT / "requirements" / f"{lock}.txt").read_text()
+    pinned = dict(re.findall(r"^([a-z0-9][a-z0-9._-]*)==([^ ]+)", text, re.MULTILINE))
+    versions = {one: pinned.get(canonicalize_name(one.name), "0") for one in wanted}
+    assert [str(one) for one, version in versions.items() if version not in one.specifier] == []
