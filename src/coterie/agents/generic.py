@@ -1,0 +1,264 @@
+"""The adapter for agents that nobody wrote one for: made of nothing but a registry entry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import cast
+
+import anyio.to_thread
+
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
+from coterie.model.interaction import Response
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.team import Member
+from coterie.model.update import (
+    Activity,
+    End,
+    TextDelta,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+)
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import Child, KeeperName, Spawn, start
+from coterie.process.completion import Custom, JsonEvent, Silence, Strategy
+from coterie.process.exchange import Completed, Exchange, Failed, Piece
+
+DETECTORS = "coterie.detectors"
+QUIET_AFTER = 120.0
+AFTER_INTERRUPT = 2.0
+"""How long an agent may take to break off before it is ended."""
+NATURAL_END = 2.0
+"""How long an agent that has given its reply may take to end by itself."""
+
+
+@dataclass(frozen=True)
+class GenericAdapter:
+    """Runs a program as its registry entry says."""
+
+    agent: AgentDefinition
+    children: ChildLog
+    keeper: KeeperName = "auto"
+    quiet_after: float = QUIET_AFTER
+
+    def limits(self, member: Member) -> Limits:
+        """The clocks for this member's turns."""
+        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
+        return Limits(self.agent.total_timeout_ms(member) / 1000, quiet)
+
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> GenericChannel:
+        """A channel; one whose agent stays is started now, others with each turn."""
+        strategy = await self._strategy(member, workspace)
+        channel = GenericChannel(self, member, workspace, strategy)
+        if channel.holds_past:
+            await channel.begin()
+        return channel
+
+    async def _strategy(self, member: Member, workspace: Workspace) -> Strategy:
+        told = self.agent.capabilities
+        if told.detection == "jsonl":
+            return JsonEvent(frozenset(told.completion_types), told.text_field)
+        if told.detection == "idleTimeout":
+            return Silence(self.agent.idle_timeout_ms(member))
+        if told.completion_pattern is not None:
+            return Custom.pattern(told.completion_pattern)
+        detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
+        if detect is None:
+            problem = f'there is no detector "{told.detector}" in the entry points {DETECTORS}'
+            raise AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
+        return Custom(detect)
+
+
+class GenericChannel:
+    """A member's line to its program: one process for all turns, or one for each."""
+
+    thread = None
+
+    def __init__(
+        self,
+        adapter: GenericAdapter,
+        member: Member,
+        workspace: Workspace,
+        strategy: Strategy,
+    ) -> None:
+        self._adapter = adapter
+        self._member = member
+        self._workspace = workspace
+        self._strategy = strategy
+        self._told = adapter.agent.capabilities
+        self._child: Child | None = None
+        self._exchange: Exchange | None = None
+        self._taking: Exchange | None = None
+        self._introduced = False
+        self._interrupted = False
+        self._closed = False
+
+    @property
+    def holds_past(self) -> bool:
+        """Whether the process stays, and with it what it was told."""
+        return self._told.persistent
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while there is one."""
+        return self._child.pid if self._child is not None and self._child.alive else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether another turn can be taken here."""
+        if self._closed:
+            return False
+        return not self.holds_past or (self._child is not None and self._child.alive)
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Send the prompt and yield what comes, the last of it an `End`."""
+        self._interrupted = False
+        try:
+            exchange = await self._ready()
+        except AgentMissing as error:
+            yield TurnFailed("missing", str(error), retry=False)
+            return
+        if self._interrupted:  # before there was anything to break off
+            yield TurnInterrupted()
+            return
+        total = self._adapter.limits(self._member).total
+        self._taking = exchange
+        try:
+            async for item in exchange.take(self._framed(prompt.text), total):
+                if isinstance(item, Piece):
+                    yield TextDelta(item.text) if item.text else Activity()
+                else:
+                    yield await self._conclude(item, exchange)
+        finally:
+            self._taking = None
+
+    async def answer(self, key: str, response: Response) -> None:
+        """Such an agent asks nothing."""
+
+    async def interrupt(self) -> None:
+        """Ctrl-C for the agent; if it does not break off, it is ended."""
+        self._interrupted = True
+        if self._child is not None and self._taking is not None:
+            self._child.interrupt()
+            self._taking.break_off(AFTER_INTERRUPT)
+
+    async def close(self) -> None:
+        """End the process and its whole tree; AgentMissing if something of it would not die."""
+        self._closed = True
+        await self._drop()
+
+    # -- the process ---------------------------------------------------------------------------
+
+    async def begin(self) -> Exchange:
+        """Start the process; AgentMissing when it cannot be."""
+        children, agent, member = self._adapter.children, self._adapter.agent, self._member
+        mark = await children.starting(member.id, agent.name)
+        spawn = Spawn(
+            command=agent.command,
+            args=self._arguments(),
+            cwd=str(self._workspace.execution_dir),
+            env=self._workspace.env,
+            member=member.id,
+            folder=str(self._workspace.folder),
+            mark=mark,
+            use_pty=agent.use_pty,
+        )
+        try:
+            self._child = await start(spawn, self._adapter.keeper)
+        except AgentMissing:
+            children.ended(mark)
+            raise
+        children.started(mark, self._child.pid)
+        if self._closed:  # while it was being started
+            await self._drop()
+            raise self._missing("it was closed while it was started")
+        self._introduced = False
+        self._exchange = Exchange(self._child, self._strategy, one_shot=not self.holds_past)
+        return self._exchange
+
+    async def _ready(self) -> Exchange:
+        if self._closed:
+            raise self._missing("its channel is closed")
+        if self.holds_past and self._exchange is not None:
+            return self._exchange
+        if self._child is not None:
+            # The one before has given its reply and may still be putting its things away.
+            with anyio.move_on_after(NATURAL_END):
+                await self._child.exit()
+            await self._drop()
+        return await self.begin()
+
+    async def _conclude(self, outcome: Completed | Failed, exchange: Exchange) -> End:
+        try:
+            await self._after(outcome)
+        except AgentMissing as error:
+            return TurnFailed("exit", str(error), retry=False)
+        return self._end(outcome, exchange)
+
+    async def _after(self, outcome: Completed | Failed) -> None:
+        """End the process unless it stays, or has said itself that it is done.
+
+        After a silence it has not: it might go on working while another member has the floor.
+        """
+        said_so = isinstance(outcome, Completed) and self._strategy.silence is None
+        stays = self.holds_past and isinstance(outcome, Completed)
+        if not (said_so or stays):
+            await self._drop()
+
+    async def _drop(self) -> None:
+        child = self._child
+        if child is None:
+            return
+        if not await child.terminate():
+            raise self._missing(f"its last process ({child.pid}) could not be ended")
+        self._adapter.children.ended(child.spawn.mark)
+        self._child = None
+
+    def _missing(self, problem: str) -> AgentMissing:
+        folder, command = str(self._workspace.folder), self._adapter.agent.command
+        return AgentMissing(self._member.id, folder, command, problem)
+
+    # -- what it is told and what it says ------------------------------------------------------
+
+    def _arguments(self) -> tuple[str, ...]:
+        agent, member, told = self._adapter.agent, self._member, self._told
+        arguments = list(agent.base_args)
+        if told.model_flag and member.model:
+            arguments += [told.model_flag, member.model]
+        if told.prompt_flag and member.system_instruction:
+            arguments += [told.prompt_flag, member.system_instruction]
+        return (*arguments, *member.additional_args)
+
+    def _framed(self, text: str) -> bytes:
+        """The prompt as the process takes it; who it is, in front, once for each process."""
+        if not (self._introduced or self._told.prompt_flag) and self._member.system_instruction:
+            text = f"[SYSTEM]\n{self._member.system_instruction}\n\n{text}"
+        self._introduced = True
+        if self._told.prompt_format == "jsonl":
+            text = json.dumps({"type": "prompt", "text": text})
+        return text.encode("utf-8", "replace")
+
+    def _end(self, outcome: Completed | Failed, exchange: Exchange) -> End:
+        if self._interrupted:
+            return TurnInterrupted(exchange.text)
+        if isinstance(outcome, Completed):
+            return TurnCompleted(outcome.text)
+        return TurnFailed(
+            outcome.kind,
+            outcome.message,
+            exit_code=outcome.exit_code,
+            stderr_tail=outcome.stderr_tail,
+        )
+
+
+def _detector(name: str) -> Callable[[str], str | bool | None] | None:
+    found = entry_points(group=DETECTORS, name=name)
+    return cast("Callable[[str], str | bool | None]", next(iter(found)).load()) if found else None

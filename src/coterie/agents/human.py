@@ -1,0 +1,70 @@
+"""A human member: an agent whose turn is a question in the inbox."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+
+from coterie.model.interaction import Display, Response, Validation
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.team import Member
+from coterie.model.update import Asked, TurnCompleted, TurnFailed, Update
+from coterie.model.workspace import Workspace
+
+_PATIENCE = 10 * 365 * 86_400.0
+"""A person may take ten years: an answer counts whenever it comes."""
+
+
+class HumanAdapter:
+    """Asks the person."""
+
+    def limits(self, member: Member) -> Limits:
+        """People have no clocks."""
+        return Limits(total=_PATIENCE, quiet_after=_PATIENCE)
+
+    async def open(self, member: Member, workspace: Workspace, thread: str | None) -> HumanChannel:
+        """Nothing needs to be started."""
+        return HumanChannel(member)
+
+
+class HumanChannel:
+    """The line to a person: one question per turn, by a name that is the same after a crash."""
+
+    thread = None
+    holds_past = True
+    pid = None
+    alive = True
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+        self._response: Response | None = None
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Ask, and give back what was said."""
+        self._response = None
+        yield Asked(
+            key="turn",
+            kind="Input",
+            purpose="request_info",
+            display=Display(
+                title=f"Your turn, {self._member.display_name}",
+                description="Say something, or /end to end the conversation.",
+                content=prompt.text.rpartition("[MESSAGE]\n")[2],
+            ),
+            validation=Validation(required=True),
+        )
+        # The engine has called `answer` before it asks for the next update.
+        response = self._response
+        if response is None:
+            yield TurnFailed("refused", "nobody answered", retry=False)
+        else:
+            yield TurnCompleted(response.input_value or "")
+
+    async def answer(self, key: str, response: Response) -> None:
+        """Take what the person said."""
+        self._response = response
+
+    async def interrupt(self) -> None:
+        """A person is not interrupted."""
+
+    async def close(self) -> None:
+        """Nothing was started."""

@@ -1,0 +1,276 @@
+"""The composition root: the one place that knows concrete classes, and what surfaces call."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio.to_thread
+
+from coterie.agents.table import BUILT_IN, Adapters
+from coterie.config.environment import passthrough
+from coterie.config.project import Project, make_project
+from coterie.config.registry import load_registry
+from coterie.config.settings import Settings, load_settings
+from coterie.config.team_file import load_team
+from coterie.config.teams import reading_for
+from coterie.engine import steering, timeline
+from coterie.engine.children import SessionChannels, SurvivorReaper, TaskChildren
+from coterie.engine.look import Lookout
+from coterie.engine.owner import Owner, sweep
+from coterie.engine.run import Engine
+from coterie.engine.steering import Answered
+from coterie.engine.takeover import Claimant
+from coterie.model import instant
+from coterie.model.journal import Fence
+from coterie.model.message import YOU, Message
+from coterie.model.record import ResultRecord
+from coterie.model.routing import spoken
+from coterie.model.task import Caps, TaskCreated
+from coterie.model.team import Member, Team
+from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
+from coterie.model.workspace import Workspace
+from coterie.ports import Observer
+from coterie.process.bubblewrap import problem
+from coterie.process.machine import Machine
+from coterie.process.pool import ChannelPool
+from coterie.process.version import version_of
+from coterie.stores.sqlite import SqliteStorage
+from coterie.workflows.chat import Chat
+from coterie.workspace.folder import member_folder, open_workspace
+
+__all__ = ["Answered", "App", "keeper_in_use", "version_of"]
+
+WORKFLOWS = {workflow.name: workflow for workflow in (Chat(),)}
+_LETTERS = "abcdefghjkmnprstuvwxyz"
+_SIGNS = _LETTERS + "23456789"
+
+
+@dataclass
+class App:
+    """One project, open.  Every method may raise a CoterieError, and nothing else on purpose."""
+
+    root: Path
+    storage: SqliteStorage
+    settings: Settings
+    machine: Machine
+    pool: ChannelPool
+    _owner: Owner | None = None
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, root: Path) -> AsyncGenerator[App]:
+        """Open the project's database (made if absent) for the length of the block."""
+        project = Project(root)
+        settings = await anyio.to_thread.run_sync(_prepared, project)
+        storage = await SqliteStorage.open(project.database)
+        machine = await anyio.to_thread.run_sync(Machine.here)
+        app = cls(root, storage, settings, machine, ChannelPool())
+        try:
+            yield app
+        finally:
+            with anyio.CancelScope(shield=True):
+                await app._close()
+
+    async def _close(self) -> None:
+        try:
+            await self.pool.close_all()
+        finally:
+            try:
+                await self.storage.close()
+            finally:
+                if self._owner is not None:
+                    self._owner.release()
+
+    # -- work ----------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        team: Team,
+        goal: str,
+        caps: Caps,
+        *,
+        workflow: str = "chat",
+        team_file: Path | None = None,
+    ) -> str:
+        """Make a task that this process owns; returns its id.  Nothing runs yet."""
+        owner = await self._own()
+        author = next((member.id for member in team.in_order if member.type == "human"), YOU)
+        length = 4
+        while True:
+            created = TaskCreated(
+                task_id=(task_id := _new_id(length)),
+                at=instant.now(),
+                session_id=task_id,
+                workflow=workflow,
+                workflow_version=self._engine(owner).workflow(workflow).version,
+                goal=goal,
+                author=author,
+                team=team.sealed(),
+                team_file=str(team_file) if team_file else None,
+                caps=caps,
+            )
+            said = Message(task_id, 1, author, "", created.at)
+            opening = spoken(team, said, goal)[0] if goal else None
+            if await self.storage.create(created, owner.id, opening) is not None:
+                return task_id
+            length += 1
+
+    async def run(
+        self, task_id: str, observer: Observer, *, patience: float | None
+    ) -> ResultRecord:
+        """Run a task until it ends or parks; takes a dead owner's task over first.
+
+        `patience` is how many seconds an open question is waited for: None for ever (a
+        terminal), 0 not at all.  Raises TaskBusy where a living process runs it.
+        When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
+        """
+        engine = self._engine(await self._own())
+        created = (await self._look.state(task_id)).created
+        make = await anyio.to_thread.run_sync(self._members, created)
+        return await engine.run(task_id, make, observer, patience)
+
+    # -- answer --------------------------------------------------------------------------------
+
+    async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
+        """This project's questions, oldest first."""
+        return await self._look.questions(only_open=only_open)
+
+    async def answer(
+        self, interaction_id: str, *, choice: str | None, text: str | None, author: str
+    ) -> Answered:
+        """Answer once.  `choice` is an option's id, number or prefix.  Raises AnswerRefused."""
+        return await steering.answer(self._look, interaction_id, choice, text, author)
+
+    async def say(self, task_id: str, text: str, author: str | None = None) -> str:
+        """A word to a task: the answer where it is the human's turn, else heard after the
+        running turn.  Returns what became of it: `answered q3` or `queued`."""
+        return await steering.say(self._look, task_id, text, author)
+
+    # -- look ----------------------------------------------------------------------------------
+
+    async def tasks(self) -> list[TaskView]:
+        """Every task, oldest first."""
+        return await self._look.tasks()
+
+    async def find_task(self, name: str) -> str:
+        """The task a person means: its id, a unique prefix of it, or `last`."""
+        return await self._look.find(name)
+
+    async def show(self, task_id: str) -> TaskDetail:
+        """All about one task."""
+        return await self._look.show(task_id)
+
+    async def timeline(self, task_id: str) -> list[Entry]:
+        """What happened so far, in order."""
+        return await timeline.timeline(self.storage, task_id)
+
+    def follow(self, task_id: str) -> AsyncGenerator[Entry]:
+        """The timeline, then whatever is added, until the task ends or its owner is gone."""
+
+        async def is_run() -> bool:
+            return await self._look.runner_of(task_id) is not None
+
+        return timeline.follow(self.storage, task_id, is_run)
+
+    async def running(self, task_id: str | None = None) -> list[RunningMember]:
+        """Agents whose process runs now."""
+        return await self._look.running(task_id)
+
+    # -- steer ---------------------------------------------------------------------------------
+
+    async def interrupt(self, task_id: str) -> None:
+        """Break off the turn that runs now."""
+        await self.storage.inbox.request(task_id, "interrupt", YOU, "")
+
+    async def stop(self, task_id: str) -> bool:
+        """Park a task and wait until its owner let go; False when nobody ran it."""
+        return await steering.stop(self._look, task_id)
+
+    async def cancel(self, task_id: str) -> None:
+        """End a task for good; children are gone when this returns."""
+        await steering.cancel(self._look, self._claimant(await self._own()), task_id)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    @property
+    def _look(self) -> Lookout:
+        return Lookout(
+            self.storage,
+            self.root,
+            self._owners,
+            lambda team, member: member_folder(self.root, team, member),
+        )
+
+    @property
+    def _owners(self) -> Path:
+        return Project(self.root).folder / "owners"
+
+    async def _own(self) -> Owner:
+        """This process as an owner: its lock is taken when it first runs something."""
+        if self._owner is None:
+            self._owner = await anyio.to_thread.run_sync(Owner, self._owners, self.machine.host)
+            needed = frozenset(lease.owner for lease in await self.storage.leases.all())
+            await anyio.to_thread.run_sync(sweep, self._owners, needed | {self._owner.id})
+        return self._owner
+
+    def _claimant(self, owner: Owner) -> Claimant:
+        return Claimant(owner, self.storage.leases, SurvivorReaper(), self.machine)
+
+    def _engine(self, owner: Owner) -> Engine:
+        return Engine(self.storage, WORKFLOWS, self._claimant(owner))
+
+    def _members(self, created: TaskCreated) -> _MakeChannels:
+        """Everything a task's members are made of; reads files."""
+        agents = load_registry(own_adapters=BUILT_IN).agents
+        adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
+        team = created.team
+        if any(member.env for member in team.members) and created.team_file:
+            path = Path(created.team_file)
+            reading = reading_for(path, Project(self.root), agents, self.settings)
+            team = team.unsealed(load_team(path, reading).team)
+        return _MakeChannels(self, adapters, team)
+
+
+@dataclass(frozen=True)
+class _MakeChannels:
+    """The channels of a task, once its lease is held."""
+
+    app: App
+    adapters: Adapters
+    team: Team
+
+    def __call__(self, fence: Fence, task: TaskCreated) -> SessionChannels:
+        app = self.app
+        return SessionChannels(
+            session=task.session_id,
+            pool=app.pool,
+            children=TaskChildren(app.storage.leases, fence, app.machine),
+            adapter_of=self.adapters.of,
+            workspace_of=self._workspace,
+            folder_of=lambda member: str(member_folder(app.root, self.team.name, member)),
+        )
+
+    def _workspace(self, member: Member) -> Workspace:
+        member = self.team.get(member.id) or member
+        agent = self.adapters.agents.get(member.agent or "")
+        env = agent.env if agent else None
+        return open_workspace(self.app.root, self.team.name, member, passthrough(), env)
+
+
+def _prepared(project: Project) -> Settings:
+    make_project(project)
+    return load_settings(project.folder).values
+
+
+def _new_id(length: int) -> str:
+    rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
+    return secrets.choice(_LETTERS) + rest
+
+
+def keeper_in_use() -> str:
+    """Which keeper agents run under on this machine.  Blocks."""
+    return "subreaper" if anyio.run(problem) is not None else "bubblewrap"

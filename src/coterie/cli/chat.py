@@ -1,0 +1,96 @@
+"""`coterie chat`: a team that talks."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import figures
+from coterie.cli.call import Call, command, pass_call
+from coterie.errors import UsageError
+
+if TYPE_CHECKING:
+    from coterie.model.task import Caps
+
+LONGEST = 10_000_000
+"""No message is longer than this many characters."""
+
+
+class Span(click.ParamType):
+    """A time such as `30m`, in seconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = figures.seconds(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
+        return found
+
+
+@command("chat", 'coterie chat -t pair "why is test_total slow?"')
+@click.argument("message", nargs=-1)
+@click.option("-t", "--team", metavar="TEAM", help="A team by name, or the path of a team file.")
+@click.option("--agents", metavar="A,B", help="No file needed: claude,codex or sec=claude:opus.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="End after N turns.")
+@click.option("--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1).")
+@click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
+@pass_call
+def chat(
+    call: Call,
+    message: tuple[str, ...],
+    team: str | None,
+    agents: str | None,
+    **limits: float | None,
+) -> None:
+    """Talk with a team.
+
+    Without a message you type it on a terminal; elsewhere it is read from stdin.
+    """
+    if team is not None and agents is not None:
+        raise UsageError("--team and --agents at once.", "Give one of them.")
+    goal = _message(call, message)
+
+    import anyio
+
+    from coterie.cli.conversation import Start, begin
+    from coterie.cli.opening import prepared
+
+    project, chosen = prepared(call, team, agents)
+    start = Start(chosen, goal, _caps(call, limits["max_turns"], limits["max_rounds"]))
+    patience = limits["wait"] if limits["wait"] is not None else default_patience(call)
+    raise click.exceptions.Exit(anyio.run(begin, call, project, start, patience))
+
+
+def default_patience(call: Call) -> float | None:
+    """For ever where a person sits; not at all where nobody could answer."""
+    return None if call.live else 0.0
+
+
+def _caps(call: Call, turns: float | None, rounds: float | None) -> Caps:
+    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds."""
+    from coterie.model.task import Caps
+
+    return Caps(
+        max_turns=None if turns is None else int(turns),
+        max_rounds=int(rounds) if rounds is not None else (1 if turns is None else None),
+        floor="ask" if call.live else "end",
+    )
+
+
+def _message(call: Call, words: tuple[str, ...]) -> str | None:
+    """What was said on the command line or piped in; None where it will be typed."""
+    text = " ".join(words)
+    if not words:
+        if call.live:
+            return None
+        text = "" if sys.stdin.isatty() else sys.stdin.read(LONGEST + 1)
+    if not text.strip():
+        raise UsageError("There is no message.", 'coterie chat "what the team should do"')
+    if len(text) > LONGEST:
+        raise UsageError(f"The message has more than {LONGEST} characters.")
+    return text.strip("\n")

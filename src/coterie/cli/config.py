@@ -1,0 +1,101 @@
+"""`coterie config`: settings of the user and of the project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from coterie.cli.call import Call, command, group, pass_call
+from coterie.cli.project import here, made
+from coterie.cli.text import table, wrap
+from coterie.config.settings import (
+    FILE_NAME,
+    AllSettings,
+    Setting,
+    load_settings,
+    set_value,
+    unset_value,
+    user_settings_path,
+)
+from coterie.errors import UsageError
+
+
+@group("config", "coterie config set quietAfter 5m")
+@click.pass_context
+def config(context: click.Context) -> None:
+    """Settings; the project's count for more than yours.  Alone: list."""
+    if context.invoked_subcommand is None:
+        _list(context.ensure_object(Call))
+
+
+@command("list", "coterie config list")
+@pass_call
+def list_(call: Call) -> None:
+    """Every setting, its value, and who said so."""
+    _list(call)
+
+
+@command("get", "coterie config get keeper")
+@click.argument("key")
+@pass_call
+def get(call: Call, key: str) -> None:
+    """One setting."""
+    found = _all(call).get(key)
+    call.record("setting", vars(found))
+    call.line(_shown(found.value))
+
+
+@command("set", "coterie config set quietAfter 5m --user")
+@click.argument("key")
+@click.argument("value", required=False)
+@click.option("--user", is_flag=True, help="For all your projects, not for this one.")
+@click.option("--unset", is_flag=True, help="Back to what holds without it.")
+@pass_call
+def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) -> None:
+    """Set one setting, for this project or for all of yours."""
+    if unset == (value is not None):
+        raise UsageError("Give a value, or --unset.", f"coterie config set {key} VALUE")
+    _all(call).get(key)  # an unknown key is refused before anything is made
+    path = user_settings_path() if user else _project_file(call)
+    if value is None:
+        unset_value(path, key)
+    else:
+        set_value(path, key, value)
+    found = _all(call).get(key)
+    call.record("setting", vars(found) | {"path": str(path)})
+    call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
+
+
+for _one in (list_, get, set_):
+    config.add_command(_one)
+
+
+def _project_file(call: Call) -> Path:
+    return made(call, here(call)).folder / FILE_NAME
+
+
+def _all(call: Call) -> AllSettings:
+    project = here(call)
+    return load_settings(project.folder if project.exists else None)
+
+
+def _list(call: Call) -> None:
+    settings = _all(call).list()
+    for one in settings:
+        call.record("setting", vars(one))
+    call.lines(_table(settings, call.width))
+
+
+def _table(settings: tuple[Setting, ...], width: int) -> list[str]:
+    rows = [(f"  {one.key}", _shown(one.value), one.origin, one.description) for one in settings]
+    if width >= 100:
+        return table(rows, width)
+    lines: list[str] = []
+    for one, line in zip(settings, table([row[:3] for row in rows], width), strict=True):
+        lines += [line, *(f"      {part}" for part in wrap(one.description, width - 6))]
+    return lines
+
+
+def _shown(value: object) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,97 @@
+"""A conversation from start to end, on whatever surface there is: screen, plain lines or JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coterie.app import App
+from coterie.cli.call import Call
+from coterie.cli.plain import Plain
+from coterie.cli.records import JsonLines
+from coterie.cli.report import INTERRUPTED
+from coterie.cli.running import Face, Parking, carry, signals
+from coterie.config.project import Project
+from coterie.model.record import InteractionRecord
+from coterie.model.task import Caps
+from coterie.model.team import Team
+from coterie.model.view import TaskDetail
+
+_LOOK_BACK = 12
+"""How much of the past a resumed conversation shows again."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a new conversation is made of."""
+
+    team: Team
+    goal: str | None
+    """None: the first line that is typed."""
+    caps: Caps
+
+
+async def begin(call: Call, project: Project, start: Start, patience: float | None) -> int:
+    """Start a task and run it until it ends or parks; returns the exit code."""
+    parking = Parking()
+    with signals(parking):
+        async with App.open(project.root) as app:
+            if call.live:
+                return await _on_screen(call, project, app, start, parking, patience)
+            task_id = await app.start(start.team, start.goal or "", start.caps)
+            face = _face(call, start.team)
+            face.opened(start.goal or "")
+            return await carry(call, app, task_id, face, parking, patience)
+
+
+async def again(
+    call: Call, project: Project, app: App, task_id: str, patience: float | None
+) -> int:
+    """Go on with a task; raises TaskBusy where a living process runs it."""
+    parking = Parking()
+    detail = await app.show(task_id)
+    team = detail.state.created.team
+    with signals(parking):
+        if not call.live:
+            return await carry(call, app, task_id, _face(call, team), parking, patience)
+        from coterie.cli.screen.screen import Screen
+
+        caps = detail.state.created.caps
+        screen = Screen(call, team, caps.max_turns, project.folder / "history")
+        async with screen.shown(parking.request):
+            await _look_back(app, detail, screen)
+            screen.attach(app, task_id)
+            return await carry(call, app, task_id, screen, parking, patience)
+
+
+async def _on_screen(
+    call: Call,
+    project: Project,
+    app: App,
+    start: Start,
+    parking: Parking,
+    patience: float | None,
+) -> int:
+    from coterie.cli.screen.screen import Screen
+
+    screen = Screen(call, start.team, start.caps.max_turns, project.folder / "history")
+    async with screen.shown(parking.request):
+        goal = start.goal
+        if goal is None:
+            with parking.stoppable():
+                goal = await screen.first_word()
+        if goal is None:
+            return INTERRUPTED if parking.asked else 0
+        task_id = await app.start(start.team, goal, start.caps)
+        screen.attach(app, task_id)
+        screen.opened(goal)
+        return await carry(call, app, task_id, screen, parking, patience)
+
+
+async def _look_back(app: App, detail: TaskDetail, face: Face) -> None:
+    for entry in (await app.timeline(detail.view.id))[-_LOOK_BACK:]:
+        if not isinstance(entry.record, InteractionRecord):
+            face.saw(entry.record)
+
+
+def _face(call: Call, team: Team) -> Face:
+    return JsonLines(call.record) if call.json else Plain(call, team)

@@ -1,0 +1,182 @@
+"""`inbox`, `answer` and `say`: what waits for a person, in every project, and their words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import card, figures, records
+from coterie.cli.call import Call, command, pass_call
+from coterie.cli.project import all_known, here, named, opened
+from coterie.cli.text import one_line
+from coterie.config.files import shown
+from coterie.config.project import Project
+from coterie.errors import CoterieError, NotFound, UsageError
+from coterie.model.message import YOU
+from coterie.model.view import QuestionView
+
+if TYPE_CHECKING:
+    from coterie.app import Answered, App
+
+_ID = re.compile(r"q\d+|last", re.I)
+
+
+@command("inbox", "coterie inbox")
+@pass_call
+def inbox(call: Call) -> None:
+    """What waits for your answer, in every project, the oldest first."""
+    found = waiting(call)
+    for view in found:
+        call.record("interaction", records.question(view))
+    if not found:
+        call.line("Nothing waits for you.")
+        return
+    home = here(call).root
+    for view in found:
+        call.lines([*card.brief(asked(view, home), call.width, call.paint), ""])
+
+
+def waiting(call: Call) -> list[QuestionView]:
+    """Open questions of every known project; one that cannot be opened does not hide the others."""
+    found: list[QuestionView] = []
+    for project in all_known(call):
+        try:
+            found += opened(project, _open_questions)
+        except CoterieError as error:
+            call.problem(error)
+    return sorted(found, key=lambda view: view.asked_at)
+
+
+async def _open_questions(app: App) -> list[QuestionView]:
+    return await app.questions()
+
+
+def asked(view: QuestionView, home: Path) -> card.Asked:
+    """A question with what stands around it; another project is named."""
+    question = view.interaction
+    member = view.member
+    who = f"{member.id} ({member.agent})" if member and member.agent else ""
+    place = f"{question.task_id} {one_line(view.task_title)}"
+    if view.project != home:
+        place = f"{shown(view.project)} · {place}"
+    since = figures.since(view.asked_at) if view.state == "open" else ""
+    return card.Asked(question, who or question.author_actor_id, since, place)
+
+
+# -- answer ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Given:
+    choice: str | None
+    text: str | None
+
+
+@command("answer", "coterie answer q3 q4 approve")
+@click.argument("words", metavar="Q… [CHOICE]", nargs=-1, required=True)
+@click.option("--say", metavar="TEXT", help="The text of an answer that is typed, or a comment.")
+@pass_call
+def answer(call: Call, words: tuple[str, ...], say: str | None) -> None:
+    """Answer questions: by a choice's id, number or beginning, or with --say."""
+    ids = [word for word in words if _ID.fullmatch(word)]
+    choices = [word for word in words if not _ID.fullmatch(word)]
+    if not ids or list(words[: len(ids)]) != ids or len(choices) > 1:
+        raise UsageError("Questions first, then one choice.", "coterie answer q3 q4 approve")
+    if not choices and say is None:
+        raise UsageError("There is no answer.", f"coterie show {ids[0]}")
+    given = _Given(choices[0] if choices else None, say)
+    failures = [error for name in ids if (error := _answer_one(call, name, given))]
+    if failures:
+        raise click.exceptions.Exit(max(error.exit_code for error in failures))
+
+
+def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
+    """Answer one question; what was wrong with it does not keep the others from being answered."""
+    try:
+        project, view = find_question(call, name)
+        done = opened(project, lambda app: _give(app, view, given))
+    except CoterieError as error:
+        call.problem(error)
+        return error
+    call.record(
+        "interaction",
+        records.question(view)
+        | {"state": "answered", "answer": done.choice, "resumable": done.resumable},
+    )
+    number = view.interaction.interaction_id
+    call.line(f"{number} answered: {one_line(done.choice)}")
+    if done.resumable:
+        place = "" if project.root == here(call).root else f"-C {shown(project.root)} "
+        call.line(f"Nobody runs {done.task_id} now:  coterie resume {place}{done.task_id}")
+    return None
+
+
+async def _give(app: App, view: QuestionView, given: _Given) -> Answered:
+    question = view.interaction
+    choice, text = given.choice, given.text
+    if question.kind == "Input" and text is None:
+        choice, text = None, choice
+    return await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+
+
+def find_question(call: Call, name: str) -> tuple[Project, QuestionView]:
+    """The question a person means: in this project, else in the one other that has it."""
+    first = here(call).root
+    found: list[tuple[Project, QuestionView]] = []
+    for project in all_known(call):
+        if found and project.root != first and found[0][0].root == first:
+            break
+        views = opened(project, _every_question)
+        found += [(project, view) for view in _called(name, views)]
+    if not found:
+        raise NotFound(f'No question "{name}" in any project.', "coterie inbox")
+    if len(found) > 1:
+        places = ", ".join(
+            f"{view.interaction.interaction_id} in {shown(project.root)}" for project, view in found
+        )
+        raise UsageError(f'"{name}" could be {places}.', "Name the project: -C DIR")
+    return found[0]
+
+
+async def _every_question(app: App) -> list[QuestionView]:
+    return await app.questions(only_open=False)
+
+
+def _called(name: str, views: list[QuestionView]) -> list[QuestionView]:
+    if name.lower() == "last":
+        return [view for view in views if view.state == "open"][-1:]
+    exact = [view for view in views if view.interaction.interaction_id == name.lower()]
+    return exact or [
+        view
+        for view in views
+        if view.state == "open" and view.interaction.interaction_id.startswith(name.lower())
+    ]
+
+
+# -- say ---------------------------------------------------------------------------------------
+
+
+@command("say", 'coterie say k3f9 "leave the tests alone"')
+@click.argument("id_", metavar="ID")
+@click.argument("words", metavar="TEXT", nargs=-1, required=True)
+@pass_call
+def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
+    """A word to a task: the answer where it is your turn, else heard after the running turn."""
+
+    async def body(app: App) -> tuple[str, str, bool]:
+        task_id = await app.find_task(id_)
+        became = await app.say(task_id, " ".join(words))
+        resumable = any(view.id == task_id and view.resumable for view in await app.tasks())
+        return task_id, became, resumable
+
+    task_id, became, resumable = named(call, id_, body)
+    call.record("said", {"task": task_id, "became": became, "resumable": resumable})
+    call.line(
+        "Heard after the turn that runs." if became == "queued" else f"{became}.".capitalize()
+    )
+    if resumable:
+        call.line(f"Nobody runs {task_id} now:  coterie resume {task_id}")

@@ -1,0 +1,112 @@
+"""The entry point: finds the verb, runs it, and turns what happened into an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from coterie import __version__
+from coterie.cli import verbs
+from coterie.cli.call import Call, global_options, pass_call, write
+
+
+class NoVerb(click.UsageError):
+    """One word that is no verb: never taken for a prompt."""
+
+    def __init__(self, word: str, rest: list[str]) -> None:
+        near = verbs.nearest(word)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f'No verb "{word}".{meant}')
+        words = " ".join([word, *(one for one in rest if not one.startswith("-"))])
+        if near and not rest:
+            self.hint = f"coterie {near}"
+        elif " " in words:
+            self.hint = f'To say it to your team, quote it:  coterie "{words}"'
+        else:
+            self.hint = f'To say it to your team:  coterie chat "{words}"'
+
+
+class Verbs(click.Group):
+    """The verbs of the table, each imported when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(verbs.VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = verbs.find(cmd_name)
+        if verb is None:
+            return None
+        module, attribute = verb.target.split(":")
+        return getattr(importlib.import_module(f"coterie.cli.{module}"), attribute)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        word, *rest = args
+        if verbs.find(word) is not None:
+            return super().resolve_command(ctx, args)
+        if len(word.split()) > 1:
+            return "chat", self.get_command(ctx, "chat"), args
+        raise NoVerb(word, rest)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write(verbs.summary() + "\n")
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        # Not click's own, which imports every verb to ask it for its help.
+        return [
+            CompletionItem(name, help=verb.help)
+            for name, verb in verbs.VERBS.items()
+            if name.startswith(incomplete)
+        ]
+
+
+def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        write(sys.stdout, f"coterie {__version__}")
+        context.exit()
+
+
+@click.group(
+    cls=Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version)
+@global_options
+@click.pass_context
+def coterie(context: click.Context) -> None:
+    """The coding agents you have, as one team."""
+    if context.invoked_subcommand is None:
+        from coterie.cli.overview import overview
+
+        overview(context.ensure_object(Call))
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        # An agent may say what this terminal cannot show; that must not end a command.
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    call = Call()
+    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    call.json, call.debug = "--json" in before, "--debug" in before
+    try:
+        code = coterie.main(arguments, prog_name="coterie", standalone_mode=False, obj=call)
+    except BaseException as error:  # noqa: BLE001  the one place where everything ends
+        from coterie.cli.failure import told
+
+        return told(error, call)
+    return code if isinstance(code, int) else 0
+
+
+__all__ = ["coterie", "main", "pass_call", "run"]

@@ -1,0 +1,73 @@
+"""What comes before a task: the project, the registry, the team, and a look at what it may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from coterie.cli.call import Call
+from coterie.cli.project import here, made, notices
+from coterie.cli.text import printable
+from coterie.config.project import Project
+from coterie.config.registry import Registry, load_registry
+from coterie.config.settings import Settings, load_settings
+from coterie.config.team_file import LoadedTeam, load_team
+from coterie.config.teams import choose_team, reading_for, team_of_agents
+from coterie.config.trust import powers, trust
+from coterie.errors import NotTrusted
+from coterie.model import instant
+from coterie.model.team import Team
+
+
+def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, Team]:
+    """The project and the team that are meant.  Nothing is made before both are known."""
+    project = here(call)
+    registry = load_registry()
+    notices(call, registry.notices)
+    settings = load_settings(project.folder if project.exists else None).values
+    if spec is not None:
+        loaded = team_of_agents(spec, registry.agents, settings)
+    else:
+        loaded = _allowed(call, project, word, registry, settings)
+    notices(call, loaded.notices)
+    return made(call, project), loaded.team
+
+
+def read_team(
+    project: Project, word: str | None, registry: Registry, settings: Settings
+) -> tuple[LoadedTeam, NotTrusted | None]:
+    """The team that is meant, read and checked, and why it may not be used yet, if so."""
+    try:
+        return choose_team(project, word, registry.agents, settings), None
+    except NotTrusted as refused:
+        path = Path(refused.where or "")
+        reading = reading_for(path, project, registry.agents, settings)
+        return load_team(path, reading), refused
+
+
+def _allowed(
+    call: Call, project: Project, word: str | None, registry: Registry, settings: Settings
+) -> LoadedTeam:
+    """The team, after the one look that its powers may need."""
+    loaded, refused = read_team(project, word, registry, settings)
+    if refused is not None:
+        if not call.attended or not looked_at(call, loaded, project):
+            raise refused
+        trust(loaded, instant.now())
+    return loaded
+
+
+def looked_at(call: Call, loaded: LoadedTeam, project: Project) -> bool:
+    """Show what a team file asks for; whether the person agrees.  No answer is no."""
+    show_powers(call, loaded, project)
+    return click.confirm("Use it, as it is now?", default=False)
+
+
+def show_powers(call: Call, loaded: LoadedTeam, project: Project) -> None:
+    """What a team file asks for that could do harm."""
+    asked = powers(loaded, project)
+    call.line(f"{loaded.path} asks for" + ("" if asked else " nothing that could do harm."))
+    for power in asked:
+        who = f"{power.member}: " if power.member else ""
+        call.line(f"  {printable(who + power.what)}")

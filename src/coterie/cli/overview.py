@@ -1,0 +1,127 @@
+"""`coterie` alone and `coterie help`: what waits, what runs, what to type next."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import verbs
+from coterie.cli.call import Call, command, pass_call, write
+
+if TYPE_CHECKING:
+    from coterie.app import App
+    from coterie.config.project import Project
+    from coterie.model.view import QuestionView, TaskView
+
+_FRESH = """\
+Nothing here yet.   Look first:    coterie demo     (25 s, no login, no tokens)
+                    Your agents:   coterie doctor
+                    Start:         coterie init"""
+
+_FEW = 5
+
+
+def overview(call: Call) -> None:
+    """What waits, what runs, what to type next."""
+    from coterie.cli.inbox import waiting
+    from coterie.errors import UsageError
+
+    try:
+        project = _here(call)
+    except UsageError:  # in a home folder there is no project, and no reason to complain
+        project = None
+    questions = waiting(call) if project is not None else []
+    tasks = _tasks(project)
+    for view in tasks:
+        _record(call, view)
+    if not tasks and not questions:
+        fresh = project is None or not project.exists
+        call.record("overview", {"tasks": 0, "questions": 0, "next": "coterie demo"})
+        call.line(_FRESH if fresh else 'No task yet.   coterie "what the team should do"')
+        return
+    follow = _next(tasks, questions)
+    call.record("overview", {"tasks": len(tasks), "questions": len(questions), "next": follow})
+    call.lines(_lines(call, tasks, questions))
+    call.line(f"Next     {follow}")
+
+
+def _here(call: Call) -> Project:
+    from coterie.cli.project import here
+
+    return here(call)
+
+
+def _tasks(project: Project | None) -> list[TaskView]:
+    from coterie.cli.project import opened
+
+    if project is None or not project.database.exists():
+        return []
+
+    async def body(app: App) -> list[TaskView]:
+        return await app.tasks()
+
+    return opened(project, body)
+
+
+def _record(call: Call, view: TaskView) -> None:
+    from coterie.cli import records
+
+    call.record("task", records.task(view))
+
+
+def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> list[str]:
+    from coterie.cli.text import clip, one_line
+
+    rows: list[str] = []
+    for view in questions[:_FEW]:
+        asked = view.interaction
+        who = view.member.id if view.member else asked.author_actor_id
+        rows.append(f"Waits    {asked.interaction_id}  {who}: {one_line(asked.display.title)}")
+    for task in tasks:
+        if task.pid is not None:
+            rows.append(f"Runs     {task.id}  {one_line(task.title)}")
+    parked = [task for task in tasks if task.resumable]
+    rows += [f"Parked   {task.id}  {one_line(task.title)}" for task in parked[-_FEW:]]
+    if not rows:
+        rows = [f"Ended    {task.id}  {one_line(task.title)}" for task in tasks[-_FEW:]]
+    return [clip(row, call.width) for row in rows]
+
+
+def _next(tasks: list[TaskView], questions: list[QuestionView]) -> str:
+    if questions:
+        return "coterie inbox"
+    running = [task.id for task in tasks if task.pid is not None]
+    if running:
+        return f"coterie log {running[-1]} --follow"
+    parked = [task.id for task in tasks if task.resumable]
+    if parked:
+        return f"coterie resume {parked[-1]}"
+    return 'coterie "what the team should do"'
+
+
+@command("help", "coterie help chat")
+@click.argument("verb", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every verb, with a line each.")
+@pass_call
+def help_(call: Call, verb: str | None, *, everything: bool) -> None:
+    """What there is; with a verb, all about it."""
+    if verb is None:
+        shown = verbs.everything() if everything else verbs.summary()
+    else:
+        shown = _help_of(verb)
+    call.record("help", {"text": shown})
+    if not call.json:
+        write(sys.stdout, shown)
+
+
+def _help_of(word: str) -> str:
+    from coterie.cli.main import NoVerb, coterie
+
+    with click.Context(coterie, info_name="coterie") as parent:
+        found = coterie.get_command(parent, word)
+        if found is None:
+            raise NoVerb(word, [])
+        with click.Context(found, info_name=found.name, parent=parent) as context:
+            return found.get_help(context)

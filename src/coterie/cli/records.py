@@ -1,0 +1,108 @@
+"""Records and rows as the objects of `--json`: the fields of the contract, none renamed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from coterie.model.interaction import Interaction
+from coterie.model.message import YOU
+from coterie.model.record import (
+    DeltaRecord,
+    InteractionRecord,
+    MessageRecord,
+    Record,
+    ResultRecord,
+)
+from coterie.model.update import Usage
+from coterie.model.view import QuestionView, RunningMember, TaskDetail, TaskView
+
+
+def fields_of(record: Record) -> dict[str, object]:
+    """All of a record but its type and time."""
+    match record:
+        case InteractionRecord():
+            answered = {"answer": record.answer, "by": record.by} if record.state != "open" else {}
+            return interaction(record.interaction, record.member, record.state) | answered
+        case MessageRecord() | ResultRecord():
+            fields = {**vars(record), "usage": usage(record.usage)}
+            fields.pop("at", None)
+            return fields
+        case _:
+            return dict(vars(record))
+
+
+def interaction(asked: Interaction, member: str, state: str) -> dict[str, object]:
+    """A question, flat."""
+    return {
+        "id": asked.interaction_id,
+        "task": asked.task_id,
+        "member": member,
+        "kind": asked.kind,
+        "purpose": asked.purpose,
+        "title": asked.display.title,
+        "description": asked.display.description,
+        "content": asked.display.content,
+        "content_kind": asked.display.content_kind,
+        "options": [option.model_dump() for option in asked.options],
+        "validation": asked.validation.model_dump(),
+        "state": state,
+    }
+
+
+def question(view: QuestionView) -> dict[str, object]:
+    """A question as the inbox holds it."""
+    member = view.member.id if view.member else view.interaction.author_actor_id
+    fields = interaction(view.interaction, member, view.state)
+    fields |= {"project": str(view.project), "task_title": view.task_title}
+    fields |= {"asked_at": view.asked_at}
+    if view.state != "open":
+        fields |= {"answer": view.answer, "answered_at": view.answered_at, "by": view.answered_by}
+    return fields
+
+
+def task(view: TaskView) -> dict[str, object]:
+    """A task in a list."""
+    return asdict(view) | {"resumable": view.resumable}
+
+
+def running(member: RunningMember) -> dict[str, object]:
+    """A member whose agent runs."""
+    return asdict(member) | {"folder": str(member.folder), "label": member.label}
+
+
+def detail(shown: TaskDetail) -> dict[str, object]:
+    """Everything of one task."""
+    return task(shown.view) | {
+        "goal": shown.state.created.goal,
+        "team": shown.state.created.team.name,
+        "members": [member.id for member in shown.state.created.team.in_order],
+        "summary": shown.state.summary,
+        "turns": shown.turns,
+        "failures": [{"member": member, "message": what} for member, what in shown.failures],
+        "questions": [question(view) for view in shown.questions],
+        "folder": str(shown.folder),
+    }
+
+
+def usage(used: Usage | None) -> dict[str, object] | None:
+    """What was used, or null where the agents did not say."""
+    return None if used is None else asdict(used)
+
+
+class JsonLines:
+    """An observer that prints every record as a line, the result last."""
+
+    def __init__(self, emit: Callable[[str, dict[str, object], str | None], None]) -> None:
+        self._emit = emit
+
+    def opened(self, goal: str, author: str = YOU) -> None:
+        """The goal is the user's own word: nothing is told of it."""
+
+    def saw(self, record: Record) -> None:
+        if not isinstance(record, DeltaRecord | ResultRecord):
+            self._emit(record.type, fields_of(record), getattr(record, "at", None) or None)
+
+    def finished(self, result: ResultRecord) -> None:
+        """The last line."""
+        self._emit(result.type, fields_of(result), None)

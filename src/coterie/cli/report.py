@@ -1,0 +1,85 @@
+"""How a run ended, in a few lines, and the exit code that says the same."""
+
+from __future__ import annotations
+
+from coterie.cli import figures
+from coterie.cli.paint import Paint
+from coterie.cli.text import printable
+from coterie.model.record import ResultRecord
+from coterie.model.task import ENDED
+from coterie.model.view import TaskView
+
+INTERRUPTED = 130
+WAITS = 3
+
+_HEADS = {"completed": "Done", "failed": "Failed", "canceled": "Canceled", "waiting": "Waits"}
+
+_REASONS = {
+    "max_rounds": "every member has spoken; the next word is yours",
+    "max_turns": "the number of turns it was given is used up",
+    "question": "a question waits for your answer",
+    "ended": "you ended it",
+    "stop": "you stopped it; nothing is lost",
+    "stopped": "you stopped it; nothing is lost",
+    "interrupted": "you interrupted it; nothing is lost",
+    "workflow_changed": "the workflow changed since it began",
+}
+
+
+def exit_code(result: ResultRecord) -> int:
+    """0 done, 1 failed or canceled, 3 waits for the user, 130 interrupted and resumable."""
+    if result.status == "completed":
+        return 0
+    if result.status in ("failed", "canceled"):
+        return 1
+    return INTERRUPTED if result.reason in ("stop", "stopped", "interrupted") else WAITS
+
+
+def of_view(view: TaskView, turns: int) -> ResultRecord:
+    """How a task stands that another process ran."""
+    ended = view.status in ENDED
+    reason = view.reason if ended else "question" if view.questions else "stopped"
+    again = f"coterie log {view.id}" if ended else f"coterie resume {view.id}"
+    return ResultRecord(
+        view.id, view.status if ended else "waiting", reason, "", turns, next=(again,)
+    )
+
+
+def interrupted(task_id: str, turns: int) -> ResultRecord:
+    """The result of a run that Ctrl-C or a signal ended: parked."""
+    return ResultRecord(
+        task=task_id,
+        status="waiting",
+        reason="interrupted",
+        summary="",
+        turns=turns,
+        next=(f"coterie resume {task_id}",),
+    )
+
+
+def stopped_line(task_id: str) -> str:
+    """What a person reads after Ctrl-C."""
+    return f"Stopped, kept: coterie resume {task_id}"
+
+
+def reason(result: ResultRecord) -> str:
+    """Why it ended, in words."""
+    return _REASONS.get(result.reason, printable(result.reason))
+
+
+def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
+    """The report; only what is known to be true stands in it."""
+    parts = [result.task, figures.counted(result.turns, "turn"), figures.duration(seconds)]
+    if cost := figures.used(result.usage):
+        parts.append(cost)
+    head = _HEADS.get(result.status, result.status.capitalize())
+    meaning = "good" if result.status == "completed" else "asks"
+    shown = [f"{paint(head, meaning)}  {' · '.join(parts)}"]
+    if result.reason:
+        shown.append(f"  why      {reason(result)}")
+    if result.summary:
+        shown.append(f"  summary  {printable(result.summary)}")
+    if result.changed:
+        shown.append(f"  changed  {', '.join(map(printable, result.changed))}")
+    shown += [f"  next     {command}" for command in result.next]
+    return shown

@@ -1,0 +1,138 @@
+"""Running a task under a surface: signals park it, the result is shown last."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+
+from coterie.cli import report
+from coterie.cli.call import Call
+from coterie.errors import CoterieError, TaskBusy
+from coterie.model.record import MessageRecord, Record, ResultRecord
+
+if TYPE_CHECKING:
+    from coterie.app import App
+
+_PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Face(Protocol):
+    """A surface that shows a run."""
+
+    def opened(self, goal: str, author: str = ...) -> None:
+        """The word that a task starts with."""
+        ...
+
+    def saw(self, record: Record) -> None:
+        """One thing happened."""
+        ...
+
+    def finished(self, result: ResultRecord) -> None:
+        """How it ended."""
+        ...
+
+
+class Parking:
+    """The wish to stop and keep: once uttered it holds, and a second one changes nothing, so that
+    a second Ctrl-C cannot break the clean-up."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._scope: anyio.CancelScope | None = None
+
+    def request(self) -> None:
+        """Stop what can be stopped now."""
+        self.asked = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    @contextmanager
+    def stoppable(self) -> Iterator[None]:
+        """What runs in this block is cancelled by the wish."""
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            if self.asked:
+                scope.cancel()
+            try:
+                yield
+            finally:
+                self._scope = None
+
+
+@contextmanager
+def signals(parking: Parking) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal are the wish to stop and keep."""
+    loop = asyncio.get_running_loop()
+    for number in _PARKING:
+        loop.add_signal_handler(number, parking.request)
+    try:
+        yield
+    finally:
+        for number in _PARKING:
+            loop.remove_signal_handler(number)
+
+
+class Watched:
+    """An observer that never raises: when the reader is gone, the run is parked instead."""
+
+    def __init__(self, face: Face, stop: Callable[[], None]) -> None:
+        self._face = face
+        self._stop = stop
+        self.turns = 0
+        self.left = False
+        """Whether nobody reads any more."""
+
+    def saw(self, record: Record) -> None:
+        if isinstance(record, MessageRecord):
+            self.turns = max(self.turns, record.turn)
+        self.tell(lambda: self._face.saw(record))
+
+    def tell(self, show: Callable[[], None]) -> None:
+        """Show something, if anybody is there to read it."""
+        if self.left:
+            return
+        try:
+            show()
+        except BrokenPipeError:
+            self.left = True
+            self._stop()
+
+
+async def carry(
+    call: Call,
+    app: App,
+    task_id: str,
+    face: Face,
+    parking: Parking,
+    patience: float | None,
+) -> int:
+    """Run a task until it ends or parks, and show how; returns the exit code."""
+    watched = Watched(face, parking.request)
+    result: ResultRecord | None = None
+    code: int | None = None
+    with parking.stoppable():
+        try:
+            result = await app.run(task_id, watched, patience=patience)
+        except TaskBusy:
+            raise
+        except CoterieError as error:
+            failure = error
+            watched.tell(lambda: call.problem(failure))
+            result = _broken_off(task_id, watched.turns, error.code)
+            code = error.exit_code
+    if result is None:
+        result = report.interrupted(task_id, watched.turns)
+    watched.tell(lambda: face.finished(result))
+    if watched.left:
+        call.note(report.stopped_line(task_id))
+    return report.exit_code(result) if code is None else code
+
+
+def _broken_off(task_id: str, turns: int, reason: str) -> ResultRecord:
+    again = (f"coterie resume {task_id}",)
+    return ResultRecord(task_id, "waiting", reason, "", turns, next=again)

@@ -1,0 +1,182 @@
+"""What the live lines say: who does what, what waits, how far it is.  No terminal in here."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from coterie.cli import figures
+from coterie.cli.text import cells, clip, ends, one_line
+from coterie.model.message import YOU
+from coterie.model.record import (
+    InteractionRecord,
+    MemberRecord,
+    MemberState,
+    MessageRecord,
+    Record,
+    ToolCallRecord,
+)
+from coterie.model.team import Team
+
+_MARKS: dict[MemberState, str] = {
+    "starting": "●",
+    "working": "●",
+    "waiting": "◌",
+    "quiet": "◌",
+    "stuck": "■",
+    "gone": "■",
+    "idle": "○",
+}
+
+_BUSY = ("starting", "working", "quiet")
+_PICKS = "@name picks speaker"
+
+
+@dataclass
+class _Doing:
+    state: MemberState = "idle"
+    reason: str = ""
+    since: float = 0.0
+
+
+class Board:
+    """Follows the records of one task."""
+
+    def __init__(self, team: Team, max_turns: int | None) -> None:
+        self._team = team
+        self._max_turns = max_turns
+        self._doing = {member.id: _Doing() for member in team.in_order}
+        if all(member.type == "ai" for member in team.members):
+            self._doing[YOU] = _Doing()
+        self._open: dict[str, tuple[InteractionRecord, float]] = {}
+        self._began = time.monotonic()
+        self._tokens = 0
+        self.task = ""
+        self.turn = 0
+
+    # -- following -----------------------------------------------------------------------------
+
+    def began(self, task_id: str) -> None:
+        """The clock of the task starts."""
+        self.task = task_id
+        self._began = time.monotonic()
+
+    def saw(self, record: Record) -> None:
+        """Something happened."""
+        match record:
+            case MemberRecord():
+                self._note(record.member, record.state, record.reason)
+            case ToolCallRecord():
+                busy = record.status == "started"
+                self._note(record.member, "working", record.name if busy else "")
+            case MessageRecord():
+                self.turn = max(self.turn, record.turn)
+                if record.usage is not None:
+                    used = (record.usage.input_tokens or 0, record.usage.output_tokens or 0)
+                    self._tokens += sum(used)
+            case InteractionRecord():
+                self._question(record)
+            case _:
+                pass
+
+    def _note(self, member: str, state: MemberState, reason: str) -> None:
+        before = self._doing.get(member)
+        since = before.since if before and before.state == state else time.monotonic()
+        self._doing[member] = _Doing(state, reason, since)
+
+    def _question(self, record: InteractionRecord) -> None:
+        name = record.interaction.interaction_id
+        if record.state == "open":
+            self._open[name] = (record, time.monotonic())
+            return
+        self._open.pop(name, None)
+        if self.is_person(record.member):
+            self._note(record.member, "idle", "")
+
+    # -- asking --------------------------------------------------------------------------------
+
+    def is_person(self, name: str) -> bool:
+        """Whether a name stands for a human."""
+        member = self._team.get(name)
+        return name == YOU if member is None else member.type == "human"
+
+    @property
+    def asked(self) -> list[tuple[InteractionRecord, float]]:
+        """Open questions of agents and of Coterie, oldest first, with when they came."""
+        return [one for one in self._open.values() if not self.is_person(one[0].member)]
+
+    @property
+    def your_turn(self) -> bool:
+        """Whether the conversation waits for the next word of a human."""
+        return any(self.is_person(record.member) for record, _ in self._open.values())
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs that could be interrupted."""
+        return any(doing.state in _BUSY for doing in self._doing.values())
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def status(self, width: int) -> str:
+        """Who does what on the left, how far it is on the right; the less important goes first."""
+        left = "   ".join(self._members(idle=True))
+        if cells(left) > width - 2:
+            left = "   ".join(self._members(idle=False))
+        facts = self._facts()
+        while facts and cells(left) + cells(" · ".join(facts)) + 4 > width:
+            facts.pop(-2 if len(facts) > 1 else 0)
+        return ends(f" {left}", " · ".join(facts), width) if facts else clip(f" {left}", width)
+
+    def who(self) -> list[str]:
+        """Everybody, for `/who`."""
+        lines: list[str] = []
+        for member in self._team.in_order:
+            what = f"{member.agent or 'human'}   {one_line(member.role)}"
+            lines.append(f"   {self._shown(member.id)}   {what}".rstrip())
+        return lines
+
+    def hint(self, width: int) -> str:
+        """The keys that do something now."""
+        parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
+        if self.your_turn:
+            parts.append("your turn: type, Enter")
+        parts += [_PICKS]
+        parts += ["Esc interrupt"] if self.busy else []
+        parts += ["^C stop, keep", "/help"]
+        while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
+            parts.pop(parts.index(_PICKS) if _PICKS in parts else 1)
+        return clip(" " + " · ".join(parts), width)
+
+    def _members(self, *, idle: bool) -> list[str]:
+        busy = {record.member for record, _ in self._open.values()}
+        return [
+            self._shown(name)
+            for name, doing in self._doing.items()
+            if idle or doing.state != "idle" or name in busy
+        ]
+
+    def _shown(self, name: str) -> str:
+        for question, _ in self._open.values():
+            if question.member == name:
+                asks = "speak next" if self.is_person(name) else "asks"
+                number = "" if self.is_person(name) else f" {question.interaction.interaction_id}"
+                return f"▲ {name} {asks}{number}"
+        doing = self._doing.get(name, _Doing())
+        mark = _MARKS[doing.state]
+        if doing.state == "idle":
+            return f"{mark} {name}"
+        took = figures.duration(time.monotonic() - doing.since)
+        why = f": {one_line(doing.reason)}" if doing.reason and doing.state != "working" else ""
+        tool = f" ({one_line(doing.reason)})" if doing.reason and doing.state == "working" else ""
+        return f"{mark} {name} {doing.state}{tool} {took}{why}"
+
+    def _facts(self) -> list[str]:
+        if not self.task:
+            return []
+        facts = [self.task]
+        if self.turn:
+            cap = f"/{self._max_turns}" if self._max_turns else ""
+            facts.append(f"turn {self.turn}{cap}")
+        if self._tokens:
+            facts.append(f"{figures.tokens(self._tokens)} tokens")
+        return [*facts, figures.duration(time.monotonic() - self._began)]

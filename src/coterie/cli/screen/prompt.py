@@ -1,0 +1,264 @@
+"""The live lines on a real terminal, and the keys: all that knows prompt_toolkit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import anyio
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
+from prompt_toolkit.output import ColorDepth, Output
+
+from coterie.cli.screen.completion import Words
+from coterie.cli.text import clip
+
+
+class Controls(Protocol):
+    """What the keys do; the screen decides, the prompt only calls."""
+
+    def typed(self, line: str) -> None:
+        """A line was entered."""
+        ...
+
+    def stop(self) -> None:
+        """Ctrl-C, or Ctrl-D on an empty line."""
+        ...
+
+    def escape(self) -> None:
+        """Esc."""
+        ...
+
+    def open_question(self) -> None:
+        """Tab on an empty line."""
+        ...
+
+    def later(self) -> None:
+        """`l` on the empty line of an open card."""
+        ...
+
+    @property
+    def card_open(self) -> bool:
+        """Whether a question has been opened."""
+        ...
+
+    @property
+    def choosing(self) -> bool:
+        """Whether the open card is answered by a choice, so that a letter is a command."""
+        ...
+
+
+class Live(Protocol):
+    """What the lines say at the moment, for a width."""
+
+    def card(self, width: int, height: int) -> list[str]: ...
+    def status(self, width: int) -> str: ...
+    def hint(self, width: int) -> str: ...
+    def prompt(self) -> str: ...
+    def symbols(self, text: str) -> str: ...
+
+
+class Prompt:
+    """Rule, status, input and hint under the scrollback; a card above them when one is open."""
+
+    def __init__(
+        self,
+        live: Live,
+        controls: Controls,
+        names: Sequence[str],
+        history: Path | None,
+        *,
+        colour: bool,
+        streams: tuple[Input, Output] | None = None,
+    ) -> None:
+        self._live = live
+        self._controls = controls
+        self._pending: list[str] = []
+        self._wake = anyio.Event()
+        self.buffer = Buffer(
+            completer=Words(names),
+            history=_history(history),
+            multiline=False,
+            accept_handler=self._accept,
+        )
+        pair = streams or _terminal()
+        self.application: Application[None] = Application(
+            layout=Layout(self._rows()),
+            key_bindings=self._keys(),
+            input=pair[0],
+            output=pair[1],
+            color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
+            refresh_interval=1.0,
+            erase_when_done=True,
+        )
+        self.application.ttimeoutlen = 0.05  # Esc is a key of its own here
+        self.application.timeoutlen = 0.1
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Show the lines until `close`; the terminal is as before when this returns."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._print_above)
+            try:
+                await self.application.run_async(handle_sigint=False, set_exception_handler=False)
+            except EOFError:
+                self._controls.stop()
+            group.cancel_scope.cancel()
+
+    def close(self) -> None:
+        """Take the lines away."""
+        if self.application.is_running and not self.application.is_done:
+            self.application.exit()
+
+    def print(self, lines: Sequence[str]) -> None:
+        """Lines for the scrollback."""
+        self._pending += [self._live.symbols(line) for line in lines]
+        self._wake.set()
+
+    def leftover(self) -> list[str]:
+        """Lines that could not be printed before the end."""
+        rest, self._pending = self._pending, []
+        return rest
+
+    def redraw(self) -> None:
+        """What the lines say has changed."""
+        self.application.invalidate()
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal."""
+        return self.application.output.get_size().columns
+
+    async def _print_above(self) -> None:
+        # in_terminal asks the context for the application to step aside.
+        with set_app(self.application):
+            while True:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+                if self._pending and self.application.is_running:
+                    async with in_terminal():
+                        self._write(self.leftover())
+
+    def _write(self, lines: Sequence[str]) -> None:
+        output = self.application.output
+        output.write_raw("".join(f"{line}\r\n" for line in lines))
+        output.flush()
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _rows(self) -> HSplit:
+        entry = BufferControl(self.buffer, input_processors=[BeforeInput(self._live.prompt)])
+        return HSplit(
+            [
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._card), dont_extend_height=True),
+                    Condition(lambda: self._controls.card_open),
+                ),
+                self._row(lambda width: self._live.symbols("─") * width),
+                self._row(self._live.status),
+                Window(
+                    entry,
+                    height=Dimension(min=1, max=5),
+                    wrap_lines=True,
+                    dont_extend_height=True,
+                ),
+                self._row(self._hint),
+            ]
+        )
+
+    def _row(self, shown: Callable[[int], str]) -> Window:
+        # One column stays free: a full last column makes some terminals wrap when they shrink.
+        control = FormattedTextControl(lambda: ANSI(shown(max(self.width - 1, 8))))
+        return Window(control, height=1, dont_extend_height=True, always_hide_cursor=True)
+
+    def _card(self) -> ANSI:
+        size = self.application.output.get_size()
+        return ANSI("\n".join(self._live.card(size.columns - 1, max(size.rows - 6, 8))))
+
+    def _hint(self, width: int) -> str:
+        state = self.buffer.complete_state
+        if state is None or not state.completions:
+            return self._live.hint(width)
+        shown = "  ".join(
+            f"[{one.text}]" if one is state.current_completion else one.text
+            for one in state.completions
+        )
+        return clip(f" {shown}", width)
+
+    # -- keys ----------------------------------------------------------------------------------
+
+    def _accept(self, buffer: Buffer) -> bool:
+        if buffer.text.strip():
+            self._controls.typed(buffer.text)
+        return False
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        controls = self._controls
+        empty = Condition(lambda: not self.buffer.text)
+        card = Condition(lambda: controls.card_open)
+        choosing = Condition(lambda: controls.choosing)
+
+        def add(key: str, action: Callable[[], None], condition: Condition | None = None) -> None:
+            def press(_: KeyPressEvent) -> None:
+                action()
+
+            keys.add(key, filter=True if condition is None else condition, eager=True)(press)
+
+        add("c-c", controls.stop)
+        add("<sigint>", controls.stop)
+        add("c-d", controls.stop, empty)
+        add("escape", self._escape)
+        add("l", controls.later, empty & card & choosing)  # type: ignore[arg-type]
+        add("tab", self._complete, ~empty)  # type: ignore[arg-type]
+        add("tab", controls.open_question, empty)
+        return keys
+
+    def _escape(self) -> None:
+        if self.buffer.complete_state is not None:
+            self.buffer.cancel_completion()
+        else:
+            self._controls.escape()
+
+    def _complete(self) -> None:
+        if self.buffer.complete_state is not None:
+            self.buffer.complete_next()
+        else:
+            self.buffer.start_completion(insert_common_part=True)
+
+
+def _history(path: Path | None) -> History:
+    return InMemoryHistory() if path is None else FileHistory(str(path))
+
+
+def _terminal() -> tuple[Input, Output]:
+    import os
+    import sys
+
+    from prompt_toolkit.data_structures import Size
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.output.vt100 import Vt100_Output
+
+    from coterie.config import environment
+
+    def size() -> Size:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        return Size(rows=rows or 24, columns=columns or 80)
+
+    # Without cursor position requests: a late reply to one would be typed into the shell.
+    term = environment.passthrough().get("TERM")
+    output = Vt100_Output(sys.stdout, size, term=term, enable_bell=False, enable_cpr=False)
+    return create_input(), output

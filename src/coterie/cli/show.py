@@ -1,0 +1,97 @@
+"""`coterie show`: all about one task or one question."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import card, figures, records
+from coterie.cli.call import Call, command, pass_call
+from coterie.cli.inbox import asked, find_question
+from coterie.cli.look import state_of
+from coterie.cli.project import here, named
+from coterie.cli.text import one_line, printable, wrap
+from coterie.cli.transcript import about
+from coterie.config.files import shown
+from coterie.model.view import TaskDetail
+from coterie.workspace.folder import member_folder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from coterie.app import App
+
+
+@command("show", "coterie show last")
+@click.argument("id_", metavar="ID", default="last")
+@pass_call
+def show(call: Call, id_: str) -> None:
+    """All about a task (k3f9, its beginning, or last) or a question (q4)."""
+    if re.fullmatch(r"q\d+", id_, re.I):
+        _show_question(call, id_)
+        return
+
+    async def body(app: App) -> TaskDetail:
+        return await app.show(await app.find_task(id_))
+
+    detail = named(call, id_, body)
+    call.record("task", records.detail(detail))
+    call.lines(_task(detail, here(call).root, call.width))
+    open_ones = [view for view in detail.questions if view.state == "open"]
+    for view in open_ones:
+        call.lines(["", *card.brief(asked(view, here(call).root), call.width, call.paint)])
+
+
+def _show_question(call: Call, name: str) -> None:
+    project, view = find_question(call, name)
+    call.record("interaction", records.question(view))
+    call.lines(card.card(asked(view, here(call).root), call.width, paint=call.paint))
+    if view.state == "open":
+        place = "" if project.root == here(call).root else f" -C {shown(project.root)}"
+        call.line(f"{card.how_to_answer(view.interaction)}{place}")
+    else:
+        when = figures.clock(view.answered_at) if view.answered_at else "unknown time"
+        by = f" by {view.answered_by}" if view.answered_by else ""
+        call.line(f'{view.state} at {when}{by}: "{one_line(view.answer)}"')
+
+
+def _task(detail: TaskDetail, root: Path, width: int) -> list[str]:
+    view, created = detail.view, detail.state.created
+    team = created.team
+    lines = [
+        f"{view.id}  {view.workflow}  {state_of(view)}  {figures.counted(detail.turns, 'turn')}"
+    ]
+    lines += _field("goal", printable(created.goal), width)
+    if view.reason:
+        lines += _field("why", view.reason, width)
+    if detail.state.summary:
+        lines += _field("summary", printable(detail.state.summary), width)
+    lines += _field("started", figures.clock(view.created_at), width)
+    lines += _field("changed", figures.clock(view.changed_at), width)
+    if view.pid is not None:
+        lines += _field("runs as", f"pid {view.pid}", width)
+    lines += _field("team", team.name, width)
+    for member in team.in_order:
+        folder = shown(member_folder(root, team.name, member))
+        lines.append(f"    {member.id}  {about(member)}  {folder}")
+    for who, what in detail.failures:
+        lines += _field("failed", f"{who}: {printable(what)}", width)
+    for question in detail.questions:
+        if question.state != "open":
+            name = question.interaction.interaction_id
+            lines += _field(name, f"{question.state}: {one_line(question.answer)}", width)
+    lines += _field("next", _next(detail), width)
+    return lines
+
+
+def _next(detail: TaskDetail) -> str:
+    if detail.view.resumable:
+        return f"coterie resume {detail.view.id}"
+    return f"coterie log {detail.view.id}"
+
+
+def _field(name: str, value: str, width: int) -> list[str]:
+    first, *rest = wrap(value, width - 11)
+    return [f"  {name:<9}{first}", *(f"{'':11}{line}" for line in rest)]

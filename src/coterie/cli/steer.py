@@ -1,0 +1,125 @@
+"""`stop`, `resume` and `cancel`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import records, report
+from coterie.cli.call import Call, command, pass_call
+from coterie.cli.chat import Span, default_patience
+from coterie.cli.look import task_row
+from coterie.cli.project import here, look, named
+from coterie.cli.text import table
+from coterie.errors import NotFound, TaskBusy, UsageError
+from coterie.model.task import ENDED
+from coterie.model.view import TaskView
+
+if TYPE_CHECKING:
+    from coterie.app import App
+
+
+@command("stop", "coterie stop k3f9")
+@click.argument("id_", metavar="ID")
+@pass_call
+def stop(call: Call, id_: str) -> None:
+    """Park a task: its agents end, nothing is lost, resume goes on."""
+
+    async def body(app: App) -> tuple[TaskView, bool]:
+        task_id = await app.find_task(id_)
+        ran = await app.stop(task_id)
+        return await _view(app, task_id), ran
+
+    view, ran = named(call, id_, body)
+    call.record("task", records.task(view) | {"stopped": ran})
+    if view.status in ENDED:
+        call.line(f"{view.id} has ended ({view.status}).")
+    elif ran:
+        call.line(f"Stopped, kept: coterie resume {view.id}")
+    else:
+        call.line(f"Nobody ran {view.id}.  coterie resume {view.id}")
+
+
+@command("cancel", "coterie cancel k3f9")
+@click.argument("id_", metavar="ID")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_call
+def cancel(call: Call, id_: str, *, yes: bool) -> None:
+    """End a task for good; to be able to go on, stop it instead."""
+
+    async def find(app: App) -> TaskView:
+        return await _view(app, await app.find_task(id_))
+
+    async def body(app: App) -> TaskView:
+        await app.cancel(view.id)
+        return await _view(app, view.id)
+
+    view = named(call, id_, find)
+    if view.status in ENDED:
+        raise UsageError(f"{view.id} has ended ({view.status}).", f"coterie show {view.id}")
+    if not yes:
+        if not call.attended:
+            hint = f"coterie cancel {view.id} --yes, or coterie stop {view.id} to keep it"
+            raise UsageError("cancel is final, and there is no terminal to ask on.", hint)
+        click.confirm(f"End {view.id} for good? (stop would keep it)", default=False, abort=True)
+    view = named(call, id_, body)
+    call.record("task", records.task(view))
+    call.line(f"Canceled {view.id}.")
+
+
+@command("resume", "coterie resume last")
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
+@pass_call
+def resume(call: Call, id_: str | None, wait: float | None) -> None:
+    """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
+    project = here(call)
+    patience = wait if wait is not None else default_patience(call)
+
+    async def body(app: App) -> int:
+        from coterie.cli.conversation import again
+
+        task_id = await app.find_task(id_) if id_ else await _only(app)
+        try:
+            return await again(call, project, app, task_id, patience)
+        except TaskBusy as busy:
+            call.note(f"{busy} Following it; ^C leaves it running.")
+            return await _follow(call, app, task_id)
+
+    if id_ is None:
+        code = look(call, body)
+    else:
+        code = named(call, id_, body)
+    raise click.exceptions.Exit(code or 0)
+
+
+async def _only(app: App) -> str:
+    """The only task that could go on."""
+    unfinished = [view for view in await app.tasks() if view.status not in ENDED]
+    if not unfinished:
+        raise NotFound("Nothing is unfinished.", "coterie tasks")
+    if len(unfinished) > 1:
+        rows = table([task_row(view) for view in unfinished], 80)
+        listed = "\n".join(["Which one? Unfinished are:", *rows])
+        raise UsageError(listed, f"coterie resume {unfinished[-1].id}")
+    return unfinished[0].id
+
+
+async def _follow(call: Call, app: App, task_id: str) -> int:
+    """Show what another process does with the task, until it ends or parks."""
+    from coterie.cli.timeline import Timeline
+
+    detail = await app.show(task_id)
+    timeline = Timeline(call, app.root, detail.state.created.team)
+    async for entry in app.follow(task_id):
+        timeline.show(entry)
+    detail = await app.show(task_id)
+    timeline.end(detail.view)
+    result = report.of_view(detail.view, detail.turns)
+    call.record("result", records.fields_of(result))
+    return report.exit_code(result)
+
+
+async def _view(app: App, task_id: str) -> TaskView:
+    return next(view for view in await app.tasks() if view.id == task_id)

@@ -1,0 +1,187 @@
+"""A conversation as lines: who speaks, each tool call on one line, what was said, what it cost."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+
+from coterie.cli import card, figures
+from coterie.cli.paint import Paint
+from coterie.cli.text import cells, clip, ends, one_line, pad, printable, wrap
+from coterie.model.message import YOU
+from coterie.model.record import (
+    ErrorRecord,
+    InteractionRecord,
+    MemberRecord,
+    MessageRecord,
+    Record,
+    ToolCallRecord,
+)
+from coterie.model.team import Member, Team
+
+INDENT = 7
+_MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
+"""States worth a line; a failure and a question have lines of their own."""
+_QUESTION = re.compile(r"q\d+")
+_TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
+"""Fields of a tool's input that say most about a call, in this order."""
+
+
+class Transcript:
+    """Turns records into lines, one after the other; knows who has the word."""
+
+    def __init__(
+        self,
+        team: Team,
+        width: Callable[[], int],
+        paint: Paint,
+        *,
+        fold: bool,
+        cards: bool = True,
+    ) -> None:
+        self._team = team
+        self._width = width
+        self._paint = paint
+        self._fold = fold
+        self._cards = cards
+        self._speaker: str | None = None
+
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it, if anything."""
+        match record:
+            case MessageRecord():
+                return self._message(record)
+            case ToolCallRecord() if record.status != "started":
+                return [*self._begin(record.member), self._tool(record)]
+            case InteractionRecord():
+                return self._interaction(record)
+            case MemberRecord() if record.state in _MARKS:
+                return self._state(record)
+            case ErrorRecord():
+                return self._error(record)
+            case _:
+                return []
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _message(self, record: MessageRecord) -> list[str]:
+        member = self._member(record.member)
+        if member is None or member.type == "human":
+            return self._by_person(record)
+        lines = self._begin(record.member) + self._indented(record.text)
+        self._speaker = None
+        footer = self._footer(record)
+        if footer:
+            room = max(self._width() - cells(footer), INDENT)
+            lines.append(" " * room + self._paint(footer, "dim"))
+        return [*lines, ""]
+
+    def _by_person(self, record: MessageRecord) -> list[str]:
+        self._speaker = None
+        name = clip(record.member, 20)
+        lines = self._indented(record.text)
+        if cells(name) <= INDENT - 2 and lines:
+            first = self._paint(pad(f" {name}", INDENT), "name") + lines[0].lstrip(" ")
+            return ["", first, *lines[1:], ""]
+        return ["", self._paint(f" {name}", "name"), *lines, ""]
+
+    def _begin(self, speaker: str) -> list[str]:
+        """The speaker's own line, where somebody else had the word before."""
+        if speaker == self._speaker:
+            return []
+        self._speaker = speaker
+        member = self._member(speaker)
+        what = about(member) if member else ""
+        return [self._paint(f" {speaker}", "name") + gap(speaker) + self._paint(what, "dim")]
+
+    def _tool(self, record: ToolCallRecord) -> str:
+        mark, meaning = ("✗", "bad") if record.is_error else ("✓", "good")
+        if record.status == "unknown":
+            mark, meaning = "?", "asks"
+        width = self._width()
+        took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
+        what = f"{pad(one_line(record.name), 6)} {telling(record.input)}"
+        if record.status == "unknown":
+            took = "may have run"
+        line = ends(" " * (INDENT + 2) + what, took, width)
+        return " " * INDENT + self._paint(mark, meaning) + line[INDENT + 1 :]
+
+    def _interaction(self, record: InteractionRecord) -> list[str]:
+        asked = record.interaction
+        number = f"asks you · {asked.interaction_id}"
+        if record.state != "open":
+            said = f": {one_line(record.answer)}" if record.answer else ""
+            by = f" by {record.by}" if record.by else ""
+            shown = f" {asked.interaction_id} {record.state}{by}{said}"
+            return [self._paint(clip(shown, self._width()), "dim")]
+        if not self._cards:
+            title = ends(" " * (INDENT + 2) + one_line(asked.display.title), number, self._width())
+            mark = self._paint("▲", "asks")
+            return [*self._begin(record.member), " " * INDENT + mark + title[INDENT + 1 :]]
+        self._speaker = None
+        who = asking(self._team, record.member)
+        return [*card.brief(card.Asked(asked, who), self._width(), self._paint), ""]
+
+    def _state(self, record: MemberRecord) -> list[str]:
+        if not record.reason or _QUESTION.fullmatch(record.reason):
+            return []
+        mark = _MARKS[record.state]
+        shown = f" {mark} {record.member} {record.state}: {one_line(record.reason)}"
+        return [self._paint(clip(shown, self._width()) if self._fold else shown, "asks")]
+
+    def _error(self, record: ErrorRecord) -> list[str]:
+        who = "" if not record.member or record.member in record.message else f"{record.member}: "
+        lines = [self._paint(f" ! {who}{printable(record.message)}", "bad")]
+        if record.where and record.where not in record.message:
+            lines.append(f"   in {printable(record.where)}")
+        if record.hint:
+            lines.append(f"   {printable(record.hint)}")
+        return lines
+
+    def _footer(self, record: MessageRecord) -> str:
+        parts: list[str] = []
+        if record.duration_ms is not None:
+            parts.append(figures.duration(record.duration_ms / 1000))
+        if cost := figures.used(record.usage):
+            parts.append(cost)
+        if record.next:
+            parts.append(f"next {record.next}")
+        return " · ".join(parts)
+
+    def _indented(self, text: str) -> list[str]:
+        text = text.strip("\n")
+        if self._fold:
+            lines = wrap(text, self._width() - INDENT - 1)
+        else:
+            lines = printable(text).split("\n")
+        return [" " * INDENT + line if line else "" for line in lines]
+
+    def _member(self, name: str) -> Member | None:
+        return self._team.get(name)
+
+
+def about(member: Member) -> str:
+    """A member's agent, and its permissions where they are not the usual ones."""
+    mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
+    return f"{member.agent or YOU}{mode}"
+
+
+def asking(team: Team, name: str) -> str:
+    """Who asks: `ada (claude)`, `you`, or Coterie itself."""
+    member = team.get(name)
+    return f"{name} ({member.agent})" if member and member.agent else name or "coterie"
+
+
+def gap(name: str) -> str:
+    """The blanks between a name and what follows it."""
+    return " " * max(INDENT - 1 - cells(name), 3)
+
+
+def telling(given: Mapping[str, object]) -> str:
+    """A tool's input in a few words."""
+    for key in _TELLING:
+        value = given.get(key)
+        if isinstance(value, str) and value:
+            return one_line(value)
+    return one_line(json.dumps(given, ensure_ascii=False, default=str)) if given else ""

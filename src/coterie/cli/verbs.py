@@ -1,0 +1,101 @@
+"""Every verb: where its code is, its one line of help, and the group it is shown in.
+
+Code is named here and not imported, so that `coterie --help` costs nothing but this table.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """One word after `coterie`."""
+
+    target: str
+    """`module:attribute` of its click command, below `coterie.cli`."""
+    help: str
+    group: str
+
+
+VERBS: dict[str, Verb] = {
+    "demo": Verb("demo:demo", "a team at work: no login, no tokens, 25 seconds", "Start"),
+    "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
+    "init": Verb("setup:init", "find your agents, write a first team", "Start"),
+    "chat": Verb("chat:chat", "talk with a team", "Work"),
+    "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
+    "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
+    "say": Verb("inbox:say", "a word to a running task", "Answer"),
+    "tasks": Verb("look:tasks", "every task of this project", "Look"),
+    "show": Verb("show:show", "all about one task or question", "Look"),
+    "log": Verb("look:log", "what happened, in order", "Look"),
+    "ps": Verb("look:ps", "which agents run now", "Look"),
+    "stop": Verb("steer:stop", "park a task; resume goes on with it", "Steer"),
+    "resume": Verb("steer:resume", "go on with a parked or killed task", "Steer"),
+    "cancel": Verb("steer:cancel", "end a task for good", "Steer"),
+    "team": Verb("team:team", "list, make, check and show teams", "Set up"),
+    "agents": Verb("agents:agents", "the registry: which programs can be members", "Set up"),
+    "config": Verb("config:config", "settings", "Set up"),
+    "completion": Verb("completion:completion", "tab completion for your shell", "Set up"),
+}
+
+ALIASES = {"logs": "log"}
+
+UNLISTED: dict[str, Verb] = {"help": Verb("overview:help_", "this help", "")}
+
+_WITH_WORDS = {"Work"}
+"""Groups whose verbs cannot be told apart by name, so that each says what it does."""
+
+
+def find(name: str) -> Verb | None:
+    """The verb of that name or alias."""
+    name = ALIASES.get(name, name)
+    return VERBS.get(name) or UNLISTED.get(name)
+
+
+def nearest(word: str) -> str | None:
+    """The verb that was probably meant."""
+    known = [*VERBS, *ALIASES, "help"]
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
+def summary() -> str:
+    """The short help, in groups."""
+    lines = ["coterie: the coding agents you have, as one team", ""]
+    for group, names in _groups().items():
+        if group in _WITH_WORDS:
+            shown = "   ".join(f"{name}  {VERBS[name].help}" for name in names)
+        else:
+            shown = " · ".join(names)
+        lines.append(f"  {group:<9}{shown}")
+    lines += ["", '  coterie "text" talks to your default team.   All: coterie help --all']
+    return "\n".join(lines)
+
+
+def everything() -> str:
+    """The long help: each verb with its line, and what holds for all of them."""
+    lines = ["coterie: the coding agents you have, as one team", ""]
+    for group, names in _groups().items():
+        lines.append(f"  {group}")
+        lines += [f"    {name:<12}{VERBS[name].help}" for name in names]
+    lines += [
+        "",
+        "  Every verb takes",
+        "    --json      one JSON object a line, for machines",
+        "    --debug     stack traces",
+        "    -C DIR      the project; else the nearest parent with .coterie, the git root, here",
+        "    --help      more about it, with an example",
+        "",
+        "  Ids: a task is k3f9, a question q4. A unique beginning and `last` will do.",
+        "  Exit codes: 0 done, 1 failed or canceled, 2 wrong usage, 3 waits for you,",
+        "  130 interrupted (coterie resume goes on).",
+    ]
+    return "\n".join(lines)
+
+
+def _groups() -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name, verb in VERBS.items():
+        groups.setdefault(verb.group, []).append(name)
+    return groups

@@ -1,0 +1,1 @@
+"""What people write down: the registry, team files, settings, projects; read, checked, written."""

@@ -1,0 +1,169 @@
+"""Reading files that people wrote, and writing ours so that no reader sees half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Generator
+from pathlib import Path
+
+from coterie.errors import ConfigError, StorageError, StorageFull, StorageReadOnly
+
+LIMIT = 1 << 20
+"""No file that a person writes by hand is larger."""
+
+
+def shown(path: Path) -> str:
+    """A path as a person would type it from here."""
+    for base, prefix in ((Path.cwd, ""), (Path.home, "~/")):
+        with contextlib.suppress(ValueError, RuntimeError, OSError):
+            inside = path.relative_to(base())
+            return f"{prefix}{inside}" if inside.parts else str(path)
+    return str(path)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, or a ConfigError that says why it cannot be read."""
+    raw = read_bytes(path)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise _unreadable(path, "is not UTF-8 text", "Save it as UTF-8.", line) from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file of bounded size."""
+    try:
+        # Non-blocking, so that a pipe that nobody writes to cannot hold us up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise _unreadable(path, "does not exist") from None
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise _unreadable(path, f"cannot be read: {why}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            what = "a folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+            raise _unreadable(path, f"is {what}; expected a file")
+        try:
+            raw = file.read(LIMIT + 1)
+        except OSError as error:
+            raise _unreadable(path, f"cannot be read: {error.strerror}") from None
+    if len(raw) > LIMIT:
+        raise _unreadable(path, "is larger than 1 MiB")
+    return raw
+
+
+def _unreadable(path: Path, why: str, advice: str | None = None, line: int = 0) -> ConfigError:
+    at = f":{line}" if line else ""
+    return ConfigError(f"{shown(path)}{at} {why}.", advice, f"{path}{at}")
+
+
+def write_atomically(path: Path, text: str, mode: int = 0o600) -> None:
+    """Replace a file as a whole; after a crash it holds the old text or the new."""
+    # Through a link (people keep their dotfiles elsewhere) to the file it stands for.
+    target = Path(os.path.realpath(path))
+    fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}.new")
+    with storage_errors(target.parent):
+        make_folder(target.parent)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(target)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        _sync_folder(target.parent)
+
+
+def keep_copy(path: Path, name: str) -> Path:
+    """A copy beside the file, under this name or the first free one after it.
+
+    An older copy is never overwritten; one that already holds the same is enough.
+    """
+    raw = read_bytes(path)
+    with storage_errors(path.parent):
+        for number in range(1, 10_000):
+            copy = path.with_name(name if number == 1 else f"{name}.{number}")
+            try:
+                descriptor = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            except FileExistsError:
+                if copy.is_file() and copy.read_bytes() == raw:
+                    return copy
+                continue
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(raw)
+                file.flush()
+                os.fsync(file.fileno())
+            _sync_folder(path.parent)
+            return copy
+    raise StorageError(str(path.parent), f"There are too many copies of {path.name}")
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a damaged file, so that a good one can take its place and nothing is lost."""
+    with storage_errors(path.parent):
+        number = 1
+        while (aside := path.with_name(f"{path.name}.damaged.{number}")).exists():
+            number += 1
+        path.rename(aside)
+    return aside
+
+
+def make_folder(path: Path) -> None:
+    """A folder for us alone, with the parents it needs; an existing one is left as it is."""
+    if path.is_dir():
+        return
+    make_folder(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold other writers of this file off, in this process and in others."""
+    with storage_errors(path.parent):
+        make_folder(path.parent)
+        lock = path.with_name(f".{path.name}.lock")
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def storage_errors(place: Path) -> Generator[None]:
+    """What the system says about a folder, as an error that names it and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _storage_error(place, error) from error
+
+
+def _storage_error(place: Path, error: OSError) -> StorageError:
+    name = str(place)
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = f"Make {name} writable, or work elsewhere: -C DIR"
+        return StorageReadOnly(name, "The folder cannot be written", advice)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return StorageFull(name, "The disk is full", "Free some space, then try again.")
+    return StorageError(name, f"Writing failed: {error.strerror}")
+
+
+def _sync_folder(path: Path) -> None:
+    # A rename is only safe from a power cut once its folder is on disk too.
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,188 @@
+"""The project: which folder it is, its `.coterie`, and whether that can be used."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.config.environment import coterie_home, user_home
+from coterie.config.files import storage_errors, write_atomically
+from coterie.errors import StorageError, StorageReadOnly, UsageError
+
+FOLDER = ".coterie"
+ELSEWHERE = "cd into a project, or name one: -C DIR"
+
+_NETWORK = frozenset(
+    {
+        "9p",
+        "afs",
+        "beegfs",
+        "ceph",
+        "cifs",
+        "fuse.ceph-fuse",
+        "fuse.gcsfuse",
+        "fuse.glusterfs",
+        "fuse.rclone",
+        "fuse.s3fs",
+        "fuse.sshfs",
+        "glusterfs",
+        "lustre",
+        "ncpfs",
+        "nfs",
+        "nfs4",
+        "smb3",
+        "smbfs",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Project:
+    """The folder that is worked on."""
+
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of ours is kept."""
+        return self.root / FOLDER
+
+    @property
+    def teams(self) -> Path:
+        """Where the project's own teams are kept."""
+        return self.folder / "teams"
+
+    @property
+    def database(self) -> Path:
+        """The one file that holds every task."""
+        return self.folder / "coterie.db"
+
+    @property
+    def exists(self) -> bool:
+        """Whether Coterie has been at work here."""
+        return self.folder.is_dir()
+
+
+def find_project(chosen: str | Path | None = None, start: Path | None = None) -> Project:
+    """The project that `-C DIR` names, else the one around the current folder."""
+    if chosen is not None:
+        root = Path(chosen).expanduser().resolve()
+        if not root.is_dir():
+            raise UsageError(f"{chosen} is no folder.", None, str(root))
+    else:
+        root = _around((start or Path.cwd()).resolve())
+    if root in _forbidden():
+        raise UsageError(f"A project cannot be {_named(root)}.", ELSEWHERE, str(root))
+    return Project(root)
+
+
+def _around(here: Path) -> Path:
+    forbidden = _forbidden()
+    ours = coterie_home().resolve()
+    parents = [folder for folder in (here, *here.parents) if folder not in forbidden]
+    for folder in parents:
+        # The user's own ~/.coterie does not make a project of the folder around it.
+        if (folder / FOLDER).is_dir() and (folder / FOLDER).resolve() != ours:
+            return folder
+    return next((folder for folder in parents if (folder / ".git").exists()), here)
+
+
+def _forbidden() -> frozenset[Path]:
+    home = user_home()
+    return frozenset({Path("/"), *([home.resolve()] if home else [])})
+
+
+def _named(root: Path) -> str:
+    return "/" if root == Path("/") else "your home folder"
+
+
+# -- the folder --------------------------------------------------------------------------------
+
+
+def make_project(project: Project, mounts: str | None = None) -> bool:
+    """Make `.coterie` ready to be written; True when it was not there before.
+
+    `mounts` is the system's table of mounted file systems, for a test to put its own.
+    """
+    folder = project.folder
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise UsageError(
+            f"{folder} is no folder.", "Coterie keeps its own there: move it away.", str(folder)
+        )
+    _refuse_network(project.root, mounts)
+    made = not folder.exists()
+    if made:
+        with storage_errors(project.root):
+            folder.mkdir(mode=0o700, exist_ok=True)
+    elif not os.access(folder, os.W_OK | os.X_OK):
+        advice = f"Make {folder} writable, or work elsewhere: -C DIR"
+        raise StorageReadOnly(str(folder), "The folder cannot be written", advice)
+    if not (folder / ".gitignore").exists():
+        # So that nothing of ours is ever committed, without touching the project's own file.
+        write_atomically(folder / ".gitignore", "*\n")
+    return made
+
+
+def _refuse_network(root: Path, mounts: str | None) -> None:
+    found = network_type(root, _mounts() if mounts is None else mounts)
+    if found is not None:
+        raise StorageError(
+            str(root),
+            f"Coterie's locks cannot be trusted on a network file system ({found})",
+            "Work on a copy on a local disk: -C DIR",
+        )
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(errors="replace")
+    except OSError:  # not Linux
+        return ""
+
+
+def network_type(path: Path, mounts: str) -> str | None:
+    """The type of the file system a path is on, if that is one of a network."""
+    point, kind = Path("/"), ""
+    for mounted, named in _mounted(mounts):
+        if path.is_relative_to(mounted) and len(mounted.parts) >= len(point.parts):
+            point, kind = mounted, named
+    if kind == "9p" and point == Path("/"):
+        return None  # the only disk of some sandboxes: nobody else is on it
+    return kind if kind in _NETWORK else None
+
+
+def _mounted(mounts: str) -> Iterator[tuple[Path, str]]:
+    for line in mounts.splitlines():
+        words = line.split(" ")
+        if len(words) >= 3:
+            yield Path(re.sub(r"\\([0-7]{3})", _unescaped, words[1])), words[2]
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    return chr(int(found.group(1), 8))
+
+
+# -- did it come with the repository? ----------------------------------------------------------
+
+
+def is_tracked(project: Project) -> bool:
+    """Whether a `.coterie` is under version control, so that others may have written it."""
+    try:
+        index = _git_folder(project.root) / "index"
+        return f"{FOLDER}/".encode() in index.read_bytes()
+    except OSError:
+        return False
+
+
+def _git_folder(root: Path) -> Path:
+    parents = (folder for folder in (root, *root.parents) if (folder / ".git").exists())
+    top = next(parents, root)
+    marker = top / ".git"
+    if not marker.is_file():
+        return marker
+    # A worktree or a submodule: a file that says where its folder is.
+    said = marker.read_text(errors="replace")
+    return top / said.removeprefix("gitdir:").strip()

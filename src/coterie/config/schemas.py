@@ -1,0 +1,168 @@
+"""JSON Schemas for editors, made from the models that check the files.
+
+They are shipped in `schemas/`; `python -m coterie.config.schemas` writes them, `--check` says
+whether they are what the models say.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import cast
+
+from coterie.config.patterns import VARIABLE
+from coterie.config.registry import VERSION
+from coterie.config.settings import Settings
+from coterie.config.team_entry import team_adapter
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import ISOLATING, NAME_PATTERN, OUR_PREFIX
+
+Schema = dict[str, object]
+
+FOLDER = Path(__file__).with_name("schemas")
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_FOR_EDITORS: Schema = {"type": "string", "description": "This schema, for editors."}
+
+
+def team_schema() -> Schema:
+    """The team file, with what its shape alone cannot say."""
+    schema = cast("Schema", team_adapter().json_schema())
+    for name in ("DefaultsEntry", "MemberEntry"):
+        entry = _object(schema, "$defs", name)
+        entry["allOf"] = [{"not": {"required": list(pair)}} for pair in _clashing()]
+        _refuse_isolating(_object(entry, "properties", "env"))
+    return _finished(schema, "Coterie team")
+
+
+def _refuse_isolating(env: Schema) -> None:
+    ours = [{"enum": sorted(ISOLATING)}, {"pattern": f"^{OUR_PREFIX}"}]
+    env["propertyNames"] = {"pattern": VARIABLE, "not": {"anyOf": ours}}
+
+
+def _clashing() -> Iterator[tuple[str, str]]:
+    """Two names of one thing, where at least one of them is a short one."""
+    yield from [("agent", "agentConfigId"), ("agent", "agentName")]
+    yield from combinations(("prompt", "promptFile", "systemInstruction"), 2)
+
+
+def registry_schema() -> Schema:
+    """The registry file."""
+    agent = cast("Schema", AgentDefinition.model_json_schema())
+    defs = _object(agent, "$defs")
+    del agent["$defs"]
+    agent["required"] = ["command"]
+    _refuse_isolating(_object(agent, "properties", "env"))
+    _object(defs, "Capabilities")["allOf"] = [
+        _when(
+            "jsonl",
+            {"required": ["completionTypes"], "properties": {"completionTypes": {"minItems": 1}}},
+        ),
+        _when(
+            "custom", {"oneOf": [{"required": ["completionPattern"]}, {"required": ["detector"]}]}
+        ),
+    ]
+    schema: Schema = {
+        "$defs": {**defs, "AgentDefinition": agent},
+        "type": "object",
+        "description": "The agents of this machine: technical facts only, never a role's prompt.",
+        "properties": {
+            "schemaVersion": {"const": VERSION},
+            "agents": {
+                "type": "object",
+                "description": "Each agent under its name.",
+                "propertyNames": {"pattern": NAME_PATTERN},
+                "additionalProperties": {"$ref": "#/$defs/AgentDefinition"},
+            },
+        },
+        "required": ["schemaVersion", "agents"],
+        "additionalProperties": False,
+    }
+    return _finished(schema, "Coterie agents")
+
+
+def _when(detection: str, then: Schema) -> Schema:
+    stated = {"completionDetection": {"const": detection}}
+    return {"if": {"properties": stated, "required": ["completionDetection"]}, "then": then}
+
+
+def settings_schema() -> Schema:
+    """The settings file of a user or a project."""
+    return _finished(cast("Schema", Settings.model_json_schema()), "Coterie settings")
+
+
+SCHEMAS: Mapping[str, Callable[[], Schema]] = {
+    "team": team_schema,
+    "registry": registry_schema,
+    "settings": settings_schema,
+}
+
+
+def _finished(schema: Schema, title: str) -> Schema:
+    _tidy(schema)
+    properties = {"$schema": _FOR_EDITORS, **_object(schema, "properties")}
+    return {"$schema": DIALECT, "title": title, **schema, "properties": properties}
+
+
+def _tidy(schema: object) -> None:
+    """Take out what pydantic says for itself and an editor would only repeat.
+
+    Titles that are the key again; and null, which means "left out" in Python but not in a file.
+    """
+    if isinstance(schema, dict):
+        parts = cast("Schema", schema)
+        if isinstance(parts.get("title"), str):
+            del parts["title"]
+        choices = cast("list[Schema]", parts.get("anyOf", []))
+        if len(choices) == 2 and choices[1] == {"type": "null"}:
+            parts.update(choices[0])
+            del parts["anyOf"], parts["default"]
+        for part in parts.values():
+            _tidy(part)
+    elif isinstance(schema, list):
+        for part in cast("list[object]", schema):
+            _tidy(part)
+
+
+def _object(schema: Schema, *path: str) -> Schema:
+    for key in path:
+        schema = cast("Schema", schema[key])
+    return schema
+
+
+def rendered(name: str) -> str:
+    """A schema as it stands in its file."""
+    return json.dumps(SCHEMAS[name](), indent=2, ensure_ascii=False) + "\n"
+
+
+def differing() -> list[Path]:
+    """The shipped schemas that are not what the models say."""
+    files = {name: FOLDER / f"{name}.schema.json" for name in SCHEMAS}
+    return [
+        path
+        for name, path in files.items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != rendered(name)
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the schemas, or with `--check` only compare them."""
+    if not set(arguments) <= {"--check", "--write"} or len(arguments) > 1:
+        print("usage: python -m coterie.config.schemas [--check | --write]", file=sys.stderr)
+        return 2
+    wrong = differing()
+    for path in wrong:
+        if "--check" in arguments:
+            print(f"{path.name} is not what the models say; run: make schemas", file=sys.stderr)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(rendered(path.name.removesuffix(".schema.json")), encoding="utf-8")
+            print(f"wrote {path.name}")
+    return 1 if wrong and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""What `coterie config` sets: for the user in ~/.coterie, for a project in its .coterie."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
+from pydantic.alias_generators import to_camel
+
+from coterie.config.document import Document, read_document
+from coterie.config.environment import coterie_home
+from coterie.config.files import locked, write_atomically
+from coterie.config.mistakes import (
+    Mistake,
+    described,
+    did_you_mean,
+    doubled_keys,
+    found_by,
+    listing,
+    nulls,
+    quoted,
+    refusal,
+)
+from coterie.config.patterns import DURATION
+from coterie.errors import ConfigError, NotFound, UsageError
+from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
+
+FILE_NAME = "settings.json"
+Origin = Literal["default", "user", "project"]
+
+_UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+
+
+class Settings(BaseModel):
+    """Settings of the user and of the project; the project's count for more."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
+    )
+
+    keeper: Literal["auto", "bubblewrap", "subreaper"] = Field(
+        default="auto",
+        description="What ends an agent's whole process tree: bubblewrap, our own program, or "
+        "bubblewrap where it works.",
+    )
+    context_message_count: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
+        default=CONTEXT_MESSAGES,
+        description="How many messages an agent without a memory of its own is told again.",
+    )
+    context_characters: Annotated[StrictInt, Field(ge=1, le=10_000_000)] = Field(
+        default=CONTEXT_CHARACTERS, description="How many characters of them, at most."
+    )
+    quiet_after: Annotated[str, Field(pattern=DURATION)] = Field(
+        default="2m", description="After this long without a sign a member is shown as quiet."
+    )
+    default_team: Annotated[str, Field(pattern=NAME_PATTERN)] | None = Field(
+        default=None, description="The team that is meant when none is named."
+    )
+
+    @property
+    def quiet_after_ms(self) -> int:
+        """`quiet_after` in milliseconds."""
+        return milliseconds(self.quiet_after)
+
+
+def milliseconds(duration: str) -> int:
+    """A time such as `90s`, `5m` or `1h`."""
+    found = re.fullmatch(r"([0-9]+)(ms|s|m|h)", duration)
+    if found is None:
+        raise UsageError(f"{quoted(duration)} is no time.", "Write it like 90s, 5m or 1h.")
+    return int(found.group(1)) * _UNITS[found.group(2)]
+
+
+def _names() -> dict[str, str]:
+    return {field.alias or name: name for name, field in Settings.model_fields.items()}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting as it stands."""
+
+    key: str
+    value: object
+    origin: Origin
+    description: str
+
+
+@dataclass(frozen=True)
+class AllSettings:
+    """What holds here, and who said so."""
+
+    values: Settings
+    origins: Mapping[str, Origin]
+
+    def get(self, key: str) -> Setting:
+        """One setting by its key."""
+        name = _name_of(key)
+        told = Settings.model_fields[name].description or ""
+        return Setting(key, getattr(self.values, name), self.origins.get(key, "default"), told)
+
+    def list(self) -> tuple[Setting, ...]:
+        """Every setting there is."""
+        return tuple(self.get(key) for key in _names())
+
+
+def user_settings_path(home: Path | None = None) -> Path:
+    """Where the user's own settings are kept."""
+    return (home or coterie_home()) / FILE_NAME
+
+
+def load_settings(project: Path | None, home: Path | None = None) -> AllSettings:
+    """The settings that hold in a project (its `.coterie` folder), or for the user alone."""
+    values: dict[str, object] = {}
+    origins: dict[str, Origin] = {}
+    places: list[tuple[Origin, Path]] = [("user", user_settings_path(home))]
+    if project is not None:
+        places.append(("project", project / FILE_NAME))
+    for origin, path in places:
+        found = _read(path)
+        values.update(found)
+        origins.update(dict.fromkeys(found, origin))
+    return AllSettings(Settings.model_validate(values), origins)
+
+
+def set_value(path: Path, key: str, text: str) -> object:
+    """Set one value from what was typed; returns it as it will be read."""
+    name = _name_of(key)
+    typed: object = int(text) if re.fullmatch(r"[0-9]{1,9}", text) and _is_number(name) else text
+    try:
+        made = Settings.model_validate({key: typed})
+    except ValidationError as error:
+        (mistake, *_) = found_by(error, {key: typed}, lambda _: ())
+        raise UsageError(f"{key} {mistake.problem}.") from None
+    with locked(path):
+        _write(path, {**_read(path), key: typed})
+    return getattr(made, name)
+
+
+def unset_value(path: Path, key: str) -> bool:
+    """Go back to what holds without this file; False where it said nothing about it."""
+    _name_of(key)
+    with locked(path):
+        found = _read(path)
+        if key not in found:
+            return False
+        _write(path, {name: value for name, value in found.items() if name != key})
+    return True
+
+
+def _name_of(key: str) -> str:
+    name = _names().get(key)
+    if name is None:
+        guess = did_you_mean(key, _names())
+        raise NotFound(f"No setting {quoted(key)}. There are: {listing(_names())}.{guess}")
+    return name
+
+
+def _is_number(name: str) -> bool:
+    return isinstance(Settings.model_fields[name].default, int)
+
+
+def _read(path: Path) -> dict[str, object]:
+    if not path.exists():
+        return {}
+    document = read_document(path)
+    mistakes = doubled_keys(document) + _mistakes(document)
+    if mistakes:
+        raise refusal(document, mistakes)
+    data = cast("dict[str, object]", document.data)
+    return {key: value for key, value in data.items() if key != "$schema"}
+
+
+def _mistakes(document: Document) -> list[Mistake]:
+    data = document.data
+    if not isinstance(data, dict):
+        return [Mistake((), f"is {described(data)}; expected an object")]
+    given = cast("dict[str, object]", data)
+    if found := nulls(given):
+        return found
+    try:
+        Settings.model_validate(
+            {key: value for key, value in given.items() if key != "$schema"}, by_name=False
+        )
+    except ValidationError as error:
+        return found_by(error, given, lambda _: tuple(_names()))
+    return []
+
+
+def _write(path: Path, values: Mapping[str, object]) -> None:
+    try:
+        write_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    except UnicodeEncodeError:
+        raise ConfigError("The value is not valid Unicode.") from None

@@ -1,0 +1,259 @@
+"""The team file: from what a person wrote to a team that is fully resolved, or all its mistakes."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from pydantic import ValidationError
+
+from coterie.config.document import Document, Place, read_document
+from coterie.config.environment import user_home
+from coterie.config.files import read_text
+from coterie.config.mistakes import (
+    Mistake,
+    Notice,
+    doubled_keys,
+    found_by,
+    quoted,
+    refusal,
+)
+from coterie.config.settings import Settings
+from coterie.config.team_entry import (
+    DEFAULT_KEYS,
+    MEMBER_KEYS,
+    PERMISSION_KEYS,
+    TEAM_KEYS,
+    team_adapter,
+)
+from coterie.config.team_members import Givens, merged, written_member
+from coterie.config.team_rules import Surroundings, check_members
+from coterie.errors import ConfigError, NotFound
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import Member, Team, safe_name
+
+FILE_NAMES = ("team.json", "team.toml")
+INSTRUCTION = "team_instruction.md"
+
+
+@dataclass(frozen=True)
+class LoadedTeam:
+    """A team as its file gives it."""
+
+    team: Team
+    path: Path | None
+    """None for a team that was made without a file."""
+    digest: str = ""
+    """Of the file's text."""
+    stated_workflow: str | None = None
+    """The workflow that the file names; a team without one is only `chat` by default."""
+    outside_prompts: tuple[str, ...] = ()
+    """Prompt files that lie outside the team file's folder."""
+    notices: tuple[Notice, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a team file is read against."""
+
+    agents: Mapping[str, AgentDefinition]
+    settings: Settings = Settings()
+    folder_is_name: bool = False
+    """Whether the folder is the team's, so that a `name` may only repeat it."""
+
+
+def load_team(path: Path, reading: Reading) -> LoadedTeam:
+    """Read and check a team file; a ConfigError names every mistake, the first one leading."""
+    return interpret(read_document(team_path(path)), reading)
+
+
+def team_path(path: Path) -> Path:
+    """The file that is meant by a file or by the folder it stands in."""
+    path = path.absolute()
+    if not path.is_dir():
+        if not path.exists():
+            raise NotFound(f"{path} does not exist.", "coterie team", str(path))
+        return path
+    found = [path / name for name in FILE_NAMES if (path / name).exists()]
+    if not found:
+        raise NotFound(f"There is no team.json in {path}.", "coterie team", str(path))
+    if len(found) > 1:
+        raise ConfigError(f"{path} holds both team.json and team.toml.", "Remove one.", str(path))
+    return found[0]
+
+
+def interpret(document: Document, reading: Reading) -> LoadedTeam:
+    """The team that a document holds."""
+    mistakes = doubled_keys(document)
+    shape = _shape_mistakes(document.data)
+    mistakes += shape
+    data = _without(document.data, shape)
+    if data is None:
+        raise refusal(document, mistakes)
+    around = Surroundings(document.path.parent, reading.agents, user_home())
+    members = _members(data, around)
+    mistakes += members.mistakes
+    name, wrong = _name(data, document.path, reading)
+    mistakes += wrong
+    instruction, wrong = _instruction(data, document.path.parent)
+    mistakes += wrong
+    if mistakes:
+        raise refusal(document, mistakes)
+    stated = data.get("workflow")
+    team = Team.model_validate(
+        {
+            "contextMessageCount": reading.settings.context_message_count,
+            "contextCharacters": reading.settings.context_characters,
+            **{key: data[key] for key in _PLAIN if key in data},
+            "name": name,
+            "members": members.made,
+            "teamInstruction": instruction,
+        }
+    )
+    return LoadedTeam(
+        team,
+        document.path,
+        f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}",
+        stated if isinstance(stated, str) else None,
+        members.outside_prompts,
+    )
+
+
+_PLAIN = ("workflow", "contextMessageCount", "contextCharacters")
+
+
+# -- shape -------------------------------------------------------------------------------------
+
+
+def _shape_mistakes(data: object) -> list[Mistake]:
+    try:
+        team_adapter().validate_python(data)
+    except ValidationError as error:
+        return found_by(error, data, _keys_at)
+    return []
+
+
+def _keys_at(place: Place) -> tuple[str, ...]:
+    match place:
+        case ():
+            return TEAM_KEYS
+        case (*_, "permissions"):
+            return PERMISSION_KEYS
+        case ("defaults",):
+            return DEFAULT_KEYS
+        case _:
+            return MEMBER_KEYS
+
+
+def _without(data: object, mistakes: list[Mistake]) -> dict[str, object] | None:
+    """What is left to check when what is known to be wrong is taken away."""
+    if not isinstance(data, dict):
+        return None
+    spoiled = {mistake.place for mistake in mistakes}
+    given = cast("dict[str, object]", data)
+    kept = {key: value for key, value in given.items() if (key,) not in spoiled}
+    if isinstance(kept.get("defaults"), dict):
+        kept["defaults"] = _pruned(kept["defaults"], ("defaults",), spoiled)
+    if isinstance(kept.get("members"), list):
+        members = cast("list[object]", kept["members"])
+        kept["members"] = [
+            _pruned(member, ("members", place), spoiled) for place, member in enumerate(members)
+        ]
+    return kept
+
+
+def _pruned(entry: object, at: Place, spoiled: set[Place]) -> object:
+    if not isinstance(entry, dict):
+        return {}
+    depth = len(at)
+    wrong = {place[depth] for place in spoiled if len(place) > depth and place[:depth] == at}
+    if wrong & _AGENT_KEYS:
+        wrong.add("type")  # what it should be cannot be told without the agent
+    given = cast("dict[str, object]", entry)
+    kept = {key: value for key, value in given.items() if key not in wrong}
+    if "permissions" in wrong:
+        kept["permissions"] = "full"  # so that nobody is told to write what they may have meant
+    if "env" in wrong and (*at, "env") not in spoiled:
+        kept["env"] = _pruned(given["env"], (*at, "env"), spoiled)
+    return kept
+
+
+_AGENT_KEYS: set[str | int] = {"agent", "agentConfigId", "agentName"}
+
+
+# -- members -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Members:
+    made: tuple[Member, ...]
+    mistakes: list[Mistake]
+    outside_prompts: tuple[str, ...]
+
+
+def _members(data: Mapping[str, object], around: Surroundings) -> _Members:
+    entries = cast("list[dict[str, object]]", data.get("members") or [])
+    shared = cast("dict[str, object]", data.get("defaults") or {})
+    defaults = written_member(shared, ("defaults",), around)
+    own = [written_member(entry, ("members", place), around) for place, entry in enumerate(entries)]
+    givens = [merged(defaults.givens, one.givens) for one in own]
+    made = [(_member(given, place), given) for place, given in enumerate(givens)]
+    parts = (defaults, *own)
+    return _Members(
+        tuple(member for member, _ in made),
+        [mistake for part in parts for mistake in part.mistakes]
+        + list(check_members(made, around)),
+        tuple(path for part in parts for path in part.outside_prompts),
+    )
+
+
+def _member(givens: Givens, place: int) -> Member:
+    values = {key: given.value for key, given in givens.items()}
+    # A missing id is a mistake already; the position keeps such members apart.
+    known = str(values.setdefault("id", f"#{place}"))
+    name = str(values.setdefault("name", known))
+    values.setdefault("displayName", name[:1].upper() + name[1:])
+    values.setdefault("order", place + 1)
+    values.setdefault("type", "ai" if "agentConfigId" in values else "human")
+    return Member.model_validate(values)
+
+
+# -- the team itself ---------------------------------------------------------------------------
+
+
+def _name(data: Mapping[str, object], path: Path, reading: Reading) -> tuple[str, list[Mistake]]:
+    stated = data.get("name")
+    folder = path.parent.name
+    if not isinstance(stated, str):
+        return (folder if reading.folder_is_name else name_for(path)), []
+    if reading.folder_is_name and stated != folder:
+        problem = f"is {quoted(stated)}; expected {quoted(folder)}, the name of its folder"
+        return stated, [Mistake(("name",), problem)]
+    return stated, []
+
+
+def name_for(path: Path) -> str:
+    """The name of a team that does not say it: its folder's, without what no name may have."""
+    wanted = path.resolve().parent.name if path.name in FILE_NAMES else path.stem
+    if safe_name(wanted):
+        return wanted
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[:64] or "team"
+
+
+def _instruction(data: Mapping[str, object], folder: Path) -> tuple[str | None, list[Mistake]]:
+    stated = data.get("teamInstruction")
+    beside = folder / INSTRUCTION
+    if not beside.is_file():
+        return (stated if isinstance(stated, str) else None), []
+    try:
+        text = read_text(beside)
+    except ConfigError as error:
+        return None, [Mistake((), str(error).removesuffix("."))]
+    if isinstance(stated, str) and stated.strip() != text.strip():
+        problem = f"differs from {INSTRUCTION} beside this file; keep one of them"
+        return None, [Mistake(("teamInstruction",), problem)]
+    return text, []

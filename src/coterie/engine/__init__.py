@@ -1,0 +1,1 @@
+"""What runs workflows durably: journal, leases, turns and questions."""

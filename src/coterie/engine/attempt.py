@@ -1,0 +1,79 @@
+"""One try at a turn, and how what happens in it is told and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import monotonic
+
+from coterie.model import instant
+from coterie.model.journal import Step
+from coterie.model.record import ToolCallRecord
+from coterie.model.team import Member
+from coterie.model.tool_call import AuditEntry
+from coterie.model.update import ToolCallFinished, ToolCallStarted
+
+
+@dataclass
+class Attempt:
+    """Who tries what, for which time."""
+
+    task_id: str
+    step: str
+    member: Member
+    number: int
+    """Which turn of the task it is."""
+    tries: int
+    new: Step | None
+    """The step, where it is not in the journal yet."""
+    started: float = field(default_factory=monotonic)
+    _calls: dict[str, tuple[ToolCallStarted, float]] = field(
+        default_factory=dict[str, tuple[ToolCallStarted, float]]
+    )
+
+    @property
+    def milliseconds(self) -> int:
+        """How long it has taken so far."""
+        return round((monotonic() - self.started) * 1000)
+
+    def tool_call(
+        self, update: ToolCallStarted | ToolCallFinished
+    ) -> tuple[AuditEntry, ToolCallRecord]:
+        """A tool call's begin or end, as the audit keeps it and as surfaces show it."""
+        if isinstance(update, ToolCallStarted):
+            self._calls[update.call_id] = (update, monotonic())
+            return self._entry(update, None), self._record(update, None)
+        begun, since = self._calls.pop(
+            update.call_id, (ToolCallStarted(update.call_id, "unknown"), monotonic())
+        )
+        ended = (update, round((monotonic() - since) * 1000))
+        return self._entry(begun, ended), self._record(begun, ended)
+
+    def _entry(
+        self, begun: ToolCallStarted, ended: tuple[ToolCallFinished, int] | None
+    ) -> AuditEntry:
+        return AuditEntry(
+            kind="ToolCallCompleted" if ended else "ToolCallRequested",
+            tool_call_id=begun.call_id,
+            tool_name=begun.name,
+            author_actor_id=self.member.id,
+            task_id=self.task_id,
+            timestamp=instant.now(),
+            input=None if ended else begun.input,
+            output=ended[0].output if ended else None,
+            is_error=ended[0].is_error if ended else None,
+            duration_ms=ended[1] if ended else None,
+        )
+
+    def _record(
+        self, begun: ToolCallStarted, ended: tuple[ToolCallFinished, int] | None
+    ) -> ToolCallRecord:
+        return ToolCallRecord(
+            task=self.task_id,
+            member=self.member.id,
+            id=begun.call_id,
+            name=begun.name,
+            input=begun.input,
+            status="completed" if ended else "started",
+            is_error=ended[0].is_error if ended else None,
+            duration_ms=ended[1] if ended else None,
+        )

@@ -1,0 +1,129 @@
+"""The context of a running workflow: every effect goes through here and is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NoReturn
+
+from coterie.engine.desk import Desk
+from coterie.engine.journal import Journal
+from coterie.engine.questions import Asking, Parked
+from coterie.engine.turns import TurnRunner
+from coterie.model.interaction import Answer, Ask
+from coterie.model.journal import (
+    AppendMessage,
+    CloseStep,
+    OpenStep,
+    Step,
+    TakeRequest,
+    Write,
+    digest,
+)
+from coterie.model.message import Message
+from coterie.model.record import MessageRecord, Record
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+
+
+class TaskContext:
+    """What a workflow sees of the engine; implements `ports.Context`."""
+
+    def __init__(self, desk: Desk, journal: Journal, asking: Asking, turns: TurnRunner) -> None:
+        self._desk = desk
+        self._journal = journal
+        self._asking = asking
+        self._turns = turns
+        self._newest = 1 if self.opening else 0
+        self.turns = 0
+        """How many turns were taken, replayed ones included."""
+
+    @property
+    def opening(self) -> Message | None:
+        """The message the task was started with."""
+        return self._desk.conversation[0] if self._desk.task.goal else None
+
+    async def turn(self, name: str, member: Member, number: int) -> Message | TurnFailed:
+        """One turn of a member on the conversation so far."""
+        self.turns = max(self.turns, number)
+        intent = digest("turn", [member.id, self._newest])
+        step = self._journal.find(name, "turn", intent)
+        if step is not None and step.result is not None:
+            return self._recorded_turn(json.loads(step.result))
+        new = Step(self._desk.task.task_id, name, "turn", intent, "") if step is None else None
+        outcome = await self._turns.take(name, member, number, new)
+        if isinstance(outcome, Message):
+            self._newest = outcome.seq
+        return outcome
+
+    def _recorded_turn(self, result: dict[str, Any]) -> Message | TurnFailed:
+        if "failed" in result:
+            return TurnFailed(**result["failed"])
+        seq: int = result["message"]
+        self._newest = seq
+        return self._desk.conversation[seq - 1]
+
+    async def ask(self, name: str, question: Ask) -> Answer:
+        """Put a question in the inbox and wait for its answer."""
+        return await self._asking.ask(name, question)
+
+    async def step(
+        self, name: str, intent: object, work: Callable[[], Awaitable[object]]
+    ) -> object:
+        """Do something once; its result is recorded."""
+        meaning = digest("step", intent)
+        step = self._journal.find(name, "step", meaning)
+        if step is not None and step.result is not None:
+            recorded: object = json.loads(step.result)
+            return recorded
+        task_id = self._desk.task.task_id
+        if step is None:
+            await self._desk.commit(OpenStep(Step(task_id, name, "step", meaning, "")))
+        result = await work()
+        self._desk.post(CloseStep(task_id, name, json.dumps(result)))
+        return result
+
+    async def heard(self, name: str) -> Sequence[Message]:
+        """What people said since the last step.  Nothing new is heard while replaying."""
+        if not self._journal.replaying and not self._desk.sayings:
+            return ()
+        meaning = digest("heard", name)
+        step = self._journal.find(name, "heard", meaning)
+        if step is not None and step.result is not None:
+            return self._recorded_words(json.loads(step.result))
+        if self._journal.replaying:
+            return ()
+        return await self._take_words(name, meaning)
+
+    def _recorded_words(self, seqs: list[int]) -> Sequence[Message]:
+        self._newest = max(self._newest, *seqs)
+        return [self._desk.conversation[seq - 1] for seq in seqs]
+
+    async def _take_words(self, name: str, meaning: str) -> Sequence[Message]:
+        desk = self._desk
+        requests, desk.sayings[:] = list(desk.sayings), []
+        writes: list[Write] = []
+        messages: list[Message] = []
+        for request in requests:
+            message = desk.message(request.author, request.text, turn=0)
+            desk.conversation.append(message)
+            messages.append(message)
+            writes += [TakeRequest(request.id), AppendMessage(message)]
+        seqs = json.dumps([message.seq for message in messages])
+        step = Step(desk.task.task_id, name, "heard", meaning, "", seqs)
+        await desk.commit(OpenStep(step), *writes, after=lambda: self._tell_all(messages))
+        self._newest = messages[-1].seq
+        return messages
+
+    def _tell_all(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._desk.observer.saw(MessageRecord.of(message))
+
+    def tell(self, record: Record) -> None:
+        """Let surfaces know something that is not kept."""
+        if not self._journal.replaying:
+            self._desk.observer.saw(record)
+
+    def park(self, reason: str) -> NoReturn:
+        """Stop here, resumable."""
+        raise Parked(reason)

@@ -1,0 +1,69 @@
+"""What the parts of one run share: the task, its fence, its conversation, who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coterie.model import instant
+from coterie.model.journal import Fence, Request, Write
+from coterie.model.message import Message
+from coterie.model.record import ErrorRecord, MemberRecord, MemberState
+from coterie.model.routing import spoken
+from coterie.model.task import TaskCreated
+from coterie.model.team import Member
+from coterie.ports import Channels, Observer, Storage
+
+
+@dataclass
+class Desk:
+    """One run of one task."""
+
+    task: TaskCreated
+    fence: Fence
+    storage: Storage
+    channels: Channels
+    observer: Observer
+    patience: float | None
+    """How long an open question is waited for; None for ever."""
+    conversation: list[Message]
+    sayings: list[Request] = field(default_factory=list[Request])
+    """Words from people that the workflow has not heard yet."""
+
+    async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
+        """Write and wait: for what gates an effect."""
+        await self.storage.commit(self.fence, *writes, after=after)
+
+    def post(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
+        """Write soon: for what only closes what was opened."""
+        self.storage.post(self.fence, *writes, after=after)
+
+    def name_of(self, member_id: str) -> str:
+        """How a member is called in a prompt."""
+        member = self.task.team.get(member_id)
+        return member.name if member else member_id
+
+    def message(self, author: str, said: str, *, turn: int, cut: bool = False) -> Message:
+        """The next message of the conversation, its markers read and taken off."""
+        place = len(self.conversation) + 1
+        raw = Message(self.task.task_id, place, author, "", instant.now(), turn, cut=cut)
+        message, unknown = spoken(self.task.team, raw, said)
+        for name in unknown:
+            self._warn_of(name, author)
+        return message
+
+    def tell_state(self, member: Member, state: MemberState, reason: str = "") -> None:
+        """Let surfaces know what a member is doing."""
+        record = MemberRecord(self.task.task_id, member.id, state, reason, instant.now())
+        self.observer.saw(record)
+
+    def _warn_of(self, name: str, author: str) -> None:
+        known = ", ".join(member.id for member in self.task.team.in_order)
+        self.observer.saw(
+            ErrorRecord(
+                code="unknown_next",
+                message=f'{author} named "{name}" as next speaker; the team has {known}.',
+                member=author,
+                task=self.task.task_id,
+            )
+        )

@@ -1,0 +1,141 @@
+"""Questions: asked once by name, waited for, answered once by whoever comes first."""
+
+from __future__ import annotations
+
+import anyio
+
+from coterie.engine.desk import Desk
+from coterie.engine.journal import Journal
+from coterie.errors import AnswerRefused, NotFound
+from coterie.model import instant
+from coterie.model.interaction import (
+    NOBODY,
+    Answer,
+    Ask,
+    Interaction,
+    Question,
+    Response,
+    check,
+)
+from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
+from coterie.model.record import InteractionRecord, MemberRecord
+from coterie.model.task import UserInteractionRequested, UserInteractionResponded
+from coterie.ports import InboxStore, Storage
+
+
+class Parked(Exception):
+    """The run stops here; the task can be resumed."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Asking:
+    """Puts the questions of one run into the inbox and waits for their answers."""
+
+    def __init__(self, desk: Desk, journal: Journal) -> None:
+        self._desk = desk
+        self._journal = journal
+
+    async def ask(self, name: str, question: Ask) -> Answer:
+        """The answer, from the journal or from the user.  Raises Parked when patience ends."""
+        meaning = [question.author, question.kind, [option.id for option in question.options]]
+        intent = digest("ask", meaning)
+        step = self._journal.find(name, "ask", intent)
+        if step is not None and step.result is not None:
+            return Answer(Response.model_validate_json(step.result), fresh=False)
+        if step is None:
+            asked = await self._open(name, question, intent)
+        else:
+            asked = step.input
+        response = await self._wait(asked, question.author)
+        self._desk.post(CloseStep(self._desk.task.task_id, name, response.model_dump_json()))
+        return Answer(response, fresh=True)
+
+    async def _open(self, name: str, question: Ask, intent: str) -> str:
+        desk = self._desk
+        interaction = Interaction(
+            interaction_id=await desk.storage.inbox.allocate(),
+            task_id=desk.task.task_id,
+            author_actor_id=question.author,
+            kind=question.kind,
+            purpose=question.purpose,
+            display=question.display,
+            options=question.options,
+            validation=question.validation,
+        )
+        event = UserInteractionRequested(
+            task_id=desk.task.task_id, at=instant.now(), interaction=interaction
+        )
+        step = Step(desk.task.task_id, name, "ask", intent, interaction.interaction_id)
+        await desk.commit(OpenStep(step), AppendEvent(event, step=name))
+        return interaction.interaction_id
+
+    async def _wait(self, interaction_id: str, author: str) -> Response:
+        desk = self._desk
+        inbox = desk.storage.inbox
+        question = await _existing(inbox, interaction_id)
+        if question.state == "open":
+            desk.observer.saw(InteractionRecord(question.interaction, author))
+            desk.observer.saw(
+                MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
+            )
+            with anyio.move_on_after(desk.patience):
+                question = await self._until_answered(interaction_id)
+        if question.response is None:
+            raise Parked("question")
+        chosen = question.response
+        desk.observer.saw(
+            InteractionRecord(
+                question.interaction,
+                author,
+                "answered" if question.state == "answered" else "closed",
+                chosen.selected_option_id or chosen.input_value or "",
+                chosen.author_actor_id,
+            )
+        )
+        return chosen
+
+    async def _until_answered(self, interaction_id: str) -> Question:
+        storage = self._desk.storage
+        seen = 0
+        while True:
+            seen = await storage.changed(seen)
+            question = await _existing(storage.inbox, interaction_id)
+            if question.state != "open":
+                return question
+
+
+async def respond(storage: Storage, response: Response) -> Question:
+    """Answer a question once; raises AnswerRefused, with the reason, where it cannot be."""
+    question = await _existing(storage.inbox, response.interaction_id)
+    if question.state != "open":
+        raise _too_late(question)
+    check(question.interaction, response)
+    event = UserInteractionResponded(
+        task_id=question.interaction.task_id, at=instant.now(), response=response
+    )
+    if not await storage.inbox.respond(event):
+        raise _too_late(await _existing(storage.inbox, response.interaction_id))
+    return question
+
+
+async def _existing(inbox: InboxStore, interaction_id: str) -> Question:
+    question = await inbox.question(interaction_id)
+    if question is None:
+        raise NotFound(f'No question "{interaction_id}".', "coterie inbox")
+    return question
+
+
+def _too_late(question: Question) -> AnswerRefused:
+    name, given = question.interaction.interaction_id, question.response
+    if given is None:
+        why = f"{name} was closed when its task ended."
+    elif given.author_actor_id == NOBODY:
+        why = f"{name} was closed: {given.comment}."
+    else:
+        said = given.selected_option_id or given.input_value or ""
+        when = (question.answered_at or "")[11:16]
+        why = f'{name} was answered "{said}" at {when} by {given.author_actor_id}.'
+    return AnswerRefused(f"{why} Yours was not used.", "coterie inbox")

@@ -1,0 +1,235 @@
+"""Running a task: its workflow from the top, what was recorded at once, the rest for real."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import cast
+
+import anyio
+
+from coterie.engine.context import TaskContext
+from coterie.engine.desk import Desk
+from coterie.engine.journal import Journal, WorkflowChanged
+from coterie.engine.questions import Asking, Parked
+from coterie.engine.takeover import Claimant
+from coterie.engine.turns import TurnRunner
+from coterie.errors import CoterieError, UsageError
+from coterie.model import instant
+from coterie.model.interaction import Ask, Display, Option
+from coterie.model.journal import AppendEvent, Fence
+from coterie.model.record import ResultRecord, TaskRecord
+from coterie.model.task import (
+    ENDED,
+    Ended,
+    Event,
+    TaskCanceled,
+    TaskCompleted,
+    TaskCreated,
+    TaskStarted,
+    TaskState,
+    fold,
+)
+from coterie.ports import Channels, Observer, Storage, Workflow
+
+_PARKED = {"stop": "stopped"}
+"""Why a run parked, in the words of the result, where a request's kind is not that word."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Runs tasks of one project, one at a time or side by side."""
+
+    storage: Storage
+    workflows: Mapping[str, Workflow]
+    claimant: Claimant
+
+    async def run(
+        self,
+        task_id: str,
+        channels_for: Callable[[Fence, TaskCreated], Channels],
+        observer: Observer,
+        patience: float | None,
+    ) -> ResultRecord:
+        """Run a task until it ends or parks.  When cancelled, it parks."""
+        fence = await self.claimant.take(task_id)
+        state = fold(await self.storage.events.of_task(task_id))
+        if state.status in ENDED:
+            await self.storage.leases.park(fence)
+            return _result(state, 0)
+        channels = channels_for(fence, state.created)
+        run = _Run(self, fence, state, channels, observer, patience)
+        try:
+            return await run.to_its_end()
+        finally:
+            with anyio.CancelScope(shield=True):
+                # The lease goes last: whoever takes the task next finds no child of ours.
+                await channels.close_all()
+                await self.storage.leases.park(fence)
+
+    def workflow(self, name: str) -> Workflow:
+        """The workflow of that name."""
+        try:
+            return self.workflows[name]
+        except KeyError:
+            known = ", ".join(self.workflows)
+            raise UsageError(f'No workflow "{name}"; this version has {known}.') from None
+
+
+class _Run:
+    def __init__(
+        self,
+        engine: Engine,
+        fence: Fence,
+        state: TaskState,
+        channels: Channels,
+        observer: Observer,
+        patience: float | None,
+    ) -> None:
+        self._engine = engine
+        self._storage = engine.storage
+        self._state = state
+        self._desk = Desk(state.created, fence, self._storage, channels, observer, patience, [])
+        self._turns: TurnRunner | None = None
+        self._heard: set[int] = set()
+        self._stop: str | None = None
+        self._taken = 0
+
+    async def to_its_end(self) -> ResultRecord:
+        """The workflow, with one ear open for words from other processes."""
+        task_id = self._state.id
+        if self._state.status == "created":
+            await self._emit(TaskStarted(task_id=task_id, at=instant.now()))
+        self._desk.observer.saw(TaskRecord(task_id, self._state.created.workflow, "running"))
+        parked = await self._workflow_and_ear()
+        state = fold(await self._storage.events.of_task(task_id))
+        result = _result(state, self._taken, parked)
+        self._desk.observer.saw(TaskRecord(task_id, state.created.workflow, result.status))
+        return result
+
+    async def _workflow_and_ear(self) -> str:
+        """Run to the end; why it parked, or an empty word."""
+        task_id = self._state.id
+        await self._storage.inbox.discard_requests(task_id, ["stop", "interrupt"])
+        parked, ended = "", None
+        with _plain_errors():
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._listen, group.cancel_scope)
+                try:
+                    ended = await self._whole_workflow()
+                except Parked as stop:
+                    parked = stop.reason
+                group.cancel_scope.cancel()
+        if self._stop == "cancel":
+            await self._desk.channels.close_all()
+            await self._emit(TaskCanceled(task_id=task_id, at=instant.now()))
+        elif ended is not None:
+            reason, summary = ended.reason, ended.summary
+            await self._emit(
+                TaskCompleted(task_id=task_id, at=instant.now(), reason=reason, summary=summary)
+            )
+        return parked or self._stop or ""
+
+    async def _whole_workflow(self) -> Ended:
+        task = self._state.created
+        workflow = self._engine.workflow(task.workflow)
+        while True:
+            context, journal, asking = await self._prepare()
+            try:
+                ended = await workflow.run(task, context)
+                journal.check_all_asked()
+                return ended
+            except WorkflowChanged as change:
+                await _settle(change, asking)
+            finally:
+                self._taken = context.turns
+
+    async def _prepare(self) -> tuple[TaskContext, Journal, Asking]:
+        task_id = self._state.id
+        self._desk.conversation = await self._storage.conversation.messages(task_id)
+        journal = Journal(task_id, await self._storage.journal.steps(task_id))
+        asking = Asking(self._desk, journal)
+        turns = TurnRunner(self._desk, asking, await self._storage.journal.turns(task_id))
+        self._turns = turns
+        return TaskContext(self._desk, journal, asking, turns), journal, asking
+
+    async def _listen(self, scope: anyio.CancelScope) -> None:
+        """Act on what other processes ask of this task."""
+        seen = 0
+        while True:
+            for request in await self._storage.inbox.requests(self._state.id):
+                if request.id in self._heard:
+                    continue
+                self._heard.add(request.id)
+                if request.kind == "say":
+                    self._desk.sayings.append(request)
+                elif request.kind == "interrupt":
+                    await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
+                    if self._turns is not None:
+                        await self._turns.interrupt()
+                else:
+                    self._stop = request.kind
+                    scope.cancel()
+            seen = await self._storage.changed(seen)
+
+    async def _emit(self, event: Event) -> None:
+        await self._desk.commit(AppendEvent(event))
+
+
+@contextmanager
+def _plain_errors() -> Generator[None]:
+    """Let the first error out of a task group as it is: a surface knows nothing of groups."""
+    try:
+        yield
+    except BaseExceptionGroup as group:
+        leaves = list(_leaves(group))
+        known = [error for error in leaves if isinstance(error, CoterieError)]
+        raise (known or leaves)[0] from None
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+async def _settle(change: WorkflowChanged, asking: Asking) -> None:
+    """Ask what to do about a workflow that changed under a task; the journal keeps the answer."""
+    question = Ask(
+        author="coterie",
+        kind="Select",
+        purpose="choose_strategy",
+        display=Display(
+            title=f"The workflow changed at {change.step}",
+            description=f"What is recorded no longer fits what would run now: {change.difference}.",
+        ),
+        options=(
+            Option(id="keep", label="keep the recorded result and go on", style="primary"),
+            Option(id="fork", label="set aside what was recorded from here and do it anew"),
+            Option(id="stop", label="stop, keep everything as it is", default=True),
+        ),
+    )
+    for number in count(1):
+        name = change.question if number == 1 else f"{change.question}/{number}"
+        answer = await asking.ask(name, question)
+        if answer.response.selected_option_id != "stop":
+            return
+        if answer.fresh:
+            raise Parked("workflow_changed")
+
+
+def _result(state: TaskState, turns: int, stopped: str = "") -> ResultRecord:
+    ended = state.status in ENDED
+    task = state.id
+    return ResultRecord(
+        task=task,
+        status=state.status if ended else "waiting",
+        reason=state.reason if ended else _PARKED.get(stopped, stopped),
+        summary=state.summary,
+        turns=turns,
+        next=(f"coterie log {task}",) if ended else (f"coterie resume {task}",),
+    )

@@ -1,0 +1,122 @@
+"""Steering a task from any process: answer, say, stop, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from coterie.engine import owner
+from coterie.engine.look import Lookout
+from coterie.engine.questions import respond
+from coterie.engine.takeover import Claimant
+from coterie.errors import NotFound, TaskBusy, UsageError
+from coterie.model import instant
+from coterie.model.interaction import Response, choose
+from coterie.model.journal import AppendEvent
+from coterie.model.message import YOU
+from coterie.model.task import ENDED, TaskCanceled
+
+LETTING_GO = 15.0
+"""How long a living owner may take to end its agents and let go, in seconds."""
+LOOK = 0.25
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What came of answering one question."""
+
+    interaction_id: str
+    task_id: str
+    choice: str
+    resumable: bool
+    """Whether nobody runs the task, so that `coterie resume` is the next thing to type."""
+
+
+async def answer(
+    look: Lookout, interaction_id: str, choice: str | None, text: str | None, author: str
+) -> Answered:
+    """Answer a question once."""
+    question = await look.storage.inbox.question(interaction_id)
+    if question is None:
+        raise NotFound(f'No question "{interaction_id}".', "coterie inbox")
+    asked = question.interaction
+    if asked.kind == "Input" and text is None:
+        choice, text = None, choice
+    response = Response(
+        interaction_id=interaction_id,
+        task_id=asked.task_id,
+        author_actor_id=author,
+        selected_option_id=choose(asked, choice) if choice and asked.options else choice,
+        input_value=text,
+        comment=text if asked.kind in ("Select", "Confirm") else None,
+    )
+    await respond(look.storage, response)
+    return Answered(
+        interaction_id,
+        asked.task_id,
+        response.selected_option_id or response.input_value or "",
+        await look.runner_of(asked.task_id) is None,
+    )
+
+
+async def say(look: Lookout, task_id: str, text: str, author: str | None) -> str:
+    """A word to a task: an answer where a human's turn is open, else kept for its workflow."""
+    state = await look.state(task_id)
+    if state.status in ENDED:
+        raise UsageError(f"{task_id} is {state.status}: nobody is listening any more.")
+    team = state.created.team
+    humans = [member.id for member in team.in_order if member.type == "human"] or [YOU]
+    for question in await look.storage.inbox.questions():
+        asked = question.interaction
+        mine = asked.task_id == task_id and asked.author_actor_id in humans
+        if mine and asked.kind == "Input" and author in (None, asked.author_actor_id):
+            await answer(look, asked.interaction_id, None, text, asked.author_actor_id)
+            return f"answered {asked.interaction_id}"
+    await look.storage.inbox.request(task_id, "say", author or humans[0], text)
+    return "queued"
+
+
+async def stop(look: Lookout, task_id: str) -> bool:
+    """Park a task and wait until its owner let go; False when nobody ran it."""
+    if await look.runner_of(task_id) is None:
+        return False
+    await look.storage.inbox.request(task_id, "stop", YOU, "")
+    await _until_let_go(look, task_id)
+    return True
+
+
+async def cancel(look: Lookout, claimant: Claimant, task_id: str) -> None:
+    """End a task for good."""
+    state = await look.state(task_id)
+    if state.status in ENDED:
+        raise UsageError(f"{task_id} is {state.status} already.", f"coterie show {task_id}")
+    if await look.runner_of(task_id) is not None:
+        await look.storage.inbox.request(task_id, "cancel", YOU, "")
+        await _until_let_go(look, task_id)
+        if (await look.state(task_id)).status in ENDED:
+            return
+    fence = await claimant.take(task_id)
+    event = TaskCanceled(task_id=task_id, at=instant.now())
+    await look.storage.commit(fence, AppendEvent(event))
+    await look.storage.leases.park(fence)
+
+
+async def _until_let_go(look: Lookout, task_id: str) -> None:
+    seen = 0
+    try:
+        async with asyncio.timeout(LETTING_GO):
+            while await look.runner_of(task_id) is not None:
+                try:
+                    async with asyncio.timeout(LOOK):
+                        seen = await look.storage.changed(seen)
+                except TimeoutError:
+                    continue
+    except TimeoutError:
+        lease = await look.storage.leases.get(task_id)
+        known = owner.facts(look.owners, lease.owner) if lease else owner.OwnerFacts()
+        raise TaskBusy(
+            task_id,
+            known.pid,
+            known.host,
+            f"It did not let go within {LETTING_GO:.0f} s: is that process stopped?",
+        ) from None

@@ -1,0 +1,135 @@
+"""A task's timeline: what was decided, said, done and failed, in one order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable
+
+from coterie.model.interaction import NOBODY
+from coterie.model.journal import Turn
+from coterie.model.message import Message
+from coterie.model.record import (
+    ErrorRecord,
+    InteractionRecord,
+    MessageRecord,
+    Record,
+    TaskRecord,
+    ToolCallRecord,
+)
+from coterie.model.task import ENDED, Event, TaskState, after, fold
+from coterie.model.tool_call import AuditEntry
+from coterie.model.update import Usage
+from coterie.model.view import Entry
+from coterie.ports import Storage
+
+OWNER_LOOK = 1.0
+"""A dead owner writes nothing, so whether it lives is looked at this often, in seconds."""
+
+
+async def timeline(storage: Storage, task_id: str) -> list[Entry]:
+    """What happened so far, in order."""
+    return _merged(await _sources(storage, task_id))
+
+
+async def follow(
+    storage: Storage, task_id: str, is_run: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[Entry]:
+    """The timeline, then whatever is added, until the task ends or nobody runs it."""
+    seen, told = 0, [0, 0, 0, 0]
+    while True:
+        # Looked at before the sources are read: what was written until then is still told.
+        over = fold(await storage.events.of_task(task_id)).status in ENDED or not await is_run()
+        sources = await _sources(storage, task_id)
+        for entry in _merged([source[n:] for source, n in zip(sources, told, strict=True)]):
+            yield entry
+        told = [len(source) for source in sources]
+        if over:
+            return
+        try:
+            async with asyncio.timeout(OWNER_LOOK):
+                seen = await storage.changed(seen)
+        except TimeoutError:
+            continue
+
+
+async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
+    """Four lists that only grow at their ends."""
+    turns = await storage.journal.turns(task_id)
+    closed = sorted(
+        (turn for turn in turns if turn.closed_at), key=lambda turn: turn.closed_at or ""
+    )
+    costs = {turn.step: turn for turn in closed if turn.detail and turn.outcome == "completed"}
+    messages = await storage.conversation.messages(task_id)
+    return [
+        _of_events(await storage.events.of_task(task_id)),
+        [_said(message, costs) for message in messages if message.text],
+        _of_audit(await storage.audit.of_task(task_id)),
+        [_failed(turn) for turn in closed if turn.outcome == "failed"],
+    ]
+
+
+def _merged(sources: list[list[Entry]]) -> list[Entry]:
+    entries = [entry for source in sources for entry in source]
+    return sorted(entries, key=lambda entry: entry.at)
+
+
+def _of_events(events: list[Event]) -> list[Entry]:
+    entries: list[Entry] = []
+    state: TaskState | None = None
+    asked: dict[str, InteractionRecord] = {}
+    for event in events:
+        state = after(state, event)
+        record: Record = TaskRecord(state.id, state.created.workflow, state.status)
+        if event.type == "UserInteractionRequested":
+            record = InteractionRecord(event.interaction, event.interaction.author_actor_id)
+            asked[event.interaction.interaction_id] = record
+        elif event.type == "UserInteractionResponded":
+            given = event.response
+            record = InteractionRecord(
+                asked[given.interaction_id].interaction,
+                asked[given.interaction_id].member,
+                "closed" if given.author_actor_id == NOBODY else "answered",
+                given.selected_option_id or given.input_value or given.comment or "",
+                given.author_actor_id,
+            )
+        entries.append(Entry(event.at, record))
+    return entries
+
+
+def _said(message: Message, costs: dict[str, Turn]) -> Entry:
+    turn = costs.get(f"turn/{message.turn}") if message.turn else None
+    usage = Usage(**json.loads(turn.detail)) if turn and turn.detail else None
+    return Entry(message.at, MessageRecord.of(message, usage=usage))
+
+
+def _of_audit(entries: list[AuditEntry]) -> list[Entry]:
+    begun = {e.tool_call_id: e for e in entries if e.kind == "ToolCallRequested"}
+    return [
+        Entry(
+            entry.timestamp,
+            ToolCallRecord(
+                task=entry.task_id,
+                member=entry.author_actor_id,
+                id=entry.tool_call_id,
+                name=entry.tool_name,
+                input=(begun.get(entry.tool_call_id) or entry).input or {},
+                status="started" if entry.kind == "ToolCallRequested" else "completed",
+                is_error=entry.is_error,
+                duration_ms=entry.duration_ms,
+            ),
+        )
+        for entry in entries
+    ]
+
+
+def _failed(turn: Turn) -> Entry:
+    return Entry(
+        turn.closed_at or turn.opened_at,
+        ErrorRecord(
+            code="turn_failed",
+            message=f"{turn.member} failed (try {turn.attempt}): {turn.detail}",
+            member=turn.member,
+            task=turn.task_id,
+        ),
+    )

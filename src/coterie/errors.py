@@ -1,0 +1,244 @@
+"""Every error Coterie raises on purpose, drawn as one tree; each carries data, not prose.
+
+A surface shows `str(error)` (what happened, and where) and `error.hint` (what to paste).
+`exit_code` is what a command ends with: 1 failed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class CoterieError(Exception):
+    """The root: anything a user may read.  Anything else that escapes is a bug of ours."""
+
+    code: ClassVar[str] = "error"
+    exit_code: ClassVar[int] = 1
+
+    @property
+    def hint(self) -> str | None:
+        """A command to paste or a thing to do, where there is one."""
+        return None
+
+    @property
+    def where(self) -> str | None:
+        """The file, folder or place that the error is about."""
+        return None
+
+    @property
+    def member(self) -> str | None:
+        """The id of the member that the error is about."""
+        return None
+
+
+# -- wrong usage -------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class UsageError(CoterieError):
+    """The command, or a file it was given, asks for something that cannot be."""
+
+    message: str
+    advice: str | None = None
+    place: str | None = None
+
+    code: ClassVar[str] = "usage"
+    exit_code: ClassVar[int] = 2
+
+    def __str__(self) -> str:
+        return self.message
+
+    @property
+    def hint(self) -> str | None:
+        return self.advice
+
+    @property
+    def where(self) -> str | None:
+        return self.place
+
+
+@dataclass(eq=False)
+class NotFound(UsageError):
+    """A task, question, team, member or agent that was named does not exist."""
+
+    code: ClassVar[str] = "not_found"
+
+
+@dataclass(eq=False)
+class ConfigError(UsageError):
+    """A file the user wrote is not what it should be; `place` is `file:line key`."""
+
+    code: ClassVar[str] = "config"
+
+
+@dataclass(eq=False)
+class NotTrusted(UsageError):
+    """A team file from outside `.coterie` wants powers that nobody has looked at yet."""
+
+    code: ClassVar[str] = "not_trusted"
+
+
+@dataclass(eq=False)
+class AnswerRefused(UsageError):
+    """An answer was late, doubled, stale or invalid; it was not used."""
+
+    code: ClassVar[str] = "answer_refused"
+
+
+@dataclass(eq=False)
+class InvalidTime(UsageError):
+    """A time that is naive or unreadable: every time in Coterie carries its offset."""
+
+    code: ClassVar[str] = "invalid_time"
+
+
+# -- storage -----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class StorageError(CoterieError):
+    """The database cannot be used; nothing more is sent to any agent."""
+
+    path: str
+    problem: str
+    advice: str | None = None
+
+    code: ClassVar[str] = "storage"
+
+    def __str__(self) -> str:
+        return f"{self.problem} ({self.path})."
+
+    @property
+    def hint(self) -> str | None:
+        return self.advice
+
+    @property
+    def where(self) -> str | None:
+        return self.path
+
+
+class StorageLocked(StorageError):
+    """Another process held the database for longer than we wait."""
+
+    code: ClassVar[str] = "storage_locked"
+
+
+class StorageFull(StorageError):
+    """The disk is full or a size limit was reached; what was committed before is safe."""
+
+    code: ClassVar[str] = "storage_full"
+
+
+class StorageDamaged(StorageError):
+    """The database file is not intact, or history that we know of is missing from it."""
+
+    code: ClassVar[str] = "storage_damaged"
+
+
+class StorageReadOnly(StorageError):
+    """The project folder cannot be written."""
+
+    code: ClassVar[str] = "storage_read_only"
+
+
+# -- leases ------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class LeaseLost(CoterieError):
+    """A write carried an old fencing token: another process owns the task now."""
+
+    task: str
+    token: int
+
+    code: ClassVar[str] = "lease_lost"
+
+    def __str__(self) -> str:
+        return f"{self.task} was taken over by another process; this one stops."
+
+
+@dataclass(eq=False)
+class TaskBusy(CoterieError):
+    """A living process owns the task."""
+
+    task: str
+    pid: int | None
+    host: str | None
+    advice: str | None = None
+
+    code: ClassVar[str] = "task_busy"
+
+    def __str__(self) -> str:
+        at = f" on {self.host}" if self.host else ""
+        return f"{self.task} is already running (pid {self.pid or 'unknown'}{at})."
+
+    @property
+    def hint(self) -> str | None:
+        return self.advice or f"coterie log {self.task} --follow"
+
+
+@dataclass(eq=False)
+class SurvivorsElsewhere(CoterieError):
+    """A dead owner's children live where we can neither see nor end them."""
+
+    task: str
+    host: str
+
+    code: ClassVar[str] = "survivors_elsewhere"
+
+    def __str__(self) -> str:
+        return f"{self.task} was run on {self.host}, whose processes cannot be seen from here."
+
+    @property
+    def hint(self) -> str | None:
+        return f"Stop it there: coterie resume {self.task}"
+
+
+# -- agents and processes ----------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class AgentError(CoterieError):
+    """Something about one member's agent; the folder is named so that a person can look."""
+
+    member_id: str
+    folder: str
+
+    @property
+    def member(self) -> str | None:
+        return self.member_id
+
+    @property
+    def where(self) -> str | None:
+        return self.folder
+
+
+@dataclass(eq=False)
+class AgentMissing(AgentError):
+    """The agent's program is not installed or cannot be started."""
+
+    command: str
+    problem: str
+
+    code: ClassVar[str] = "agent_missing"
+
+    def __str__(self) -> str:
+        return f"{self.member_id} cannot start: {self.command}: {self.problem} (in {self.folder})."
+
+    @property
+    def hint(self) -> str | None:
+        return "coterie doctor"
+
+
+@dataclass(eq=False)
+class StepRepeated(CoterieError):
+    """A workflow used one step name twice in one run: a bug in the workflow."""
+
+    task: str
+    step: str
+
+    code: ClassVar[str] = "step_repeated"
+
+    def __str__(self) -> str:
+        return f"{self.task}: the step {self.step!r} was asked for twice in one run."

@@ -1,0 +1,1 @@
+"""The vocabulary: pure data and pure rules, no input or output."""

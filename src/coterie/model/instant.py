@@ -1,0 +1,59 @@
+"""Time, in one form everywhere: UTC, ISO 8601, milliseconds, ending in `Z`.
+
+An instant is kept as text because that is how it is stored, shown and compared: the form has a
+fixed width, so the order of the text is the order of time.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from coterie.errors import InvalidTime
+
+
+def of(moment: datetime) -> str:
+    """The instant of an aware datetime."""
+    if moment.utcoffset() is None:
+        raise InvalidTime(
+            f"{moment.isoformat()} has no offset from UTC.", "Write it like 2026-01-31T12:00:00Z."
+        )
+    try:
+        utc = moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidTime(f"{moment.isoformat()} is out of range in UTC.") from None
+    return utc.isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def now() -> str:
+    """The present instant; the only place that looks at the wall clock."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def parse(text: str) -> str:
+    """Any ISO 8601 time with an offset, as an instant; a naive or unreadable one is refused."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidTime(
+            f"{text!r} is not an ISO 8601 time.", "Write it like 2026-01-31T12:00:00Z."
+        ) from None
+    return of(moment)
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """How long it was from one instant to another."""
+    return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
+
+
+def _checked(text: str) -> str:
+    try:
+        return parse(text)
+    except InvalidTime as error:
+        raise ValueError(str(error)) from None
+
+
+Instant = Annotated[str, AfterValidator(_checked)]
+"""An instant inside a pydantic model: converted to UTC when read, refused when naive."""

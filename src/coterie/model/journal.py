@@ -1,0 +1,199 @@
+"""The journal's vocabulary: steps, turns and leases, and the writes that change the stores.
+
+A write is data.  Several go into one transaction, so that a step's result and all that it
+caused are kept together or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from coterie.model.message import Message
+from coterie.model.task import Event
+from coterie.model.tool_call import AuditEntry
+
+StepKind = Literal["turn", "ask", "step", "heard"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One recorded effect of a workflow.  `result` is JSON text, None while it is open."""
+
+    task_id: str
+    name: str
+    kind: StepKind
+    digest: str
+    input: str
+    result: str | None = None
+
+
+def digest(kind: StepKind, intent: object) -> str:
+    """What a step means, never how it was rendered: an edited prompt must not break old tasks."""
+    text = json.dumps([kind, intent], separators=(",", ":"), sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One attempt at a turn: opened before it is sent, closed with its outcome."""
+
+    task_id: str
+    step: str
+    attempt: int
+    member: str
+    token: int
+    opened_at: str
+    thread: str | None = None
+    closed_at: str | None = None
+    outcome: str | None = None
+    """`completed`, `failed`, `interrupted`; None while it is open."""
+    detail: str | None = None
+    """The failure's message, or the usage as JSON."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to run a task.  `token` only ever grows; a write with an older one is refused."""
+
+    task_id: str
+    owner: str
+    token: int
+    state: Literal["running", "reclaiming", "parked"]
+
+
+@dataclass(frozen=True)
+class Fence:
+    """What a write carries to show that its task is still ours."""
+
+    task_id: str
+    token: int
+
+
+@dataclass(frozen=True)
+class ChildLease:
+    """An agent's process, recorded before it starts, so that it can be found after a crash."""
+
+    task_id: str
+    member: str
+    agent: str
+    mark: str
+    boot_id: str | None
+    pid_namespace: str | None
+    host: str
+    started_at: str
+    pid: int | None = None
+
+
+RequestKind = Literal["say", "stop", "cancel", "interrupt"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A word from another process to the owner of a task."""
+
+    id: int
+    task_id: str
+    kind: RequestKind
+    author: str
+    text: str
+    at: str
+
+
+# -- writes ------------------------------------------------------------------------------------
+
+
+class IllegalWrite(ValueError):
+    """A write that cannot follow what is recorded: a bug, or a damaged history."""
+
+
+@dataclass(frozen=True)
+class AppendEvent:
+    """A domain event; the store numbers it and keeps the projections of tasks and questions."""
+
+    event: Event
+    step: str | None = None
+    """For a question: the step that asks it."""
+
+
+@dataclass(frozen=True)
+class AppendMessage:
+    """A message; its sequence number must be the next of its task."""
+
+    message: Message
+
+
+@dataclass(frozen=True)
+class AppendAudit:
+    """A row of the audit."""
+
+    entry: AuditEntry
+
+
+@dataclass(frozen=True)
+class OpenStep:
+    """A step that begins, or one that is recorded whole."""
+
+    step: Step
+
+
+@dataclass(frozen=True)
+class CloseStep:
+    """A step's result."""
+
+    task_id: str
+    name: str
+    result: str
+
+
+@dataclass(frozen=True)
+class OpenTurn:
+    """An attempt that is about to be sent."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True)
+class CloseTurn:
+    """How an attempt ended."""
+
+    task_id: str
+    step: str
+    attempt: int
+    closed_at: str
+    outcome: str
+    detail: str | None
+    thread: str | None
+
+
+@dataclass(frozen=True)
+class TakeRequest:
+    """A request that its owner has acted on."""
+
+    request_id: int
+
+
+@dataclass(frozen=True)
+class SetMemberState:
+    """A member's state that another process should see; only the rare ones are kept."""
+
+    task_id: str
+    member: str
+    state: str
+    reason: str
+    since: str
+
+
+Write = (
+    AppendEvent
+    | AppendMessage
+    | AppendAudit
+    | OpenStep
+    | CloseStep
+    | OpenTurn
+    | CloseTurn
+    | TakeRequest
+    | SetMemberState
+)

@@ -1,0 +1,54 @@
+"""What is sent to an agent for one turn, and the clocks above it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from coterie.model.message import Message
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The clocks that stand above a turn, in seconds.  They stop while a person is asked."""
+
+    total: float
+    """After this the turn has failed (stuck)."""
+    quiet_after: float
+    """After this long without an update the member is shown as quiet."""
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What is sent for one turn; the role text is the adapter's own business."""
+
+    text: str
+    turn_id: str
+    """Unique to this attempt; agents that take message ids get it."""
+    attempt: int = 1
+
+
+def compose(
+    messages: Sequence[Message],
+    name_of: Callable[[str], str],
+    *,
+    count: int,
+    characters: int,
+) -> str:
+    """`[CONTEXT]` with one `name: text` line per message, an empty line, `[MESSAGE]`, the newest.
+
+    At most `count` messages stand in the context, and no more of them than fit `characters`.
+    """
+    if not messages:
+        return ""
+    *past, newest = messages
+    lines: list[str] = []
+    room = characters
+    for message in reversed(past[-count:] if count > 0 else ()):
+        line = f"{name_of(message.member)}: {message.text}"
+        room -= len(line)
+        if room < 0:
+            break
+        lines.append(line)
+    head = ["[CONTEXT]", *reversed(lines), ""] if lines else []
+    return "\n".join([*head, "[MESSAGE]", newest.text])

@@ -1,0 +1,145 @@
+"""What surfaces are told of a running task, one record per line of `--json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from coterie.model.interaction import Interaction
+from coterie.model.message import Message
+from coterie.model.task import Status
+from coterie.model.update import Usage
+
+MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """A task came to a status."""
+
+    type: ClassVar[str] = "task"
+    id: str
+    workflow: str
+    status: Status
+
+
+@dataclass(frozen=True)
+class MemberRecord:
+    """A member's state changed."""
+
+    type: ClassVar[str] = "member"
+    task: str
+    member: str
+    state: MemberState
+    reason: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True)
+class DeltaRecord:
+    """A piece of a reply under way; for live screens only, never a line of `--json`."""
+
+    type: ClassVar[str] = "delta"
+    task: str
+    member: str
+    text: str
+
+
+@dataclass(frozen=True)
+class MessageRecord:
+    """A member said something."""
+
+    type: ClassVar[str] = "message"
+    task: str
+    turn: int
+    member: str
+    text: str
+    next: str | None = None
+    at: str = ""
+    duration_ms: int | None = None
+    usage: Usage | None = None
+
+    @classmethod
+    def of(
+        cls, message: Message, *, duration_ms: int | None = None, usage: Usage | None = None
+    ) -> MessageRecord:
+        """A kept message, as surfaces are told of it."""
+        return cls(
+            task=message.task_id,
+            turn=message.turn,
+            member=message.member,
+            text=message.text,
+            next=message.next,
+            at=message.at,
+            duration_ms=duration_ms,
+            usage=usage,
+        )
+
+
+@dataclass(frozen=True)
+class ToolCallRecord:
+    """A member used a tool; once when it begins and once when it ends."""
+
+    type: ClassVar[str] = "tool_call"
+    task: str
+    member: str
+    id: str
+    name: str
+    input: Mapping[str, object]
+    status: Literal["started", "completed", "unknown"]
+    is_error: bool | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class InteractionRecord:
+    """A question was asked (`open`), answered, or closed."""
+
+    type: ClassVar[str] = "interaction"
+    interaction: Interaction
+    member: str
+    state: Literal["open", "answered", "closed"] = "open"
+    answer: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True)
+class ErrorRecord:
+    """Something went wrong; the task may well go on."""
+
+    type: ClassVar[str] = "error"
+    code: str
+    message: str
+    hint: str | None = None
+    member: str | None = None
+    where: str | None = None
+    task: str | None = None
+
+
+@dataclass(frozen=True)
+class ResultRecord:
+    """How a run of a task ended: always the last."""
+
+    type: ClassVar[str] = "result"
+    task: str
+    status: Status
+    reason: str
+    summary: str
+    turns: int
+    usage: Usage | None = None
+    changed: tuple[str, ...] = ()
+    checks: tuple[Mapping[str, object], ...] = ()
+    next: tuple[str, ...] = field(default_factory=tuple[str, ...])
+
+
+Record = (
+    TaskRecord
+    | MemberRecord
+    | DeltaRecord
+    | MessageRecord
+    | ToolCallRecord
+    | InteractionRecord
+    | ErrorRecord
+    | ResultRecord
+)

@@ -1,0 +1,220 @@
+"""A task: its seven domain events, and the state that is folded from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from coterie.model.instant import Instant
+from coterie.model.interaction import Interaction, Response
+from coterie.model.team import Team
+
+Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
+ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})
+
+
+class Caps(BaseModel, frozen=True, extra="ignore"):
+    """What a run was told about when to end; kept with the task, so that `resume` keeps them."""
+
+    max_turns: int | None = None
+    max_rounds: int | None = 1
+    floor: Literal["ask", "end"] = "end"
+    """When the rounds are over: ask the human for the next word, or end."""
+
+
+class _Event(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="ignore")
+
+    task_id: str
+    at: Instant
+
+
+class TaskCreated(_Event):
+    """A task was asked for; carries all that its workflow needs, so that it can be run anywhere."""
+
+    type: Literal["TaskCreated"] = "TaskCreated"
+    session_id: str
+    parent_id: str | None = None
+    workflow: str
+    workflow_version: int
+    goal: str
+    author: str
+    team: Team
+    """Sealed: environment values are not kept, they come from `team_file` again."""
+    team_file: str | None = None
+    caps: Caps = Caps()
+
+
+class TaskStarted(_Event):
+    """Its workflow began."""
+
+    type: Literal["TaskStarted"] = "TaskStarted"
+
+
+class TaskCompleted(_Event):
+    """Its workflow came to its end."""
+
+    type: Literal["TaskCompleted"] = "TaskCompleted"
+    reason: str
+    summary: str = ""
+
+
+class TaskFailed(_Event):
+    """Its workflow could not go on."""
+
+    type: Literal["TaskFailed"] = "TaskFailed"
+    reason: str
+    message: str
+
+
+class TaskCanceled(_Event):
+    """The user gave it up."""
+
+    type: Literal["TaskCanceled"] = "TaskCanceled"
+    reason: str = "canceled"
+
+
+class UserInteractionRequested(_Event):
+    """A question was put to the user."""
+
+    type: Literal["UserInteractionRequested"] = "UserInteractionRequested"
+    interaction: Interaction
+
+
+class UserInteractionResponded(_Event):
+    """A question was answered, or closed by Coterie with the reason as comment."""
+
+    type: Literal["UserInteractionResponded"] = "UserInteractionResponded"
+    response: Response
+
+
+Event = Annotated[
+    TaskCreated
+    | TaskStarted
+    | TaskCompleted
+    | TaskFailed
+    | TaskCanceled
+    | UserInteractionRequested
+    | UserInteractionResponded,
+    Field(discriminator="type"),
+]
+
+EVENT: TypeAdapter[Event] = TypeAdapter(Event, config=ConfigDict(defer_build=True))
+
+
+TRANSITIONS: Mapping[Status, Mapping[str, Status]] = {
+    "created": {"TaskStarted": "running", "TaskFailed": "failed", "TaskCanceled": "canceled"},
+    "running": {
+        "UserInteractionRequested": "waiting",
+        "TaskCompleted": "completed",
+        "TaskFailed": "failed",
+        "TaskCanceled": "canceled",
+    },
+    "waiting": {
+        "UserInteractionRequested": "waiting",
+        "UserInteractionResponded": "waiting",  # running again when it was the last open one
+        "TaskCompleted": "completed",
+        "TaskFailed": "failed",
+        "TaskCanceled": "canceled",
+    },
+    "completed": {},
+    "failed": {},
+    "canceled": {},
+}
+
+
+class IllegalEvent(ValueError):
+    """An event that cannot follow what has happened: a bug, or a damaged history."""
+
+
+@dataclass(frozen=True)
+class TaskState:
+    """What is true of a task now."""
+
+    created: TaskCreated
+    status: Status = "created"
+    reason: str = ""
+    summary: str = ""
+    open_questions: frozenset[str] = field(default_factory=frozenset[str])
+    changed_at: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.created.task_id
+
+
+def fold(events: Iterable[Event]) -> TaskState:
+    """The state after all of a task's events, in their order."""
+    state: TaskState | None = None
+    for event in events:
+        state = after(state, event)
+    if state is None:
+        raise IllegalEvent("a task without TaskCreated")
+    return state
+
+
+def after(state: TaskState | None, event: Event) -> TaskState:
+    """The state one event later."""
+    if isinstance(event, TaskCreated):
+        if state is not None:
+            raise IllegalEvent(f"{event.task_id} was created twice")
+        return TaskState(created=event, changed_at=event.at)
+    if state is None:
+        raise IllegalEvent(f"{event.type} before TaskCreated")
+    status = TRANSITIONS[state.status].get(event.type)
+    if status is None:
+        raise IllegalEvent(f"{event.type} cannot follow in a task that is {state.status}")
+    questions = _questions_after(state.open_questions, event)
+    if event.type == "UserInteractionResponded" and not questions:
+        status = "running"
+    return replace(
+        state,
+        status=status,
+        open_questions=frozenset[str]() if status in ENDED else questions,
+        reason=getattr(event, "reason", ""),
+        summary=_summary_of(event),
+        changed_at=event.at,
+    )
+
+
+def _summary_of(event: Event) -> str:
+    if isinstance(event, TaskCompleted):
+        return event.summary
+    return event.message if isinstance(event, TaskFailed) else ""
+
+
+def _questions_after(questions: frozenset[str], event: Event) -> frozenset[str]:
+    if isinstance(event, UserInteractionRequested):
+        return questions | {event.interaction.interaction_id}
+    if isinstance(event, UserInteractionResponded):
+        answered = event.response.interaction_id
+        if answered not in questions:
+            raise IllegalEvent(f"{answered} is not open")
+        return questions - {answered}
+    return questions
+
+
+@dataclass(frozen=True)
+class TaskRow:
+    """A task in a list."""
+
+    id: str
+    session_id: str
+    parent_id: str | None
+    workflow: str
+    title: str
+    status: Status
+    reason: str
+    created_at: str
+    changed_at: str
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A workflow came to its end."""
+
+    reason: str
+    summary: str = ""

@@ -1,0 +1,184 @@
+"""A team and its members, in the fully resolved form that all code uses.
+
+The file a person writes is shorter; `config.team_file` turns it into this.  A task keeps the
+team it started with as JSON, so both read back what they write, and a newer field is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from coterie.errors import NotFound
+
+Workflow = Literal["chat", "tickets", "pipeline", "solo"]
+MemberType = Literal["ai", "human"]
+Mode = Literal["read", "ask", "accept-edits", "full"]
+
+NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+"""What a team name or a member id may be: both become names of folders."""
+
+_SAFE = re.compile(NAME_PATTERN.removesuffix("$"))
+
+CONTEXT_MESSAGES = 20
+CONTEXT_CHARACTERS = 40_000
+
+OUR_PREFIX = "COTERIE_"
+ISOLATING = frozenset(
+    {
+        "CLAUDE_CODE_TMPDIR",
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "GEMINI_CLI_HOME",
+        "HOME",
+        "OPENCODE_CONFIG_DIR",
+        "PWD",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "USERPROFILE",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+        "XDG_DATA_HOME",
+        "XDG_RUNTIME_DIR",
+        "XDG_STATE_HOME",
+    }
+)
+"""Variables by which an agent finds its files; Coterie sets them, for each member apart."""
+
+
+def safe_name(name: str) -> bool:
+    """Whether a team name or member id can be the name of a folder."""
+    return _SAFE.fullmatch(name) is not None
+
+
+def breaks_isolation(variable: str) -> bool:
+    """Whether a member that set this variable would share files with another, or with us."""
+    return variable in ISOLATING or variable.startswith(OUR_PREFIX)
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class Permissions(_Value):
+    """What a member may do unasked; rules are tried before the mode, `deny` before `allow`."""
+
+    mode: Mode = "ask"
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+
+
+class Member(_Value):
+    """One of a team: an agent plus who it is, or a human."""
+
+    id: str
+    name: str
+    display_name: str
+    role: str = ""
+    type: MemberType = "ai"
+    order: int = 0
+    agent: str | None = Field(
+        default=None, validation_alias="agentConfigId", serialization_alias="agentConfigId"
+    )
+    """The registry's name of its agent; None for a human."""
+    system_instruction: str = ""
+    model: str | None = None
+    working_dir: str | None = None
+    """The member's folder; None: `.coterie/teams/<team>/<id>`."""
+    execution_dir: str | None = None
+    """The process's cwd; None: `work` in the member's folder, which links to the project."""
+    home_dir: str | None = None
+    """The process's HOME; None: `home` in the member's folder."""
+    additional_args: tuple[str, ...] = ()
+    env: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
+    """May hold keys, so it is never shown; see `Team.sealed`."""
+    permissions: Permissions = Permissions()
+    idle_timeout_ms: int | None = None
+    timeout_ms: int | None = None
+    quiet_after_ms: int | None = None
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What it may be called by, in the order in which it is looked for."""
+        return (self.id, self.name, self.display_name)
+
+
+class Team(_Value):
+    """Members and how they work together."""
+
+    name: str
+    workflow: Workflow = "chat"
+    members: tuple[Member, ...]
+    team_instruction: str | None = None
+    context_message_count: int = CONTEXT_MESSAGES
+    context_characters: int = CONTEXT_CHARACTERS
+
+    @property
+    def in_order(self) -> tuple[Member, ...]:
+        """Everyone, by `order` and then by place in the list."""
+        return tuple(sorted(self.members, key=lambda member: member.order))
+
+    @property
+    def ai_members(self) -> tuple[Member, ...]:
+        """Those with an agent, in order."""
+        return tuple(member for member in self.in_order if member.type == "ai")
+
+    def find(self, name: str) -> Member | None:
+        """Who is called so: by id, else by name, else by display name, whatever the case."""
+        wanted = name.strip().casefold()
+        for place in range(3):
+            for member in self.members:
+                if member.names[place].casefold() == wanted:
+                    return member
+        return None
+
+    def get(self, member_id: str) -> Member | None:
+        """The member with exactly this id, if there is one."""
+        return next((member for member in self.members if member.id == member_id), None)
+
+    def member(self, member_id: str) -> Member:
+        """The member with exactly this id."""
+        member = self.get(member_id)
+        if member is not None:
+            return member
+        here = ", ".join(member.id for member in self.members)
+        raise NotFound(f'No member "{member_id}" in team {self.name}. Here: {here}.')
+
+    def sealed(self) -> Team:
+        """The team as it may be kept: the names of environment variables, not their values."""
+        return self._with_env({member.id: dict.fromkeys(member.env, "") for member in self.members})
+
+    def unsealed(self, source: Team) -> Team:
+        """A sealed team with the values that the same members have in `source`."""
+        given = {member.id: member.env for member in source.members}
+        filled: dict[str, dict[str, str]] = {}
+        for member in self.members:
+            known = given.get(member.id, {})
+            missing = [key for key in member.env if key not in known]
+            if missing:
+                raise NotFound(
+                    f"{member.id} was started with {', '.join(missing)} in its env, "
+                    f"which team {source.name} no longer gives it.",
+                    "Put it back into the team file.",
+                )
+            filled[member.id] = {key: known[key] for key in member.env}
+        return self._with_env(filled)
+
+    def _with_env(self, env: Mapping[str, Mapping[str, str]]) -> Team:
+        members = tuple(
+            member.model_copy(update={"env": env[member.id]}) if member.env else member
+            for member in self.members
+        )
+        return self.model_copy(update={"members": members})

@@ -1,0 +1,23 @@
+"""A tool call as the audit keeps it: asked for, then ended; never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class AuditEntry:
+    """One row of the audit: `input` belongs to Requested, the outcome to Completed."""
+
+    kind: Literal["ToolCallRequested", "ToolCallCompleted"]
+    tool_call_id: str
+    tool_name: str
+    author_actor_id: str
+    task_id: str
+    timestamp: str
+    input: Mapping[str, object] | None = None
+    output: Mapping[str, object] | None = None
+    is_error: bool | None = None
+    duration_ms: int | None = None

@@ -1,0 +1,19 @@
+"""A member's folder, as the layers above need it: where it is and what its process sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Where a member lives and works; made by `workspace.folder`."""
+
+    folder: Path
+    home: Path
+    tmp: Path
+    execution_dir: Path
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The whole environment of the member's process; nothing is inherited besides."""

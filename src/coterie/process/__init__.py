@@ -1,0 +1,1 @@
+"""Child processes: started under a keeper, spoken to by lines, ended with their whole tree."""

@@ -1,0 +1,216 @@
+"""A running agent: its streams, its exit, and the end of its whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import anyio
+
+from coterie.errors import AgentMissing
+from coterie.process import bubblewrap, subreaper, terminal
+from coterie.process.launch import Stdio
+from coterie.process.pipes import Inflow, Outflow, Tail, read_from, write_to
+from coterie.process.shield import shielded
+from coterie.process.spawn import GRACE, Hold, KeeperFailed, KeeperName, Spawn
+
+__all__ = ["Child", "KeeperName", "Spawn", "start"]
+
+KILL = 1.5
+"""How long the kernel and the keeper may take to end what was killed; in practice milliseconds."""
+OUTPUT_AFTER_EXIT = 0.5
+"""An exited agent's output is at its end when it has been quiet for so long."""
+
+
+class Child:
+    """One agent under its keeper.  Whoever started it must `terminate` it, whatever it did.
+
+    Its output is read as it comes and kept until it is received (beyond some megabytes the
+    agent has to wait), its stderr is always drained.
+    """
+
+    def __init__(self, spawn: Spawn, hold: Hold) -> None:
+        self.spawn = spawn
+        self._hold = hold
+        self._input = Outflow()
+        self._output = Inflow()
+        self._errors = Inflow()
+        self._tail = Tail()
+        self._ending = anyio.Lock()
+        self._gone = False
+
+    @property
+    def pid(self) -> int:
+        """The keeper's pid: it runs as long as anything of the agent does, and ends it on TERM."""
+        return self._hold.pid
+
+    @property
+    def agent_pid(self) -> int:
+        """The agent's own pid."""
+        return self._hold.agent_pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The agent's exit code, 128+n for signal n; None while it runs."""
+        return self._hold.exit.code
+
+    @property
+    def alive(self) -> bool:
+        """Whether the agent itself still runs."""
+        return not self._hold.exit.known.is_set()
+
+    @property
+    def stderr_tail(self) -> str:
+        """The last it wrote to stderr; on a terminal, where they are one, the last it wrote."""
+        return self._tail.text
+
+    # -- input ---------------------------------------------------------------------------------
+
+    def post(self, data: bytes) -> None:
+        """Queue input, which is written as fast as the agent reads it."""
+        self._input.post(terminal.typed(data) if self.spawn.use_pty else data)
+
+    async def write(self, data: bytes) -> bool:
+        """Write input and wait until there is room for more; False if it no longer listens."""
+        self.post(data)
+        return await self._input.drain()
+
+    def close_stdin(self) -> None:
+        """End its input, after what is queued.
+
+        A terminal cannot be closed on one side: there the end is a ^D at the start of a line.
+        """
+        if self.spawn.use_pty:
+            self._input.post(terminal.END_OF_FILE)
+        else:
+            self._input.close()
+
+    # -- output --------------------------------------------------------------------------------
+
+    async def receive(self) -> bytes:
+        """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
+        return await self._output.receive()
+
+    def pending(self) -> list[bytes]:
+        """What has been read and not yet received."""
+        return self._output.pending()
+
+    def divert(self, sink: Callable[[bytes], None] | None) -> None:
+        """Hand all output to `sink` as it comes, instead of keeping it; None: keep it again."""
+        self._output.divert(sink)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    async def exit(self) -> int:
+        """Wait for the agent's end; its exit code.  By then `stderr_tail` is whole."""
+        await self._hold.exit.known.wait()
+        await self._errors.ended.wait()
+        if self._hold.exit.code is None:  # its keeper was killed, and is now no more either
+            await self._hold.proven_gone()
+        return 255 if self._hold.exit.code is None else self._hold.exit.code
+
+    def interrupt(self) -> None:
+        """SIGINT to the agent's process group, as Ctrl-C would."""
+        self._hold.interrupt()
+
+    async def terminate(self) -> bool:
+        """End the agent and all below it: TERM, and after a grace KILL.
+
+        Returns when they are proven gone, True; or, after less than 4 s, False if something
+        would not die.  May be called twice and at once; is not cancelled half-way.
+        """
+        return await shielded(self._end_once)
+
+    async def _end_once(self) -> bool:
+        async with self._ending:
+            if not self._gone:
+                self._gone = await self._end()
+        return self._gone
+
+    async def _end(self) -> bool:
+        self._input.abort()
+        gone = await self._gone_within(GRACE, self._hold.ask_to_end)
+        if not gone:
+            gone = await self._gone_within(KILL, self._hold.kill)
+        self._output.close()
+        self._errors.close()
+        return gone
+
+    async def _gone_within(self, seconds: float, act: Callable[[], None]) -> bool:
+        act()
+        with anyio.move_on_after(seconds):
+            return await self._hold.proven_gone()
+        return False
+
+    def _exited(self) -> None:
+        """Someone who lives on may hold its output open, but not for ever."""
+        for flow in (self._output, self._errors):
+            flow.end_within(OUTPUT_AFTER_EXIT)
+
+    # -- the beginning -------------------------------------------------------------------------
+
+    async def connect(self, stdio: Stdio) -> None:
+        """Take over our ends of its streams."""
+        to_child, output, errors = stdio.ours
+        self._errors.divert(self._tail.add)
+        await write_to(to_child, self._input)
+        await read_from(output, self._output)
+        if errors is None:
+            self._errors.connection_lost(None)
+        else:
+            await read_from(errors, self._errors)
+        self._hold.exit.then(self._exited)
+        self._input.post(self._hold.preamble)
+
+
+async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
+    """Start an agent under a keeper; AgentMissing when it cannot be started.
+
+    Must be called in the event loop's thread.
+    """
+    try:
+        # A start cut half-way would be a child that nobody knows of.
+        return await shielded(partial(_start, spawn, keeper))
+    except OSError as error:
+        problem = error.strerror or str(error)
+        if error.filename == spawn.cwd:
+            problem = f"its folder {spawn.cwd}: {problem}"
+    except (ValueError, KeeperFailed) as error:  # ValueError: a NUL in what exec is given
+        problem = str(error)
+    raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
+
+
+async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
+    if not spawn.use_pty and await _bubblewrap_wanted(keeper):
+        try:
+            return await _start_under(bubblewrap.hold, spawn)
+        except KeeperFailed:
+            if keeper == "bubblewrap":
+                raise
+            # It worked when it was tried, and now it does not (a limit was reached): go on.
+    return await _start_under(subreaper.hold, spawn)
+
+
+async def _bubblewrap_wanted(keeper: KeeperName) -> bool:
+    if keeper == "subreaper":
+        return False
+    problem = await bubblewrap.problem()
+    if problem is not None and keeper == "bubblewrap":
+        raise KeeperFailed(f"its keeper, bubblewrap: {problem}")
+    return problem is None
+
+
+Holder = Callable[[Spawn, Stdio], Awaitable[Hold]]
+
+
+async def _start_under(hold: Holder, spawn: Spawn) -> Child:
+    stdio = Stdio.terminal() if spawn.use_pty else Stdio.pipes()
+    try:
+        child = Child(spawn, await hold(spawn, stdio))
+    except BaseException:
+        stdio.close_ours()
+        raise
+    finally:
+        stdio.close_theirs()
+    await child.connect(stdio)
+    return child

@@ -1,0 +1,228 @@
+"""One prompt and its reply, over a child's stdin and stdout."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+
+from coterie.process.child import Child
+from coterie.process.completion import Strategy, clean
+from coterie.process.lines import Line, LineSplitter
+
+LONGEST_REPLY = 64 * 1024 * 1024
+BIG_LINE = 256 * 1024
+"""From here on a line is judged in a thread: decoding and parsing it would be felt."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something was printed; `text` is what it adds to the reply, empty where it only
+    speaks of it."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The reply is whole."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """There is no reply, and why."""
+
+    kind: Literal["exit", "timeout"]
+    message: str
+    exit_code: int | None = None
+    stderr_tail: str = ""
+
+
+Outcome = Completed | Failed
+
+
+class Exchange:
+    """The turns of one child, one at a time.
+
+    What a child prints before its first prompt is part of the first turn, though only a
+    one-shot turn may be ended by it.  What it prints between two turns is dropped, with the
+    rest of a line that had begun: it was said to nobody.
+    """
+
+    def __init__(self, child: Child, strategy: Strategy, *, one_shot: bool) -> None:
+        self._child = child
+        self._strategy = strategy
+        self._one_shot = one_shot
+        self._lines = LineSplitter()
+        self._fresh = True
+        self._reply = _Reply()
+        self._deadline = float("inf")
+        self._waiting: anyio.CancelScope | None = None
+
+    @property
+    def text(self) -> str:
+        """What has been printed of the reply so far."""
+        return self._reply.text
+
+    async def take(self, prompt: bytes, total: float) -> AsyncIterator[Piece | Outcome]:
+        """Send a prompt; yields what is printed as it comes and, last, exactly one outcome."""
+        self._reply = _Reply()
+        outcome: Outcome | None = None
+        early = await self._make_ready()
+        self._deadline = anyio.current_time() + total
+        if not (self._one_shot or self._child.alive):
+            yield self._broken(await self._child.exit())
+            return
+        self._child.post(prompt + b"\n")
+        if self._one_shot:
+            self._child.close_stdin()
+        heard_at = anyio.current_time()
+        try:
+            for chunk in early:
+                await self._read(chunk, may_end=False)
+                yield Piece(self._reply.newest)
+            while outcome is None:
+                chunk = await self._next_chunk(heard_at)
+                if chunk:
+                    heard_at = anyio.current_time()
+                    outcome = await self._read(chunk, may_end=True)
+                    yield Piece(self._reply.newest)
+                else:
+                    outcome = await self._without_output(chunk, heard_at, total)
+            yield outcome
+        finally:
+            self._child.divert(self._ignore)
+
+    def break_off(self, within: float) -> None:
+        """Let the turn that runs now come to an end in so many seconds at the latest."""
+        self._deadline = min(self._deadline, anyio.current_time() + within)
+        if self._waiting is not None:
+            self._waiting.deadline = min(self._waiting.deadline, self._deadline)
+
+    # -- before --------------------------------------------------------------------------------
+
+    async def _make_ready(self) -> list[bytes]:
+        """Separate what was printed up to now from what the prompt will bring."""
+        if self._fresh and self._one_shot:
+            self._fresh = False
+            return []
+        # The event loop reads what already waits in the pipe while we let it go round twice.
+        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
+        if self._fresh:
+            self._fresh = False
+            return self._child.pending()
+        self._child.divert(None)
+        return []
+
+    def _ignore(self, chunk: bytes) -> None:
+        self._lines.feed(chunk)
+        self._lines.discard_partial()
+
+    # -- during --------------------------------------------------------------------------------
+
+    async def _next_chunk(self, heard_at: float) -> bytes | None:
+        """The next output; empty at its end, None when a clock has run out."""
+        with anyio.CancelScope(deadline=self._limit(heard_at)) as self._waiting:
+            return await self._child.receive()
+        return None
+
+    def _limit(self, heard_at: float) -> float:
+        silence = self._strategy.silence
+        return self._deadline if silence is None else min(self._deadline, heard_at + silence)
+
+    async def _read(self, chunk: bytes, *, may_end: bool) -> Outcome | None:
+        if self._strategy.silence is not None:
+            self._reply.add_bytes(chunk)
+            return None
+        self._reply.newest = ""
+        for line in self._lines.feed(chunk):
+            if (outcome := await self._judge(line, may_end=may_end)) is not None:
+                return outcome
+        return None
+
+    async def _judge(self, line: Line, *, may_end: bool) -> Outcome | None:
+        """Whether the line ends the reply; if it does not, it may be a part of it."""
+        if len(line.data) > BIG_LINE:
+            text, last = await anyio.to_thread.run_sync(self._weigh, line)
+        else:
+            text, last = self._weigh(line)
+        if last is not None and may_end:
+            if not self._strategy.prints_reply:
+                return Completed(last)
+            self._reply.add(last)
+            return Completed(self._reply.text)
+        if self._strategy.prints_reply:
+            self._reply.add(text + "\n")
+        return None
+
+    def _weigh(self, line: Line) -> tuple[str, str | None]:
+        text = line.text
+        return text, self._strategy.ended_by(text)
+
+    # -- after ---------------------------------------------------------------------------------
+
+    async def _without_output(
+        self, chunk: bytes | None, heard_at: float, total: float
+    ) -> Outcome | None:
+        """Nothing was printed: output has ended, or a clock has."""
+        if chunk == b"":
+            half = self._lines.finish()
+            if half is not None and (whole := await self._judge(half, may_end=True)) is not None:
+                return whole
+            with anyio.CancelScope(deadline=self._limit(heard_at)) as self._waiting:
+                return await self._ended()
+        if self._strategy.silence is not None and anyio.current_time() < self._deadline:
+            return self._whole()
+        tail = self._child.stderr_tail
+        return Failed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
+
+    async def _ended(self) -> Outcome:
+        """The agent has closed its output: what it ends with decides."""
+        code = await self._child.exit()
+        if code == 0 and self._strategy.silence is not None:
+            return self._whole()
+        return self._broken(code)
+
+    def _whole(self) -> Completed:
+        self._reply.finish()
+        return Completed(self._reply.text)
+
+    def _broken(self, code: int) -> Failed:
+        message = f"the agent ended with exit code {code} before its reply was whole"
+        return Failed("exit", message, code, self._child.stderr_tail)
+
+
+class _Reply:
+    """The text of a reply as it grows; what is beyond any reason is not kept."""
+
+    def __init__(self) -> None:
+        self.newest = ""
+        self._parts: list[str] = []
+        self._size = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add_bytes(self, chunk: bytes) -> None:
+        self.newest = ""
+        self.add(self._decoder.decode(chunk))
+
+    def finish(self) -> None:
+        """Let a character that was cut short be seen as one."""
+        self.add(self._decoder.decode(b"", final=True))
+
+    def add(self, text: str) -> None:
+        kept = clean(text[: LONGEST_REPLY - self._size])
+        self._parts.append(kept)
+        self._size += len(kept)
+        self.newest += kept
+
+    @property
+    def text(self) -> str:
+        return "".join(self._parts).rstrip("\r\n")

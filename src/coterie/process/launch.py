@@ -1,0 +1,144 @@
+"""Starting a program: the one place where Coterie forks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+
+from coterie.process import terminal
+
+
+@dataclass(frozen=True)
+class Stdio:
+    """The two ends of a child's standard streams; on a terminal all of them are one."""
+
+    theirs: tuple[int, int, int]
+    ours: tuple[int, int, int | None]
+    """Where we write its input, read its output and read its stderr."""
+
+    @classmethod
+    def pipes(cls) -> Stdio:
+        """Three pipes."""
+        (child_in, to_child), (output, child_out) = os.pipe(), os.pipe()
+        errors, child_errors = os.pipe()
+        return cls((child_in, child_out, child_errors), (to_child, output, errors))
+
+    @classmethod
+    def terminal(cls) -> Stdio:
+        """One pseudo-terminal."""
+        ours, theirs = terminal.open_terminal()
+        return cls((theirs, theirs, theirs), (ours, os.dup(ours), None))
+
+    def close_theirs(self) -> None:
+        """Let go of the child's ends, once it has them or never will."""
+        for fd in set(self.theirs):
+            os.close(fd)
+
+    def close_ours(self) -> None:
+        """Let go of our ends, of a child that never was."""
+        for fd in self.ours:
+            if fd is not None:
+                os.close(fd)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A program to start; `env` is all that it gets, `passed` the descriptors it keeps."""
+
+    argv: Sequence[str]
+    cwd: str
+    env: Mapping[str, str]
+    stdio: Stdio
+    passed: tuple[int, ...] = field(default=())
+
+
+class Program(asyncio.SubprocessProtocol):
+    """A started program; `gone` is set when it has ended and was reaped."""
+
+    def __init__(self) -> None:
+        self.gone = anyio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def process_exited(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        self.gone.set()
+
+    @property
+    def pid(self) -> int:
+        """Its pid, which stays its own until `gone`."""
+        return 0 if self._transport is None else self._transport.get_pid()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, 128+n for signal n; None while it runs."""
+        code = None if self._transport is None else self._transport.get_returncode()
+        return 128 - code if code is not None and code < 0 else code
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it still runs."""
+        if self._transport is not None and self.code is None:
+            with suppress(ProcessLookupError):
+                self._transport.send_signal(number)
+
+
+async def launch(what: Launch) -> Program:
+    """Start a program in a session of its own; OSError or ValueError when it cannot be.
+
+    Forks in the calling thread, which must be the loop's: a death signal means the death of
+    the thread that forked.  A terminal's Ctrl-C reaches Coterie only, which ends the others.
+    """
+    loop = asyncio.get_running_loop()
+    stdin, stdout, stderr = what.stdio.theirs
+    with _no_signal_ignored():
+        _, program = await loop.subprocess_exec(
+            Program,
+            *what.argv,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=what.cwd,
+            env=dict(what.env),
+            pass_fds=what.passed,
+            start_new_session=True,
+        )
+    return program
+
+
+def _forget(number: int, frame: object) -> None:
+    """Take notice of a signal, and no more."""
+
+
+@contextmanager
+def _no_signal_ignored() -> Generator[None]:
+    """While in here, a signal that we ignore is caught and forgotten instead.
+
+    An ignored signal is inherited, a caught one is not: an agent started by a Coterie that runs
+    under nohup, or behind a shell's `&`, would be deaf to SIGHUP or SIGINT with its whole tree.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # SIGPIPE and SIGXFSZ, which Python ignores, are restored by subprocess itself.
+    mine = {signal.SIGPIPE, signal.SIGXFSZ}
+    ignored = [n for n in signal.valid_signals() - mine if signal.getsignal(n) is signal.SIG_IGN]
+    mask = signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in ignored:
+        signal.signal(number, _forget)
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

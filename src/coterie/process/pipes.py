@@ -1,0 +1,192 @@
+"""Our ends of a child's pipes: what it prints, what it is told, and the last of its stderr.
+
+They are driven by the event loop's own callbacks and need no task, so a child may be opened by
+one task and closed by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+import anyio
+
+HIGH_WATER = 4 * 1024 * 1024
+"""More than this unread and the child has to wait; small enough that a flood is no memory leak."""
+TAIL = 64 * 1024
+
+
+async def read_from(fd: int, protocol: asyncio.Protocol) -> None:
+    """Let the protocol have what comes out of `fd`, which is closed with it."""
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: protocol, os.fdopen(fd, "rb", buffering=0))
+
+
+async def write_to(fd: int, protocol: asyncio.BaseProtocol) -> None:
+    """Let the protocol write to `fd`, which is closed with it."""
+    loop = asyncio.get_running_loop()
+    await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", buffering=0))
+
+
+class Inflow(asyncio.Protocol):
+    """What a child prints: kept until it is received, with back pressure.
+
+    The end of a pseudo-terminal comes as EIO, that of a pipe as an empty read; to us both are
+    an end and neither is an error.
+    """
+
+    def __init__(self) -> None:
+        self.ended = anyio.Event()
+        self._news = anyio.Event()
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._paused = False
+        self._seen = 0
+        self._sink: Callable[[bytes], None] | None = None
+        self._transport: asyncio.ReadTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.ReadTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._seen += 1
+        if self._sink is not None:
+            self._sink(data)
+            return
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > HIGH_WATER and self._transport is not None and not self._paused:
+            self._transport.pause_reading()
+            self._paused = True
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended.set()
+        self._news.set()
+
+    async def receive(self) -> bytes:
+        """The next chunk; empty when nothing will come any more."""
+        while not self._chunks:
+            if self.ended.is_set():
+                return b""
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._pop()
+
+    def pending(self) -> list[bytes]:
+        """All that has come and was not received."""
+        return [self._pop() for _ in range(len(self._chunks))]
+
+    def divert(self, sink: Callable[[bytes], None] | None) -> None:
+        """Give what is kept, and all that comes from now on, to `sink`; None: keep it again."""
+        self._sink = sink
+        if sink is not None:
+            for chunk in self.pending():
+                sink(chunk)
+
+    def _pop(self) -> bytes:
+        chunk = self._chunks.popleft()
+        self._size -= len(chunk)
+        if self._paused and self._size <= HIGH_WATER // 2 and self._transport is not None:
+            self._transport.resume_reading()
+            self._paused = False
+        return chunk
+
+    def end_within(self, seconds: float) -> None:
+        """End it even if someone keeps the pipe open, once it has been quiet for so long."""
+        asyncio.get_running_loop().call_later(seconds, self._end_if_quiet, seconds, self._seen)
+
+    def _end_if_quiet(self, seconds: float, seen: int) -> None:
+        if self.ended.is_set():
+            return
+        if self._paused or self._seen != seen:
+            self.end_within(seconds)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        """Read no more; what has come can still be received."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class Tail:
+    """The last of what was written to it."""
+
+    def __init__(self, size: int = TAIL) -> None:
+        self._size = size
+        self._kept = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Keep the end of what there is now."""
+        self._kept += chunk[-self._size :]
+        if len(self._kept) > 2 * self._size:  # not every time: that would move it on each chunk
+            del self._kept[: -self._size]
+
+    @property
+    def text(self) -> str:
+        """What is kept, as text."""
+        return bytes(self._kept[-self._size :]).decode("utf-8", "replace")
+
+
+class Outflow(asyncio.BaseProtocol):
+    """What a child is told.  That it no longer listens is a fact to look up, not an exception."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        self._flowing = anyio.Event()
+        self._flowing.set()
+        self._transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.WriteTransport", transport)
+
+    def pause_writing(self) -> None:
+        self._flowing = anyio.Event()
+
+    def resume_writing(self) -> None:
+        self._flowing.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.broken = True
+        self._flowing.set()
+
+    def post(self, data: bytes) -> None:
+        """Queue it, to be written as fast as the child reads."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> bool:
+        """Wait until there is room again; False when the child no longer listens."""
+        await self._flowing.wait()
+        return not self.broken
+
+    def close(self) -> None:
+        """Write what is queued, then close the pipe."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close the pipe at once."""
+        if self._transport is not None and not self.broken:
+            self._transport.abort()
+
+
+class StatusLines(asyncio.Protocol):
+    """A keeper's reports, one line each, handed on as they come."""
+
+    def __init__(self, heard: Callable[[str], None], ended: Callable[[], None]) -> None:
+        self._heard = heard
+        self._ended = ended
+        self._rest = b""
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._heard(line.decode("ascii", "replace"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended()

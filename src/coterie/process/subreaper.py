@@ -1,0 +1,121 @@
+"""Our own keeper, seen from Coterie: started, heard and told what to do over two pipes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+import anyio
+
+from coterie.process import survivors
+from coterie.process.launch import Launch, Program, Stdio, launch
+from coterie.process.pipes import StatusLines, read_from
+from coterie.process.spawn import GRACE, START, Exit, KeeperFailed, Spawn
+
+SWEEP = 1.0
+
+
+class Subreaper:
+    """The hold of one agent by `keeper.py`, which speaks the lines documented there."""
+
+    preamble = b""
+
+    def __init__(self, mark: str, control: int) -> None:
+        self.agent_pid = 0
+        self.exit = Exit()
+        self.ready = anyio.Event()
+        self.problem: int | None = None
+        self.program = Program()
+        self._mark = mark
+        self._control: int | None = control
+
+    @property
+    def pid(self) -> int:
+        return self.program.pid
+
+    def heard(self, line: str) -> None:
+        """A line of the keeper's status."""
+        word, _, number = line.partition(" ")
+        if word == "started":
+            self.agent_pid = int(number)
+            self.ready.set()
+        elif word == "failed":
+            self.problem = int(number)
+            self.ready.set()
+        elif word == "exited":
+            self.exit.tell(int(number))
+
+    def ended(self) -> None:
+        """The status pipe has ended, and with it the keeper."""
+        self.ready.set()
+        self.exit.tell(None)
+
+    def interrupt(self) -> None:
+        self._say(b"i")
+
+    def ask_to_end(self) -> None:
+        self._say(b"t")
+
+    def kill(self) -> None:
+        self._say(b"k")
+
+    async def proven_gone(self) -> bool:
+        await self.program.gone.wait()
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
+        if self.exit.code is not None:
+            return True
+        # The keeper was killed from outside: the agent went with it (its death signal), and
+        # what can still be found of the rest is found by its mark.
+        self.exit.tell(self.program.code)
+        return not await survivors.end_in_thread([self._mark], SWEEP)
+
+    def _say(self, letter: bytes) -> None:
+        if self._control is not None:
+            with suppress(BrokenPipeError):  # it is gone already
+                os.write(self._control, letter)
+
+
+async def hold(spawn: Spawn, stdio: Stdio) -> Subreaper:
+    """Start the agent under our keeper.
+
+    OSError (the agent's own, such as ENOENT) when it cannot be executed, KeeperFailed when the
+    keeper cannot.
+    """
+    (their_control, control), (status, their_status) = os.pipe(), os.pipe()
+    os.set_blocking(control, False)
+    held = Subreaper(spawn.mark, control)
+    argv = _argv(spawn, their_control, their_status)
+    passed = (their_control, their_status)
+    try:
+        held.program = await launch(Launch(argv, spawn.cwd, spawn.marked_env, stdio, passed))
+    except BaseException:
+        os.close(control)
+        os.close(status)
+        raise
+    finally:
+        for fd in passed:
+            os.close(fd)
+    await read_from(status, StatusLines(held.heard, held.ended))
+    with anyio.move_on_after(START):
+        await held.ready.wait()
+    if held.agent_pid == 0 or held.problem is not None:
+        await _give_up(held)
+    return held
+
+
+def _argv(spawn: Spawn, control: int, status: int) -> list[str]:
+    options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
+    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty
+    keeper = [sys.executable, "-I", "-S", str(survivors.KEEPER)]
+    return [*keeper, *options, "--", spawn.command, *spawn.args]
+
+
+async def _give_up(held: Subreaper) -> None:
+    held.kill()
+    await held.proven_gone()
+    if held.problem is not None:
+        raise OSError(held.problem, os.strerror(held.problem))
+    raise KeeperFailed(f"the keeper ended with {held.program.code} before it began")

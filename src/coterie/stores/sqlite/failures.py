@@ -1,0 +1,143 @@
+"""What SQLite's and the system's errors mean to a user: which `StorageError`, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import shlex
+import sqlite3
+from pathlib import Path
+
+from coterie.errors import (
+    StorageDamaged,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+)
+from coterie.model import instant
+from coterie.model.journal import IllegalWrite
+
+_PRIMARY = 0xFF
+"""The low byte of an extended result code is the general one."""
+
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+
+
+def explained(error: Exception, path: Path) -> Exception:
+    """The error as the user should read it; what is no trouble of the storage stays as it is."""
+    if isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return error  # misuse: a bug of ours, which must look like one
+    if isinstance(error, sqlite3.IntegrityError):
+        return IllegalWrite(str(error))
+    if isinstance(error, sqlite3.Error):
+        return _from_sqlite(error, path)
+    if isinstance(error, OSError):
+        return from_system(error, path)
+    return error
+
+
+def _from_sqlite(error: sqlite3.Error, path: Path) -> StorageError:
+    # An error without a code is Python's own: text in the file that is not UTF-8.
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & _PRIMARY
+    if code in _DAMAGE:
+        return damaged(path, f"The database is damaged: {error}")
+    if code in _BUSY:
+        return locked(path)
+    if code == sqlite3.SQLITE_FULL:
+        return full(path, "The disk is full")
+    if code == sqlite3.SQLITE_IOERR:
+        return _from_failed_io(error, path)
+    if code == sqlite3.SQLITE_READONLY or not _writable(path):
+        return read_only(path)
+    return StorageError(str(path), f"The database cannot be used: {error}", "coterie doctor")
+
+
+def _from_failed_io(error: sqlite3.Error, path: Path) -> StorageError:
+    # SQLite says "full" for ENOSPC only; a size limit and a quota come as plain I/O errors,
+    # and Python does not tell the errno.
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if limit != resource.RLIM_INFINITY and _largest(path) + 64 * 1024 > limit:
+        return full(path, f"The database has reached the file size limit of {limit} bytes")
+    if os.statvfs(path.parent).f_bavail == 0:
+        return full(path, "The disk is full")
+    return StorageError(
+        str(path),
+        f"The disk reported an error: {error}",
+        "Look at the disk or its quota (df, quota, dmesg); what was committed before is safe.",
+    )
+
+
+def from_system(error: OSError, path: Path) -> StorageError:
+    """The same for an error of the operating system."""
+    if error.errno in _FULL:
+        return full(path, "The disk is full, or a size limit was reached")
+    if error.errno in _READ_ONLY:
+        return read_only(path)
+    return StorageError(str(path), f"The database cannot be used: {error}", "coterie doctor")
+
+
+def damaged(path: Path, problem: str) -> StorageDamaged:
+    """With the advice that keeps everything: all files of the database, moved together."""
+    home = path.parent
+    aside = home / f"damaged-{instant.now()[:19].replace(':', '')}"
+    moved = f"{shlex.quote(str(path))}* {shlex.quote(str(home / 'logs' / 'head.json'))}"
+    return StorageDamaged(
+        str(path),
+        problem,
+        "Put back a copy of it, its -wal file included. To begin anew and keep these files: "
+        f"mkdir {shlex.quote(str(aside))} && mv {moved} {shlex.quote(str(aside))}",
+    )
+
+
+def history_lost(path: Path, problem: str) -> StorageDamaged:
+    """The file itself is sound, but we know of events that it does not hold."""
+    head = shlex.quote(str(path.parent / "logs" / "head.json"))
+    return StorageDamaged(
+        str(path),
+        f"History is lost: {problem}",
+        "Put back the newer file together with its -wal file. "
+        f"To go on without what is missing: mv {head} {head}.lost",
+    )
+
+
+def locked(path: Path) -> StorageLocked:
+    """Somebody else is in a transaction, or stopped inside one."""
+    return StorageLocked(
+        str(path),
+        "Another process holds the database",
+        f"Try again; who it is: fuser -v {shlex.quote(str(path))}",
+    )
+
+
+def full(path: Path, problem: str) -> StorageFull:
+    """Nothing half-written is left: the transaction was rolled back as a whole."""
+    return StorageFull(
+        str(path), problem, "Make room, then coterie resume; what was committed before is safe."
+    )
+
+
+def read_only(path: Path) -> StorageReadOnly:
+    """Also where only the folder cannot be written: SQLite needs to make files in it."""
+    return StorageReadOnly(
+        str(path),
+        "The database cannot be written",
+        f"Make {path.parent} writable for you, or use another folder: coterie -C DIR",
+    )
+
+
+def _writable(path: Path) -> bool:
+    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def _largest(path: Path) -> int:
+    sizes = [0]
+    for ending in ("", "-wal", "-shm"):
+        file = path.with_name(path.name + ending)
+        if file.exists():
+            sizes.append(file.stat().st_size)
+    return max(sizes)

@@ -1,0 +1,234 @@
+"""The one thread that touches the database, and the queue before it.
+
+Everything queued becomes one transaction.  The loop never waits for the file: it submits, and is
+called back once for each batch, after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import anyio
+
+from coterie.model.journal import Fence
+from coterie.stores.sqlite.queries import SQL
+from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
+from coterie.stores.sqlite.watch import LOOK, Watch
+
+RIDE = 0.005
+"""How long a posted write waits for a commit to ride in, in seconds."""
+IDLE = 2.0
+"""After this long without a write the log is moved into the file and cut to nothing."""
+
+Connect = Callable[[], sqlite3.Connection]
+
+
+class Writer:
+    """Takes submissions from the event loop to the thread, and their outcomes back."""
+
+    def __init__(self, path: Path, connect: Connect, committed: Work[None]) -> None:
+        self._path = path
+        self._connect = connect
+        self._committed = committed
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
+        self._transactions: Transactions | None = None
+        self._posted: list[Job] = []
+        self._posted_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._told = False
+        self._stopped: asyncio.Future[None] | None = None
+        self.watch = Watch(self._loop, lambda: self._queue.put(()))
+
+    # -- on the loop ---------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the database on the thread; raises what opening raises."""
+        opened: asyncio.Future[None] = self._loop.create_future()
+        threading.Thread(
+            target=self._run, args=(opened,), name="coterie-database", daemon=True
+        ).start()
+        try:
+            await opened
+        except asyncio.CancelledError:
+            self._queue.put(None)
+            raise
+
+    async def submit(
+        self,
+        work: Work[T],
+        fence: Fence | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> T:
+        """Run the work in a transaction after all that was posted; returns when it is durable.
+
+        Where the caller is cancelled, the work may be done all the same.
+        """
+        self._refuse_if_failed()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(Job(work, fence, future, after))
+        return await future
+
+    async def read(self, work: Work[T]) -> T:
+        """Run the work, which only reads, after all that was submitted before."""
+        self._refuse_if_stopped()
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._put(Job(work, None, future, reads=True))
+        return await future
+
+    def post(
+        self,
+        work: Work[None],
+        fence: Fence | None = None,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        """Queue the work: it rides in the next submission, or goes alone a little later."""
+        self._refuse_if_failed()
+        if not self._posted:
+            self._posted_at = self._loop.time()
+            if self._timer is None:
+                self._timer = self._loop.call_later(RIDE, self._ride_is_over)
+        self._posted.append(Job(work, fence, None, after))
+
+    async def stop(self) -> None:
+        """Write what is queued and close the file.
+
+        Raises what made a posted write fail, if nobody has been told of it yet.
+        """
+        with anyio.CancelScope(shield=True):
+            if self._stopped is None:
+                self._stopped = self._loop.create_future()
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._queue.put(self._posted)
+                self._queue.put(None)
+            await asyncio.shield(self._stopped)
+        if self._failure is not None and not self._told:
+            self._told = True
+            raise self._failure
+
+    def _put(self, job: Job) -> None:
+        if self._posted:
+            self._posted.append(job)
+            self._flush()
+        else:
+            self._queue.put((job,))
+
+    @property
+    def _failure(self) -> Exception | None:
+        return None if self._transactions is None else self._transactions.failure
+
+    def _refuse_if_stopped(self) -> None:
+        if self._stopped is not None:
+            raise RuntimeError("the storage is closed")
+
+    def _refuse_if_failed(self) -> None:
+        self._refuse_if_stopped()
+        if self._failure is not None:
+            self._told = True
+            raise self._failure
+
+    def _flush(self) -> None:
+        self._queue.put(self._posted)
+        self._posted = []
+
+    def _ride_is_over(self) -> None:
+        self._timer = None
+        if not self._posted:
+            return
+        left = self._posted_at + RIDE - self._loop.time()
+        if left > RIDE / 10:  # the timer was set for an earlier one, which found its ride
+            self._timer = self._loop.call_later(left, self._ride_is_over)
+        else:
+            self._flush()
+
+    def _settle(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            future = job.future
+            if job.error is None and job.after is not None:
+                self._loop.call_soon(job.after)
+            if future is None or future.done():
+                continue
+            if job.error is None:
+                future.set_result(job.result)
+            else:
+                self._told = self._told or job.error is self._failure
+                future.set_exception(job.error)
+
+    # -- on the thread -------------------------------------------------------------------------
+
+    def _run(self, opened: asyncio.Future[None]) -> None:
+        first = Job(lambda _: None, future=opened)
+        try:
+            connection = self._connect()
+        except Exception as error:  # noqa: BLE001 - it is for who opens
+            first.error = error
+            self._call_back(self._settle, [first])
+            return
+        with contextlib.closing(connection):
+            self._transactions = Transactions(connection, self._path, self._committed)
+            self.watch.begin(connection)
+            self._call_back(self._settle, [first])
+            self._serve(connection, self._transactions)
+            _checkpoint(connection)
+        self._call_back(self._finish)
+
+    def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
+        log_grew = False
+        wrote_at = 0.0
+        going = True
+        while going:
+            wanted = self.watch.wanted()
+            jobs, going = self._take(LOOK if wanted else IDLE if log_grew else None)
+            if jobs:
+                if transactions.serve(jobs):
+                    log_grew, wrote_at = True, time.monotonic()
+                self._call_back(self._settle, jobs)
+            elif log_grew and time.monotonic() - wrote_at >= IDLE:
+                _checkpoint(connection)
+                log_grew = False
+            if wanted:
+                self.watch.look(connection)
+
+    def _take(self, timeout: float | None) -> tuple[Sequence[Job], bool]:
+        """Everything that is queued, waiting for the first; and whether to go on after it."""
+        try:
+            taken = self._queue.get(timeout=timeout)
+        except Empty:
+            return (), True
+        jobs: list[Job] = []
+        while taken is not None:
+            if self._queue.empty() and not jobs:
+                return taken, True
+            jobs.extend(taken)
+            if self._queue.empty():
+                return jobs, True
+            taken = self._queue.get()
+        return jobs, False
+
+    def _call_back(self, callback: Callable[..., None], *arguments: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _finish(self) -> None:
+        if self._stopped is not None and not self._stopped.done():
+            self._stopped.set_result(None)
+
+
+def _checkpoint(connection: sqlite3.Connection) -> None:
+    """Move the log into the file, unless others are at work: then they will.
+
+    A failure is no loss: what is in the log is durable.
+    """
+    with contextlib.suppress(sqlite3.Error):
+        wait = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
+        connection.execute("PRAGMA busy_timeout=0")
+        connection.execute(SQL["checkpoint"]).fetchall()
+        connection.execute(f"PRAGMA busy_timeout={wait}")

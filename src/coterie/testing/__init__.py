@@ -1,0 +1,1 @@
+"""Fakes and contract suites that ship with Coterie; nothing in the product imports them."""

@@ -1,0 +1,137 @@
+"""An agent in this process that says what it is told to: for tests of what stands above agents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from coterie.agents.human import HumanAdapter, HumanChannel
+from coterie.errors import AgentMissing
+from coterie.model.interaction import Response
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.record import Record
+from coterie.model.team import Member, Team
+from coterie.model.update import TurnCompleted, TurnInterrupted, Update
+from coterie.ports import Channel
+
+Script = Callable[[Member, Prompt], str | Sequence[Update]]
+"""What a member answers: a reply, or the updates of its turn."""
+
+
+@dataclass
+class ScriptedChannel:
+    """A channel whose turns come from a function; remembers what it was sent."""
+
+    member: Member
+    script: Script
+    holds_past: bool = True
+    thread: str | None = None
+    pid: int | None = None
+    alive: bool = True
+    sent: list[Prompt] = field(default_factory=list[Prompt])
+    answers: list[Response] = field(default_factory=list[Response])
+    interrupted: bool = False
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Play the script."""
+        self.sent.append(prompt)
+        played = self.script(self.member, prompt)
+        if isinstance(played, str):
+            yield TurnCompleted(played)
+            return
+        for update in played:
+            if self.interrupted:
+                self.interrupted = False
+                yield TurnInterrupted("so far")
+                return
+            yield update
+        await anyio.sleep_forever()  # a script without an end is an agent that hangs
+
+    async def answer(self, key: str, response: Response) -> None:
+        """Remember the answer."""
+        self.answers.append(response)
+
+    async def interrupt(self) -> None:
+        """Break off at the next update."""
+        self.interrupted = True
+
+    async def close(self) -> None:
+        """Take no more turns."""
+        self.alive = False
+
+
+@dataclass
+class ScriptedChannels:
+    """`ports.Channels` on scripted members; humans are asked through the inbox as always."""
+
+    script: Script
+    holds_past: bool = True
+    clocks: Limits = Limits(total=60.0, quiet_after=30.0)
+    missing: frozenset[str] = frozenset()
+    open: dict[str, Channel] = field(default_factory=dict[str, Channel])
+    opened: list[ScriptedChannel] = field(default_factory=list[ScriptedChannel])
+
+    def limits(self, member: Member) -> Limits:
+        """The same for all, but none for people."""
+        return HumanAdapter().limits(member) if member.type == "human" else self.clocks
+
+    def folder(self, member: Member) -> str:
+        """A folder that nobody made."""
+        return f"teams/t/{member.id}"
+
+    async def channel(self, member: Member, thread: str | None) -> Channel:
+        """The member's channel, opened once."""
+        if member.id in self.missing:
+            raise AgentMissing(member.id, self.folder(member), "ghost", "not installed")
+        known = self.open.get(member.id)
+        if known is None or not known.alive:
+            self.open[member.id] = known = self._new(member)
+        return known
+
+    def _new(self, member: Member) -> Channel:
+        if member.type == "human":
+            return HumanChannel(member)
+        channel = ScriptedChannel(member, self.script, self.holds_past)
+        self.opened.append(channel)
+        return channel
+
+    async def close(self, member: Member) -> None:
+        """Close one."""
+        channel = self.open.pop(member.id, None)
+        if channel is not None:
+            await channel.close()
+
+    async def close_all(self) -> None:
+        """Close all."""
+        for channel in self.open.values():
+            await channel.close()
+        self.open.clear()
+
+
+@dataclass
+class Recorder:
+    """An observer that remembers."""
+
+    records: list[Record] = field(default_factory=list[Record])
+
+    def saw(self, record: Record) -> None:
+        """Keep it."""
+        self.records.append(record)
+
+    def of(self, kind: type[Record]) -> list[Record]:
+        """The records of one type."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+
+def team(*names: str, human: str | None = None) -> Team:
+    """A team of AI members by these names, in order, and perhaps a human after them."""
+    members = [
+        Member(id=name, name=name, display_name=name.capitalize(), agent="scripted", order=place)
+        for place, name in enumerate(names, 1)
+    ]
+    if human:
+        place = len(members) + 1
+        members.append(Member(id=human, name=human, display_name="You", type="human", order=place))
+    return Team(name="t", members=tuple(members))

@@ -1,0 +1,1 @@
+"""How tasks are carried out, one workflow each, found by name."""

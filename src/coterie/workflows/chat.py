@@ -1,0 +1,159 @@
+"""The workflow `chat`: members speak in turn until a human ends it or a cap is reached."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from coterie.model.interaction import Ask, Display, Option
+from coterie.model.message import YOU, Message
+from coterie.model.routing import RUNAWAY, Rounds, following
+from coterie.model.task import Ended, TaskCreated
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.ports import Context
+
+
+class Chat:
+    """A team that talks."""
+
+    name = "chat"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        """Talk to the end."""
+        return await _Talk(task, context).to_its_end()
+
+
+class _Talk:
+    def __init__(self, task: TaskCreated, context: Context) -> None:
+        self._context = context
+        self._team = task.team
+        self._caps = task.caps
+        self._rounds = Rounds(frozenset(member.id for member in task.team.ai_members))
+        self._turns = 0
+        self._place = task.author
+        """Whose turn it last was: the order goes on from there."""
+        self._newest: Message | None = None
+        self._stand_ins: dict[str, Member] = {}
+
+    async def to_its_end(self) -> Ended:
+        opening = self._context.opening
+        if opening is not None:
+            self._hear(opening)
+        while True:
+            for message in await self._context.heard(f"heard/{self._turns + 1}"):
+                self._hear(message)
+            following = self._ended() or self._next()
+            if isinstance(following, Ended):
+                return following
+            await self._turn(following)
+
+    # -- who speaks ----------------------------------------------------------------------------
+
+    def _ended(self) -> Ended | None:
+        newest = self._newest
+        if newest is not None and newest.done and self._is_human(newest.member):
+            return self._end("ended")
+        if self._caps.max_turns is not None and self._turns >= self._caps.max_turns:
+            return self._end("max_turns")
+        return None
+
+    def _next(self) -> Member | Ended:
+        newest = self._newest
+        if newest is None or (newest.cut and self._caps.floor == "ask"):
+            return self._human()
+        named = self._team.get(newest.next) if newest.next else None
+        member = named or following(self._team, self._place)
+        if member.type == "human":
+            return member
+        cap = self._cap_reached()
+        if cap is None:
+            return member
+        return self._human() if self._caps.floor == "ask" else self._end(cap)
+
+    def _cap_reached(self) -> str | None:
+        caps, rounds = self._caps, self._rounds
+        if caps.max_rounds is not None and rounds.over >= caps.max_rounds:
+            return "max_rounds"
+        if caps.max_turns is None and rounds.turns >= RUNAWAY:
+            return "max_turns"
+        return None
+
+    def _human(self) -> Member:
+        """Who gets the floor: the team's human, else the person at the terminal."""
+        humans = [member for member in self._team.in_order if member.type == "human"]
+        return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
+
+    def _is_human(self, member_id: str) -> bool:
+        member = self._team.get(member_id)
+        return member is None or member.type == "human"
+
+    def _end(self, reason: str) -> Ended:
+        said = self._newest.text.strip() if self._newest else ""
+        return Ended(reason, said.partition("\n")[0][:200])
+
+    # -- speaking ------------------------------------------------------------------------------
+
+    def _hear(self, message: Message) -> None:
+        """Somebody said something that was nobody's turn."""
+        self._newest = message
+        self._place = message.member
+        self._rounds = self._rounds.after(self._team.get(message.member))
+
+    async def _turn(self, member: Member) -> None:
+        """One member's turn: its reply, that of whoever takes its place, or nothing if skipped."""
+        self._turns += 1
+        name = f"turn/{self._turns}"
+        for tries in count(1):
+            speaker = self._stand_ins.get(member.id, member)
+            outcome = await self._context.turn(name, speaker, self._turns)
+            if isinstance(outcome, Message):
+                self._newest = outcome
+                break
+            if await self._is_skipped(member, speaker, outcome, tries):
+                break
+            name = f"turn/{self._turns}/again/{tries}"
+        # A stand-in speaks in the member's place: the order goes on from there.
+        self._place = member.id
+        self._rounds = self._rounds.after(member)
+
+    async def _is_skipped(
+        self, member: Member, speaker: Member, failure: TurnFailed, tries: int
+    ) -> bool:
+        """Ask what to do about a member that cannot speak."""
+        others = [other for other in self._team.ai_members if other.id != speaker.id]
+        name = f"turn/{self._turns}/failed/{tries}"
+        answer = await self._context.ask(name, _about(speaker, failure, others, self._turns))
+        choice = answer.response.selected_option_id or ""
+        if choice == "stop" and answer.fresh:
+            self._context.park("stopped")  # a later run finds the answer and tries again
+        for other in others:
+            if choice == _replace(other):
+                self._stand_ins[member.id] = other
+        return choice == "skip"
+
+
+def _about(speaker: Member, failure: TurnFailed, others: list[Member], turn: int) -> Ask:
+    return Ask(
+        author=speaker.id,
+        kind="Select",
+        purpose="choose_strategy",
+        display=Display(
+            title=f"{speaker.id} cannot speak (turn {turn})",
+            description=failure.message,
+            content=failure.stderr_tail,
+        ),
+        options=(
+            Option(id="retry", label="try again", style="primary"),
+            Option(id="skip", label=f"skip {speaker.id} this time"),
+            *(
+                Option(id=_replace(other), label=f"{other.id} takes the turns of {speaker.id}")
+                for other in others
+            ),
+            Option(id="stop", label="stop and keep", style="danger"),
+        ),
+    )
+
+
+def _replace(member: Member) -> str:
+    return f"replace-{member.id}"

@@ -1,0 +1,1 @@
+"""Where members live and work: their folders and what their processes see."""

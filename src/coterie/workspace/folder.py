@@ -1,0 +1,144 @@
+"""A member's folder: `home`, `tmp`, `work`, and the environment its process sees.
+
+Everything is made if absent and kept if present.  Nothing is made through a link that stands
+where a folder should be: a repository could have put it there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
+from coterie.model.team import Member, breaks_isolation, safe_name
+from coterie.model.workspace import Workspace
+
+
+def member_folder(root: Path, team: str, member: Member) -> Path:
+    """Where a member lives: `.coterie/teams/<team>/<id>` of the project, or where its file says."""
+    if not safe_name(team) or not safe_name(member.id):
+        raise UsageError(f"{team}/{member.id} cannot be the name of a folder.")
+    if member.working_dir is not None:
+        return Path(member.working_dir)
+    return root / ".coterie" / "teams" / team / member.id
+
+
+def make_folder(root: Path, team: str, member: Member) -> Workspace:
+    """Make a member's folder in the project at `root`; its environment is still empty."""
+    folder = member_folder(root, team, member)
+    try:
+        if member.working_dir is None:
+            for parent in (root / ".coterie", folder.parent.parent, folder.parent):
+                _make(parent)
+        else:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+        _make(folder)
+        home = Path(member.home_dir) if member.home_dir else folder / "home"
+        if member.home_dir:
+            home.parent.mkdir(parents=True, exist_ok=True)
+        _make_private(home)
+        _make_private(folder / "tmp")
+        work = _link_work(folder / "work", root, member)
+    except OSError as error:
+        raise _storage_error(folder, error) from error
+    return Workspace(folder=folder, home=home, tmp=folder / "tmp", execution_dir=work)
+
+
+def open_workspace(
+    root: Path,
+    team: str,
+    member: Member,
+    passthrough: Mapping[str, str],
+    agent_env: Mapping[str, str] | None = None,
+) -> Workspace:
+    """A member's folder, made, with the whole environment of its process."""
+    made = make_folder(root, team, member)
+    return replace(made, env=environment(member, made, passthrough, agent_env))
+
+
+def environment(
+    member: Member,
+    workspace: Workspace,
+    passthrough: Mapping[str, str],
+    agent_env: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """What a member's process sees: what may be passed on, its agent's, its own; isolation last."""
+    for variable in member.env:
+        if breaks_isolation(variable):
+            raise UsageError(
+                f"{member.id}: {variable} in env would break its isolation.", "Leave it out."
+            )
+    given = {**passthrough, **(agent_env or {}), **member.env}
+    kept = {name: value for name, value in given.items() if not breaks_isolation(name)}
+    return {**kept, "HOME": str(workspace.home), "TMPDIR": str(workspace.tmp)}
+
+
+# -- making ------------------------------------------------------------------------------------
+
+
+def _make(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        if not stat.S_ISDIR(path.lstat().st_mode):
+            raise UsageError(
+                f"{path} is no folder.", "A member's folder cannot be a link or a file: remove it."
+            ) from None
+
+
+def _make_private(path: Path) -> None:
+    _make(path)
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o700)
+
+
+def _link_work(link: Path, root: Path, member: Member) -> Path:
+    """`work` stands for the material; what a person linked or put there by hand is kept."""
+    wanted = Path(member.execution_dir) if member.execution_dir else None
+    if wanted is not None and not wanted.is_relative_to(link):
+        if not wanted.is_dir():
+            raise _no_material(member, wanted)
+        _point(link, wanted)
+        return wanted
+    if not os.path.lexists(link):
+        # Relative, so that a project may be moved as a whole.
+        inside = link.parent.is_relative_to(root)
+        link.symlink_to(os.path.relpath(root, link.parent) if inside else root)
+    work = wanted or link
+    if not work.is_dir():
+        raise _no_material(member, work)
+    return work
+
+
+def _no_material(member: Member, work: Path) -> UsageError:
+    target = f", which links to {work.readlink()}" if work.is_symlink() else ""
+    return UsageError(
+        f"{member.id} works in {work}{target}: there is no such folder.",
+        "Link it to the material, or remove it to work in the project.",
+        str(work),
+    )
+
+
+def _point(link: Path, target: Path) -> None:
+    """Have the link show where the member really works; a real folder there is left alone."""
+    if os.path.lexists(link) and not link.is_symlink():
+        return
+    if link.is_symlink() and link.readlink() == target:
+        return
+    fresh = link.with_name(f".work.{os.urandom(4).hex()}")
+    fresh.symlink_to(target)
+    fresh.replace(link)
+
+
+def _storage_error(folder: Path, error: OSError) -> StorageError:
+    place = str(folder)
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        advice = f"Make {folder.parent} writable, or work elsewhere: -C DIR"
+        return StorageReadOnly(place, "The member's folder cannot be made", advice)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(place, "The disk is full", "Free some space, then try again.")
+    return StorageError(place, f"The member's folder cannot be made: {error.strerror}")

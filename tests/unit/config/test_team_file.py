@@ -1,0 +1,629 @@
+"""Team files: what may be left out, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from coterie.config.settings import Settings
+from coterie.config.team_file import LoadedTeam, Reading, load_team
+from coterie.errors import ConfigError, NotFound
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import Member, Permissions, Team
+from tests.conftest import House
+
+Agents = Mapping[str, AgentDefinition]
+
+
+def load(house: House, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
+    path = house.project / name
+    path.write_text(dedent(text), encoding="utf-8")
+    return load_team(path, Reading(agents))
+
+
+def refused(house: House, text: str, agents: Agents, name: str = "team.json") -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(house, text, agents, name)
+    assert caught.value.exit_code == 2
+    assert caught.value.where is not None
+    assert str(house.project) in caught.value.where
+    return str(caught.value)
+
+
+# -- what is accepted --------------------------------------------------------------------------
+
+
+def test_everything_but_id_and_agent_has_a_default(house: House, agents: Agents) -> None:
+    text = """\
+        {"members": [
+          {"id": "ada", "agent": "claude", "prompt": "You write the code."},
+          {"id": "rex", "agent": "codex",  "prompt": "You review. You never edit.",
+           "permissions": "read"},
+          {"id": "you"}]}
+        """
+    assert load(house, text, agents).team == Team(
+        name="project",
+        workflow="chat",
+        members=(
+            Member(
+                id="ada",
+                name="ada",
+                display_name="Ada",
+                type="ai",
+                order=1,
+                agent="claude",
+                system_instruction="You write the code.",
+                permissions=Permissions(mode="ask"),
+            ),
+            Member(
+                id="rex",
+                name="rex",
+                display_name="Rex",
+                type="ai",
+                order=2,
+                agent="codex",
+                system_instruction="You review. You never edit.",
+                permissions=Permissions(mode="read"),
+            ),
+            Member(id="you", name="you", display_name="You", type="human", order=3),
+        ),
+        context_message_count=20,
+        context_characters=40_000,
+    )
+
+
+def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
+    text = """\
+        {"name": "review", "workflow": "chat",
+         "members": [
+          {"id": "alice", "name": "alice", "displayName": "Alice", "role": "security reviewer",
+           "type": "ai", "order": 1, "agentConfigId": "claude",
+           "systemInstruction": "You are Alice. You look at security only.",
+           "workDir": "../../..", "additionalArgs": ["--model", "opus"], "env": {},
+           "permissions": {"mode": "ask"}},
+          {"id": "you", "name": "you", "displayName": "You", "role": "owner", "type": "human", "order": 3}]}
+        """
+    folder = house.project / ".coterie" / "teams" / "review"
+    folder.mkdir(parents=True)
+    (folder / "team.json").write_text(dedent(text))
+    loaded = load_team(folder, Reading(agents, folder_is_name=True))
+    assert loaded.stated_workflow == "chat"
+    assert loaded.team.members[0] == Member(
+        id="alice",
+        name="alice",
+        display_name="Alice",
+        role="security reviewer",
+        order=1,
+        agent="claude",
+        system_instruction="You are Alice. You look at security only.",
+        execution_dir=str(house.project),
+        additional_args=("--model", "opus"),
+    )
+
+
+def test_toml_reads_as_json_does(house: House, agents: Agents) -> None:
+    toml = '''\
+        # two of us
+        name = "pair"
+        contextMessageCount = 5
+
+        [defaults]
+        agent = "claude"
+        permissions = "read"
+
+        [[members]]
+        id = "ada"
+        prompt = """
+        You write.
+        id = "not a key"
+        """
+
+        [[members]]
+        id = "rex"
+        agent = "codex"
+        env = {LEVEL = "3"}
+        '''
+    jsons = """\
+        {"name": "pair", "contextMessageCount": 5, "defaults": {"agent": "claude", "permissions": "read"},
+         "members": [{"id": "ada", "prompt": "You write.\\nid = \\"not a key\\"\\n"},
+                     {"id": "rex", "agent": "codex", "env": {"LEVEL": "3"}}]}
+        """
+    assert load(house, toml, agents, "team.toml").team == load(house, jsons, agents).team
+
+
+def test_defaults_lie_under_every_member(house: House, agents: Agents) -> None:
+    text = """\
+        {"defaults": {"agent": "claude", "prompt": "Be short.", "env": {"A": "1", "B": "1"},
+                      "permissions": "read", "timeoutMs": 9000},
+         "members": [{"id": "ada"},
+                     {"id": "rex", "agentConfigId": "codex", "systemInstruction": "Be long.",
+                      "env": {"B": "2"}, "permissions": {"mode": "ask", "allow": ["npm test"]}},
+                     {"id": "you", "type": "human"}]}
+        """
+    ada, rex, you = load(house, text, agents).team.members
+    assert (ada.agent, ada.system_instruction, dict(ada.env)) == (
+        "claude",
+        "Be short.",
+        {"A": "1", "B": "1"},
+    )
+    assert (rex.agent, rex.system_instruction, dict(rex.env)) == (
+        "codex",
+        "Be long.",
+        {"A": "1", "B": "2"},
+    )
+    assert rex.permissions == Permissions(mode="ask", allow=("npm test",))
+    assert (you.type, you.agent, you.system_instruction, you.env) == ("human", None, "", {})
+
+
+def test_long_names_of_one_thing_may_agree(house: House, agents: Agents) -> None:
+    text = """\
+        {"members": [{"id": "a", "agentName": "echo", "agentConfigId": "echo",
+                      "workDir": ".", "executionDir": "./"}]}
+        """
+    (member,) = load(house, text, agents).team.members
+    assert (member.agent, member.execution_dir) == ("echo", str(house.project))
+
+
+def test_paths_are_relative_to_the_file(house: House, agents: Agents) -> None:
+    (house.project / "lib").mkdir()
+    (house.project / "roles").mkdir()
+    (house.project / "roles" / "ada.md").write_text("You are Ada.")
+    text = """\
+        {"members": [{"id": "ada", "agent": "echo", "promptFile": "../roles/ada.md", "workDir": "../lib",
+                      "workingDir": "ada", "homeDir": "~/agents/ada"}]}
+        """
+    (house.project / "teams").mkdir()
+    loaded = load(house, text, agents, "teams/my-team.json")
+    (ada,) = loaded.team.members
+    assert loaded.team.name == "my-team"
+    assert loaded.outside_prompts == (str(house.project / "roles" / "ada.md"),)
+    assert (ada.system_instruction, ada.execution_dir, ada.working_dir, ada.home_dir) == (
+        "You are Ada.",
+        str(house.project / "lib"),
+        str(house.project / "teams" / "ada"),
+        str(house.home / "agents" / "ada"),
+    )
+
+
+def test_the_team_instruction_stands_in_the_file_or_beside_it(house: House, agents: Agents) -> None:
+    text = '{"teamInstruction": "Be kind.", "members": [{"id": "a", "agent": "echo"}]}'
+    assert load(house, text, agents).team.team_instruction == "Be kind."
+    (house.project / "team_instruction.md").write_text("Be kind.\n")
+    assert load(house, text, agents).team.team_instruction == "Be kind.\n"
+    (house.project / "team_instruction.md").write_text("Be quick.")
+    assert refused(house, text, agents) == (
+        "team.json:1 teamInstruction differs from team_instruction.md beside this file; keep one of them."
+    )
+
+
+def test_settings_fill_what_the_file_leaves_out(house: House, agents: Agents) -> None:
+    path = house.project / "team.json"
+    path.write_text('{"contextCharacters": 9, "members": [{"id": "a", "agent": "echo"}]}')
+    settings = Settings(context_message_count=3, context_characters=4)
+    team = load_team(path, Reading(agents, settings)).team
+    assert (team.context_message_count, team.context_characters) == (3, 9)
+
+
+def test_a_byte_order_mark_is_nothing(house: House, agents: Agents) -> None:
+    assert load(house, '\ufeff{"members": [{"id": "a", "agent": "echo"}]}', agents).team.members
+
+
+def test_order_and_place_say_who_follows(house: House, agents: Agents) -> None:
+    text = """\
+        {"members": [{"id": "c", "agent": "echo", "order": 9}, {"id": "a", "agent": "echo", "order": 1},
+                     {"id": "b", "agent": "echo", "order": 1}, {"id": "you"}]}
+        """
+    team = load(house, text, agents).team
+    assert [member.id for member in team.in_order] == ["a", "b", "you", "c"]
+    assert [member.id for member in team.ai_members] == ["a", "b", "c"]
+
+
+def test_a_workflow_that_is_only_the_default_is_not_stated(house: House, agents: Agents) -> None:
+    loaded = load(house, '{"members": [{"id": "a", "agent": "echo"}]}', agents)
+    assert (loaded.team.workflow, loaded.stated_workflow) == ("chat", None)
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+ONE = '{{"members": [\n{}]}}'
+"""A team of one member, which stands on line 2."""
+
+MISTAKES = [
+    # the member's entry, what is said
+    (
+        '{"id": "a", "agent": "codx"}',
+        'team.json:2 members[0].agent is "codx"; known: claude, codex, echo. Did you mean codex?',
+    ),
+    (
+        '{"id": "a", "agentConfigId": "zzz"}',
+        'team.json:2 members[0].agentConfigId is "zzz"; known: claude, codex, echo.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "promt": "x"}',
+        "team.json:2 members[0].promt is not a known key. Did you mean prompt?",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "xyzzy": 1}',
+        "team.json:2 members[0].xyzzy is not a known key.",
+    ),
+    ('{"agent": "echo"}', 'team.json:2 members[0] has no "id".'),
+    ("7", "team.json:2 members[0] is 7; expected an object."),
+    (
+        '{"id": "../up", "agent": "echo"}',
+        'team.json:2 members[0].id is "../up"; expected letters, digits, . _ or -, at most 64, '
+        "the first a letter or digit.",
+    ),
+    (
+        '{"id": "team.json", "agent": "echo"}',
+        'team.json:2 members[0].id is "team.json", which is the name of a file beside it.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "name": "two\\nlines"}',
+        'team.json:2 members[0].name is "two\\nlines"; '
+        "expected one line of at most 80 characters without [ or ].",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "type": "robot"}',
+        'team.json:2 members[0].type is "robot"; expected ai or human.',
+    ),
+    (
+        '{"id": "a", "type": "ai"}',
+        'team.json:2 members[0].type is "ai", but it has no agent; known: claude, codex, echo.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "type": "human"}',
+        'team.json:2 members[0].agent is "echo", but its type is "human".',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "order": "1"}',
+        'team.json:2 members[0].order is "1"; expected a whole number.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "order": true}',
+        "team.json:2 members[0].order is true; expected a whole number.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "timeoutMs": 0}',
+        "team.json:2 members[0].timeoutMs is 0; expected at least 1.",
+    ),
+    (
+        '{"id": "a", "agent": null}',
+        "team.json:2 members[0].agent is null; expected text.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "agentConfigId": "echo"}',
+        'team.json:2 members[0].agentConfigId means the same as "agent", which stands there too; keep one.',
+    ),
+    (
+        '{"id": "a", "agentName": "echo", "agentConfigId": "codex"}',
+        'team.json:2 members[0].agentConfigId differs from "agentName", which means the same; keep one.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "workDir": ".", "executionDir": ".."}',
+        'team.json:2 members[0].executionDir differs from "workDir", which means the same; keep one.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "prompt": "x", "systemInstruction": "x"}',
+        'team.json:2 members[0].systemInstruction means the same as "prompt", which stands there too; '
+        "keep one.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "permissions": "yes"}',
+        'team.json:2 members[0].permissions is "yes"; expected read, ask, accept-edits or full.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "permissions": {"mode": "fulll"}}',
+        'team.json:2 members[0].permissions.mode is "fulll"; expected read, ask, accept-edits or full. '
+        "Did you mean full?",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "permissions": {"alow": []}}',
+        "team.json:2 members[0].permissions.alow is not a known key. Did you mean allow?",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "env": {"CODEX_HOME": "/x"}}',
+        "team.json:2 members[0].env.CODEX_HOME is set by Coterie for each member; leave it out.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "env": {"COTERIE_MARK": "x"}}',
+        "team.json:2 members[0].env.COTERIE_MARK is set by Coterie for each member; leave it out.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "env": {"A B": "x"}}',
+        'team.json:2 members[0].env."A B" is "A B"; expected letters, digits and _, the first no digit.',
+    ),
+    (
+        # What stands there may be a key, so it is not repeated.
+        '{"id": "a", "agent": "echo", "env": {"API_KEY": 12345}}',
+        "team.json:2 members[0].env.API_KEY is a number; expected text.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "additionalArgs": "--fast"}',
+        "team.json:2 members[0].additionalArgs is text; expected a list.",
+    ),
+    (
+        '{"id": "a", "agent": "claude", "additionalArgs": ["--dangerously-skip-permissions"]}',
+        "team.json:2 members[0].additionalArgs has --dangerously-skip-permissions, "
+        'which answers yes to everything; that needs permissions "full".',
+    ),
+    (
+        '{"id": "a", "agent": "claude", "additionalArgs": ["--append-system-prompt=x"]}',
+        "team.json:2 members[0].additionalArgs has --append-system-prompt; the prompt is given as prompt.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "model": "opus"}',
+        'team.json:2 members[0].model is "opus"; echo has no modelFlag to pass it by.',
+    ),
+    (
+        '{"id": "a", "agent": "claude", "model": "--yolo"}',
+        'team.json:2 members[0].model is "--yolo"; '
+        "expected a model's name without spaces, not beginning with -.",
+    ),
+    (
+        '{"id": "a", "agent": "echo", "homeDir": "~"}',
+        'team.json:2 members[0].homeDir is "{home}"; a member\'s own folder cannot be yours.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "workDir": "no/where"}',
+        'team.json:2 members[0].workDir is "{project}/no/where"; there is no such folder.',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "promptFile": "no.md"}',
+        "team.json:2 members[0].promptFile cannot be used: no.md does not exist.",
+    ),
+    (
+        '{"id": "a", "agent": "echo"}, {"id": "A", "agent": "echo"}',
+        'team.json:2 members[1].id is "A", which is also the id of members[0].',
+    ),
+    (
+        '{"id": "a", "agent": "echo"}, {"id": "b", "name": "a", "agent": "echo"}',
+        'team.json:2 members[1].name is "a", which is also the id of members[0].',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "displayName": "Max"}, {"id": "max", "agent": "echo"}',
+        'team.json:2 members[1].id is "max", which is also the displayName of members[0].',
+    ),
+    (
+        '{"id": "a", "agent": "echo", "homeDir": "h"}, {"id": "b", "agent": "echo", "homeDir": "./h"}',
+        'team.json:2 members[1].homeDir is "{project}/h", which is also the homeDir of members[0].',
+    ),
+]
+
+
+@pytest.mark.parametrize(("entry", "said"), MISTAKES, ids=[entry for entry, _ in MISTAKES])
+def test_a_mistake_is_named(house: House, agents: Agents, entry: str, said: str) -> None:
+    words = said.replace("{project}", str(house.project)).replace("{home}", str(house.home))
+    assert refused(house, ONE.format(entry), agents) == words
+
+
+FILES = [
+    # the whole file, what is said
+    ("[1, 2]", "team.json:1 is a list; expected an object."),
+    ("{}", 'team.json:1 has no "members".'),
+    ('{"members": []}', "team.json:1 members is a list; expected at least 1."),
+    ('{"members": 3}', "team.json:1 members is 3; expected a list."),
+    (
+        '{"members": [{"id": "a"}],\n "roles": []}',
+        "team.json:2 roles is not a known key.",
+    ),
+    (
+        '{"members": [{"id": "a"}],\n "workflow": "chatt"}',
+        'team.json:2 workflow is "chatt"; expected chat, tickets, pipeline or solo. Did you mean chat?',
+    ),
+    (
+        '{"members": [{"id": "a"}],\n "name": "my team"}',
+        'team.json:2 name is "my team"; expected letters, digits, . _ or -, at most 64, '
+        "the first a letter or digit.",
+    ),
+    (
+        '{"members": [{"id": "a"}],\n "defaults": {"id": "x"}}',
+        "team.json:2 defaults.id is not a known key.",
+    ),
+    (
+        '{"members": [{"id": "a"}],\n "name": "a",\n "name": "b"}',
+        "team.json:3 name stands there twice.",
+    ),
+    (
+        '{"members": [\n  {"id": "a"},\n]}',
+        "team.json:3:1 is not valid JSON: expecting value.",
+    ),
+    ('{"members": NaN}', "team.json:1:1 is not valid JSON: a number cannot be NaN."),
+    ("[" * 200_000, "team.json:1:1 is not valid JSON: it is nested too deeply."),
+    ("", "team.json:1:1 is not valid JSON: expecting value."),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), FILES, ids=[text[:40] for text, _ in FILES])
+def test_a_file_that_is_no_team_is_refused(
+    house: House, agents: Agents, text: str, said: str
+) -> None:
+    assert refused(house, text, agents) == said
+
+
+def test_all_mistakes_are_told_at_once_by_line(house: House, agents: Agents) -> None:
+    text = """\
+        {
+          "members": [
+            {"id": "ada", "agent": "claude", "timeoutMs": "3",
+             "promt": "You write"},
+            {"id": "rex", "agent": "codx",
+             "permissions": "fulll",
+             "env": {"HOME": "x", "KEY": 3}},
+            {"id": "Ada",
+             "agent": "codex", "additionalArgs": ["--yolo"]}
+          ],
+          "memberz": 3
+        }
+        """
+    with pytest.raises(ConfigError) as caught:
+        load(house, text, agents)
+    assert str(caught.value).splitlines() == [
+        'team.json:3 members[0].timeoutMs is "3"; expected a whole number.',
+        "team.json:4 members[0].promt is not a known key. Did you mean prompt?",
+        'team.json:5 members[1].agent is "codx"; known: claude, codex, echo. Did you mean codex?',
+        'team.json:6 members[1].permissions is "fulll"; expected read, ask, accept-edits or full. '
+        "Did you mean full?",
+        "team.json:7 members[1].env.KEY is a number; expected text.",
+        "team.json:7 members[1].env.HOME is set by Coterie for each member; leave it out.",
+        'team.json:8 members[2].id is "Ada", which is also the id of members[0].',
+        "team.json:9 members[2].additionalArgs has --yolo, which answers yes to everything; "
+        'that needs permissions "full".',
+        "team.json:11 memberz is not a known key. Did you mean members?",
+    ]
+    assert caught.value.where == f"{house.project}/team.json:3 members[0].timeoutMs"
+
+
+def test_many_mistakes_are_cut(house: House, agents: Agents) -> None:
+    members = [{"id": f"m{number}", "agent": "nobody"} for number in range(50)]
+    lines = refused(house, json.dumps({"members": members}), agents).splitlines()
+    assert (len(lines), lines[-1]) == (21, "… and 30 more.")
+
+
+def test_a_mistake_in_defaults_is_told_once_and_there(house: House, agents: Agents) -> None:
+    text = """\
+        {"members": [{"id": "a"}, {"id": "b"}],
+         "defaults": {"agent": "codx"}}
+        """
+    assert refused(house, text, agents) == (
+        'team.json:2 defaults.agent is "codx"; known: claude, codex, echo. Did you mean codex?'
+    )
+
+
+def test_mistakes_in_toml_have_lines_too(house: House, agents: Agents) -> None:
+    text = '''\
+        [defaults]
+        agent = "codx"
+
+        [[members]]
+        id = "ada"
+        prompt = """
+        agent = "not this one"
+        """
+
+        [[members]]
+        id = "rex"
+        agent = 3
+
+        [members.env]
+        HOME = "x"
+        '''
+    assert refused(house, text, agents, "team.toml").splitlines() == [
+        'team.toml:2 defaults.agent is "codx"; known: claude, codex, echo. Did you mean codex?',
+        "team.toml:12 members[1].agent is 3; expected text.",
+        "team.toml:15 members[1].env.HOME is set by Coterie for each member; leave it out.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("members = [", "team.toml:1:1 is not valid TOML: invalid value."),
+        ('name = "a"\nname = "b"\n\n', "is not valid TOML: cannot overwrite a value."),
+        ("when = 2026-01-01", "team.toml:1 when is not a known key."),
+    ],
+)
+def test_bad_toml(house: House, agents: Agents, text: str, said: str) -> None:
+    assert said in refused(house, text, agents, "team.toml")
+
+
+def test_a_yes_to_all_flag_is_the_full_member_s_own(house: House, agents: Agents) -> None:
+    text = '{"members": [{"id": "a", "agent": "claude", "additionalArgs": ["--yolo"], "permissions": "full"}]}'
+    assert load(house, text, agents).team.members[0].additional_args == ("--yolo",)
+
+
+def test_a_registered_yes_to_all_flag_needs_a_full_member(house: House, agents: Agents) -> None:
+    bold = AgentDefinition(
+        name="bold", display_name="Bold", command="x", base_args=("run", "--full-auto")
+    )
+    text = ONE.format('{"id": "a", "agent": "bold"}')
+    assert refused(house, text, {**agents, "bold": bold}) == (
+        'team.json:2 members[0] needs permissions "full": bold is registered with --full-auto, '
+        "which answers yes to everything."
+    )
+
+
+def test_a_prompt_that_no_command_line_could_carry(house: House, agents: Agents) -> None:
+    text = ONE.format(json.dumps({"id": "a", "agent": "echo", "prompt": "é" * 60_000}))
+    assert refused(house, text, agents) == (
+        "team.json:2 members[0].prompt is 120,000 bytes long; expected at most 100,000."
+    )
+
+
+def test_no_registry_yet(house: House) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(house, ONE.format('{"id": "a", "agent": "claude"}'), {})
+    assert str(caught.value) == 'team.json:2 members[0].agent is "claude"; known: none.'
+    assert caught.value.hint == "coterie agents scan"
+
+
+def test_a_team_of_the_project_is_called_as_its_folder(house: House, agents: Agents) -> None:
+    folder = house.project / ".coterie" / "teams" / "review"
+    folder.mkdir(parents=True)
+    (folder / "team.json").write_text('{"name": "pair", "members": [{"id": "a"}]}')
+    with pytest.raises(ConfigError) as caught:
+        load_team(folder, Reading(agents, folder_is_name=True))
+    assert str(caught.value) == (
+        '.coterie/teams/review/team.json:1 name is "pair"; expected "review", the name of its folder.'
+    )
+
+
+# -- files that are none -----------------------------------------------------------------------
+
+
+def test_a_file_that_does_not_exist(house: House, agents: Agents) -> None:
+    with pytest.raises(NotFound, match=r"nowhere\.json does not exist"):
+        load_team(house.project / "nowhere.json", Reading(agents))
+
+
+def test_a_folder_without_a_team(house: House, agents: Agents) -> None:
+    with pytest.raises(NotFound, match=r"There is no team\.json in"):
+        load_team(house.project, Reading(agents))
+
+
+def test_a_folder_with_two_team_files(house: House, agents: Agents) -> None:
+    (house.project / "team.json").touch()
+    (house.project / "team.toml").touch()
+    with pytest.raises(ConfigError, match=r"holds both team\.json and team\.toml"):
+        load_team(house.project, Reading(agents))
+
+
+def test_a_file_that_is_too_large(house: House, agents: Agents) -> None:
+    assert refused(house, "{" + " " * (1 << 20) + "}", agents) == "team.json is larger than 1 MiB."
+
+
+def test_a_file_that_is_not_utf_8(house: House, agents: Agents) -> None:
+    path = house.project / "team.json"
+    path.write_bytes('{"members":\n [{"id": "é"}]}'.encode("latin-1"))
+    with pytest.raises(ConfigError) as caught:
+        load_team(path, Reading(agents))
+    assert str(caught.value) == "team.json:2 is not UTF-8 text."
+
+
+def test_a_pipe_is_not_waited_for(house: House, agents: Agents) -> None:
+    os.mkfifo(house.project / "team.json")
+    with pytest.raises(ConfigError) as caught:
+        load_team(house.project / "team.json", Reading(agents))
+    assert str(caught.value) == "team.json is no regular file; expected a file."
+
+
+def test_text_that_is_no_unicode(house: House, agents: Agents) -> None:
+    text = ONE.format('{"id": "a", "agent": "\\ud800"}')
+    assert refused(house, text, agents) == "team.json:2:23 is not valid JSON: half of a character."
+    assert load(house, '{"members": [{"id": "a", "role": "\\ud83d\\ude00"}]}', agents)
+
+
+def test_the_shipped_example(agents: Agents) -> None:
+    path = Path(__file__).parents[3] / "examples" / "multi-role-demo-config.json"
+    team = load_team(path, Reading(agents)).team
+    assert [(member.display_name, member.role, member.agent) for member in team.in_order] == [
+        ("Alice", "security reviewer", "claude"),
+        ("Bob", "performance reviewer", "claude"),
+        ("Carol", "readability reviewer", "claude"),
+        ("You", "owner", None),
+    ]
+    assert len({member.system_instruction for member in team.ai_members}) == 3

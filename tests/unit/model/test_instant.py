@@ -1,0 +1,53 @@
+"""Time is UTC with a Z; a naive one is refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.errors import InvalidTime
+from coterie.model import instant
+
+offsets = st.integers(-23 * 60, 23 * 60).map(lambda m: timezone(timedelta(minutes=m)))
+moments = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=offsets)  # noqa: DTZ001
+
+
+@given(moments)
+def test_any_offset_is_converted(moment: datetime) -> None:
+    text = instant.parse(moment.isoformat())
+    assert text.endswith("Z")
+    assert text == instant.parse(text)
+    read = datetime.fromisoformat(text)
+    assert abs(read - moment) < timedelta(milliseconds=1)
+    assert read.tzinfo == UTC
+
+
+@given(moments, moments)
+def test_the_order_of_the_text_is_the_order_of_time(one: datetime, other: datetime) -> None:
+    first, second = instant.of(one), instant.of(other)
+    if abs(one - other) >= timedelta(milliseconds=1):
+        assert (first < second) == (one < other)
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)))  # noqa: DTZ001
+def test_a_naive_time_is_refused(moment: datetime) -> None:
+    with pytest.raises(InvalidTime, match="no offset"):
+        instant.parse(moment.isoformat())
+    with pytest.raises(InvalidTime, match="no offset"):
+        instant.of(moment)
+
+
+@given(st.text(max_size=40))
+def test_unreadable_text_is_refused_and_nothing_else_is_raised(text: str) -> None:
+    try:
+        assert instant.parse(text).endswith("Z")
+    except InvalidTime as error:
+        assert error.exit_code == 2
+
+
+def test_the_edges_of_time_are_refused_not_overflown() -> None:
+    with pytest.raises(InvalidTime, match="out of range"):
+        instant.parse("0001-01-01T00:00:00+10:00")

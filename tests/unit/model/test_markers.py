@@ -1,0 +1,79 @@
+"""Markers count only at the end of a message and outside code fences."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.model.markers import Marked, parse, parse_human
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("hello", Marked("hello")),
+        ("hello [DONE]", Marked("hello", (), done=True)),
+        ("hello\n\n[NEXT: bob]\n", Marked("hello", ("bob",))),
+        ("hello [next:Bob] [Done] ", Marked("hello", ("Bob",), done=True)),
+        ("a [NEXT: bob, carol][NEXT: dan]", Marked("a", ("bob", "carol", "dan"))),
+        ("[NEXT: bob] is what I would write", Marked("[NEXT: bob] is what I would write")),
+        ("end with `[DONE]`", Marked("end with `[DONE]`")),
+        ("```\n[DONE]", Marked("```\n[DONE]")),
+        ("```\ncode\n```\n[DONE]", Marked("```\ncode\n```", (), done=True)),
+        ("~~~\n```\n[NEXT: bob]", Marked("~~~\n```\n[NEXT: bob]")),
+        ("````\n```\n[DONE]", Marked("````\n```\n[DONE]")),
+        ("[DONE]", Marked("", (), done=True)),
+        ("[NEXT: ]", Marked("")),
+        ("  indented\n    code", Marked("  indented\n    code")),
+        ("", Marked("")),
+    ],
+)
+def test_parse(message: str, expected: Marked) -> None:
+    assert parse(message) == expected
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("/end", Marked("", (), done=True)),
+        (" /END ", Marked("", (), done=True)),
+        ("say /end", Marked("say /end")),
+        ("@rex look at this", Marked("@rex look at this", ("rex",))),
+        ("ask @rex, then @ada.", Marked("ask @rex, then @ada.", ("rex", "ada"))),
+        ("mail ada@example.org", Marked("mail ada@example.org")),
+        ("@rex hm [NEXT: ada]", Marked("@rex hm", ("ada", "rex"))),
+    ],
+)
+def test_parse_human(message: str, expected: Marked) -> None:
+    assert parse_human(message) == expected
+
+
+words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
+
+
+@given(words)
+def test_what_is_left_carries_no_marker_that_counts(message: str) -> None:
+    once = parse(message)
+    again = parse(once.text)
+    assert again == Marked(once.text.rstrip())
+
+
+@given(
+    st.text(max_size=200), st.lists(st.sampled_from(["bob", "carol"]), min_size=1), st.booleans()
+)
+def test_markers_at_the_end_are_read_in_order(text: str, names: list[str], done: bool) -> None:
+    fenced = "`" in text or "~" in text
+    tail = " ".join(f"[NEXT: {name}]" for name in names) + (" [DONE]" if done else "")
+    marked = parse(f"{text}\n{tail}")
+    if not fenced:
+        assert marked.names[-len(names) :] == tuple(names)
+        assert marked.done >= done
+        assert tail not in marked.text
+
+
+@given(st.text(max_size=300))
+def test_nothing_a_member_can_write_breaks_the_parser(message: str) -> None:
+    marked = parse(message)
+    assert len(marked.text) <= len(message)
+    parse_human(message)

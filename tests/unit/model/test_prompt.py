@@ -1,0 +1,53 @@
+"""What is sent: the context, an empty line, the newest message."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.model.message import Message
+from coterie.model.prompt import compose
+
+
+def said(*texts: str) -> list[Message]:
+    return [Message("k", seq, f"m{seq}", text, "") for seq, text in enumerate(texts, 1)]
+
+
+def name(member: str) -> str:
+    return member.upper()
+
+
+def test_context_then_message() -> None:
+    assert compose(said("one", "two", "three"), name, count=20, characters=1000) == (
+        "[CONTEXT]\nM1: one\nM2: two\n\n[MESSAGE]\nthree"
+    )
+
+
+def test_a_first_message_has_no_context() -> None:
+    assert compose(said("one"), name, count=20, characters=1000) == "[MESSAGE]\none"
+
+
+def test_only_the_last_messages_stand_in_the_context() -> None:
+    text = compose(said(*"abcde"), name, count=2, characters=1000)
+    assert text == "[CONTEXT]\nM3: c\nM4: d\n\n[MESSAGE]\ne"
+
+
+def test_a_count_of_nothing_sends_the_message_alone() -> None:
+    assert compose(said("a", "b"), name, count=0, characters=1000) == "[MESSAGE]\nb"
+
+
+@given(
+    st.lists(st.text(max_size=50), min_size=1, max_size=30), st.integers(0, 25), st.integers(0, 400)
+)
+def test_the_prompt_is_bounded_by_both_and_ends_with_the_newest(
+    texts: list[str], count: int, characters: int
+) -> None:
+    prompt = compose(said(*texts), name, count=count, characters=characters)
+    head, _, newest = (
+        prompt.rpartition("[MESSAGE]\n")
+        if texts[-1] in ("", "x")
+        else (prompt[: len(prompt) - len(texts[-1])], "", texts[-1])
+    )
+    assert prompt.endswith(texts[-1])
+    assert newest == texts[-1]
+    assert len(head) <= characters + 40 + count

@@ -1,0 +1,106 @@
+"""The state of a task is what its events say, and only what can follow may follow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.model import instant
+from coterie.model.interaction import Display, Interaction, Response
+from coterie.model.task import (
+    ENDED,
+    EVENT,
+    Event,
+    IllegalEvent,
+    TaskCanceled,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskStarted,
+    TaskState,
+    UserInteractionRequested,
+    UserInteractionResponded,
+    after,
+    fold,
+)
+from coterie.model.team import Member, Team
+
+AT = instant.parse("2026-01-31T12:00:00Z")
+TEAM = Team(name="t", members=(Member(id="a", name="a", display_name="A"),))
+CREATED = TaskCreated(
+    task_id="k3f9",
+    at=AT,
+    session_id="k3f9",
+    workflow="chat",
+    workflow_version=1,
+    goal="hello",
+    author="you",
+    team=TEAM,
+)
+
+
+def asked(number: int) -> UserInteractionRequested:
+    question = Interaction(
+        interaction_id=f"q{number}",
+        task_id="k3f9",
+        author_actor_id="a",
+        kind="Input",
+        display=Display(title="?"),
+    )
+    return UserInteractionRequested(task_id="k3f9", at=AT, interaction=question)
+
+
+def answered(number: int) -> UserInteractionResponded:
+    response = Response(interaction_id=f"q{number}", task_id="k3f9", author_actor_id="you")
+    return UserInteractionResponded(task_id="k3f9", at=AT, response=response)
+
+
+events = st.one_of(
+    st.just(TaskStarted(task_id="k3f9", at=AT)),
+    st.just(TaskCompleted(task_id="k3f9", at=AT, reason="ended")),
+    st.just(TaskFailed(task_id="k3f9", at=AT, reason="x", message="y")),
+    st.just(TaskCanceled(task_id="k3f9", at=AT)),
+    st.integers(1, 3).map(asked),
+    st.integers(1, 3).map(answered),
+)
+
+
+@given(st.lists(events, max_size=12))
+def test_the_fold_holds_its_rules_whatever_comes(attempts: list[Event]) -> None:
+    state: TaskState = fold([CREATED])
+    history: list[Event] = [CREATED]
+    for event in attempts:
+        try:
+            state = after(state, event)
+        except IllegalEvent:
+            continue
+        history.append(event)
+        assert (state.status == "waiting") == bool(state.open_questions)
+        if state.status in ENDED:
+            assert not state.open_questions
+    assert fold(history) == state
+    ends = [
+        event for event in history if event.type in ("TaskCompleted", "TaskFailed", "TaskCanceled")
+    ]
+    assert len(ends) <= 1
+
+
+@given(st.lists(events, max_size=6))
+def test_events_read_back_as_they_were_written(some: list[Event]) -> None:
+    for event in [CREATED, *some]:
+        assert EVENT.validate_json(event.model_dump_json()) == event
+
+
+def test_a_task_is_created_once_and_first() -> None:
+    with pytest.raises(IllegalEvent, match="twice"):
+        fold([CREATED, CREATED])
+    with pytest.raises(IllegalEvent, match="before TaskCreated"):
+        fold([TaskStarted(task_id="k3f9", at=AT)])
+    with pytest.raises(IllegalEvent, match="without"):
+        fold([])
+
+
+def test_a_fields_of_a_newer_release_are_passed_over() -> None:
+    raw = '{"type":"TaskStarted","task_id":"k","at":"2026-01-31T12:00:00Z","new":{"x":1}}'
+    assert EVENT.validate_json(raw) == TaskStarted(task_id="k", at=AT)
