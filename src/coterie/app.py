@@ -83,7 +83,7 @@ class App:
                 await self.storage.close()
             finally:
                 if self._owner is not None:
-                    self._owner.release()
+                    await anyio.to_thread.run_sync(self._owner.release)
 
     # -- work ----------------------------------------------------------------------------------
 

@@ -231,8 +231,10 @@ class LeaseStore(Protocol):
 class Storage(Protocol):
     """All stores of a project behind one writer.
 
-    Writes are applied in the order they were given.  A write that was refused or failed makes
-    every later write of this process fail too: what follows may have been built on it.
+    Writes are applied in the order they were given.  An awaited write that cannot follow what is
+    recorded (IllegalWrite, IllegalEvent), or finds the database locked, raises and changes
+    nothing.  Once a queued write has failed, or any write with LeaseLost or another StorageError,
+    every later write of this process fails with that error: it may build on what was not kept.
     """
 
     @property

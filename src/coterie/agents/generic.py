@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import cast
@@ -132,11 +133,12 @@ class GenericChannel:
         total = self._adapter.limits(self._member).total
         self._taking = exchange
         try:
-            async for item in exchange.take(self._framed(prompt.text), total):
-                if isinstance(item, Piece):
-                    yield TextDelta(item.text) if item.text else Activity()
-                else:
-                    yield await self._conclude(item, exchange)
+            async with aclosing(exchange.take(self._framed(prompt.text), total)) as items:
+                async for item in items:
+                    if isinstance(item, Piece):
+                        yield TextDelta(item.text) if item.text else Activity()
+                    else:
+                        yield await self._conclude(item, exchange)
         finally:
             self._taking = None
 
@@ -219,8 +221,9 @@ class GenericChannel:
             return
         if not await child.terminate():
             raise self._missing(f"its last process ({child.pid}) could not be ended")
-        self._adapter.children.ended(child.spawn.mark)
-        self._child = None
+        if self._child is child:  # not yet told by another who dropped it at the same time
+            self._adapter.children.ended(child.spawn.mark)
+            self._child = None
 
     def _missing(self, problem: str) -> AgentMissing:
         folder, command = str(self._workspace.folder), self._adapter.agent.command

@@ -11,7 +11,7 @@ from coterie.cli.text import one_line, table
 from coterie.config import migrate as migration
 from coterie.config.mistakes import Notice
 from coterie.config.registry import Registry, add_agent, load_registry
-from coterie.config.scan import Scan, described_by_hand, program
+from coterie.config.scan import Scan, by_hand, program
 from coterie.config.scan import scan as scan_for
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -64,7 +64,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     """Enter an agent by hand: any program that reads a prompt and prints a reply."""
     facts = _facts(options)
     pty, replace = options["pty"] is True, options["replace"] is True
-    entry = described_by_hand(name, program_, instant.now(), facts, use_pty=pty)
+    entry = by_hand(name, program_, instant.now(), facts, use_pty=pty)
     registry = add_agent(entry, replacing=replace)
     call.record("agent", fields_of(entry))
     call.line(f"Added {name} to {registry.path}.")
@@ -127,7 +127,7 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
 
 def fields_of(agent: AgentDefinition) -> dict[str, object]:
     """An entry, for machines; the values of its environment are not shown."""
-    shown = agent.model_dump(mode="json", exclude={"env"})
+    shown: dict[str, object] = agent.model_dump(mode="json", exclude={"env"})
     return shown | {"env": sorted(agent.env), "found": program(agent.command)}
 
 

@@ -107,7 +107,8 @@ class Call:
         if self.json:
             shown = {"hint": None, "member": None, "where": None, **details}
             return self.record("error", {"code": code, "message": message, **shown})
-        lines = [f"! {message}"]
+        first, *rest = message.split("\n")
+        lines = [f"! {first}", *(f"  {line}" for line in rest)]
         where, hint = details.get("where"), details.get("hint")
         if where and not _named(where, message):
             lines.append(f"  in {where}")

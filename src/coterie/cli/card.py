@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coterie.cli.figures import counted
 from coterie.cli.paint import Paint
-from coterie.cli.text import clip, one_line, pad, printable, wrap
+from coterie.cli.text import cells, clip, one_line, printable, wrap
 from coterie.model.interaction import Interaction
 
 _NO_COLOUR = Paint(wanted=False)
@@ -17,27 +18,33 @@ class Asked:
 
     interaction: Interaction
     who: str
-    """Who asks: `ada (claude)`, or `coterie`."""
+    """Who asks: `ada (claude)` or `coterie`; empty when it is a human's own turn."""
     waiting: str = ""
     """For how long."""
     place: str = ""
     """The task, and the project where it is another one."""
+    project: str = ""
+    """What names that other project on a command line: ` -C DIR`."""
 
 
 def card(asked: Asked, width: int, height: int = 1000, paint: Paint = _NO_COLOUR) -> list[str]:
     """The whole question in a frame; content that would not fit `height` lines is cut."""
+    parts = [asked.interaction.interaction_id, asked.who or "your turn", asked.place]
+    waiting = f"waiting {asked.waiting}" if asked.waiting else ""
+    head = _ruled(one_line(" · ".join(part for part in parts if part)), waiting, width)
+    foot = _ruled("No answer is never a yes.", "", width)
     options = _options(asked.interaction, width, paint)
-    head = _ruled(f"{asked.interaction.interaction_id} · {asked.who} · {asked.place}", asked, width)
+    # The choices are always seen; then comes what is asked, then all that goes with it.
+    room = max(height - len(options) - 3, 1)
     says = [f" {line}" for line in wrap(asked.interaction.display.title, width - 2)]
-    says += _description(asked.interaction, width)
-    foot = clip("─ No answer is never a yes. " + "─" * width, width)
-    room = height - len(options) - len(says) - 4
-    content = _content(asked.interaction, width, max(room, 2))
+    kept = 1 if asked.interaction.display.content.strip() else 0
+    says = (says + _description(asked.interaction, width))[: max(room - kept, 1)]
+    content = _content(asked.interaction, width, max(room - len(says), 1))
     return [
         paint(head, "asks"),
         *[paint(line, "title") for line in says],
         *content,
-        "",
+        *([""] if room > len(says) + len(content) else []),
         *options,
         paint(foot, "dim"),
     ]
@@ -48,28 +55,34 @@ def brief(asked: Asked, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
     question = asked.interaction
     place = f" · {asked.place}" if asked.place else ""
     waiting = f" · waiting {asked.waiting}" if asked.waiting else ""
-    head = f" ▲ {question.interaction_id}  {asked.who} asks{place}{waiting}"
-    lines = [paint(clip(head, width), "asks")]
-    lines += [f"     {line}" for line in wrap(question.display.title, width - 5)]
-    lines += [f"     {line}" for line in _content(question, width - 4, 6)]
+    what = f"{asked.who} asks" if asked.who else "your turn"
+    lines = [paint(clip(f" ▲ {question.interaction_id}  {what}{place}{waiting}", width), "asks")]
+    if asked.who:
+        lines += [f"     {line}" for line in wrap(question.display.title, width - 5)]
+    if question.display.description.strip():
+        lines += [f"     {line}" for line in wrap(question.display.description, width - 5)]
+    if asked.who or asked.place:  # else it is the reader's own turn, about what stands above
+        lines += [f"    {line}".rstrip() for line in _content(question, width - 4, 6)]
     lines += [f"    {line}" for line in _options(question, width - 4, paint)]
-    return [*lines, f"     {how_to_answer(question)}"]
+    return [*lines, f"     {how_to_answer(asked)}"]
 
 
-def how_to_answer(question: Interaction) -> str:
+def how_to_answer(asked: Asked) -> str:
     """The command to paste."""
-    name = question.interaction_id
+    question = asked.interaction
+    command = f"coterie answer{asked.project} {question.interaction_id}"
     if question.kind == "Input":
-        return f'coterie answer {name} --say "…"'
+        return f'{command} --say "…"'
     choices = "|".join(option.id for option in question.options)
     say = ' --say "…"' if question.kind == "Composite" else ""
-    return f"coterie answer {name} {choices}{say}"
+    return f"{command} {choices}{say}"
 
 
-def _ruled(left: str, asked: Asked, width: int) -> str:
-    right = f" waiting {asked.waiting} ─" if asked.waiting else "─"
-    left = clip(f"─ {one_line(left)} ", width - len(right))
-    return pad(left, width - len(right)).replace("  ", "──").replace("─ ─", "───") + right
+def _ruled(left: str, right: str, width: int) -> str:
+    """A line across, with words near its two ends."""
+    end = f" {right} ─" if right else "─"
+    start = f"─ {clip(left, width - cells(end) - 4)} "
+    return start + "─" * (width - cells(start) - cells(end)) + end
 
 
 def _description(question: Interaction, width: int) -> list[str]:
@@ -82,16 +95,18 @@ def _content(question: Interaction, width: int, room: int) -> list[str]:
     if not text.strip():
         return []
     lines = [f"     {line}" for line in wrap(text, width - 6)]
-    if len(lines) > room:
-        more = len(lines) - room + 1
-        rest = f"     … {more} more lines: coterie show {question.interaction_id}"
-        lines = [*lines[: room - 1], clip(rest, width)]
-    return ["", *lines]
+    if len(lines) + 1 <= room:
+        return ["", *lines]
+    shown = max(room - 2, 0)
+    # Never cut without a word: nobody should approve what they have not seen.
+    more = counted(len(lines) - shown, "more line")
+    rest = f"     … {more}: coterie show {question.interaction_id}"
+    return [*([""] if room > 1 else []), *lines[:shown], clip(rest, width)]
 
 
 def _options(question: Interaction, width: int, paint: Paint) -> list[str]:
     if not question.options:
-        return [" Type your answer, then Enter."] if question.kind == "Input" else []
+        return []
     size = max(len(option.id) for option in question.options)
     lines: list[str] = []
     for number, option in enumerate(question.options, 1):

@@ -18,7 +18,7 @@ LONGEST = 10_000_000
 """No message is longer than this many characters."""
 
 
-class Span(click.ParamType):
+class Span(click.ParamType[float]):
     """A time such as `30m`, in seconds."""
 
     name = "span"
@@ -61,7 +61,8 @@ def chat(
     from coterie.cli.opening import prepared
 
     project, chosen = prepared(call, team, agents)
-    start = Start(chosen, goal, _caps(call, limits["max_turns"], limits["max_rounds"]))
+    limit = _caps(call, limits["max_turns"], limits["max_rounds"])
+    start = Start(chosen.team, goal, limit, chosen.path)
     patience = limits["wait"] if limits["wait"] is not None else default_patience(call)
     raise click.exceptions.Exit(anyio.run(begin, call, project, start, patience))
 

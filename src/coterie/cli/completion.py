@@ -27,8 +27,7 @@ def completion(call: Call, shell: str | None) -> None:
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover  click has all three
         raise click.UsageError(f"No completion for {shell}.")
-    from coterie.cli.main import coterie
-
-    script = found(coterie, {}, "coterie", "_COTERIE_COMPLETE").source()
+    whole = click.get_current_context().find_root().command
+    script = found(whole, {}, "coterie", "_COTERIE_COMPLETE").source()
     call.record("completion", {"shell": shell, "script": script})
     call.line(script)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from coterie.app import App
 from coterie.cli.call import Call
@@ -28,6 +29,7 @@ class Start:
     goal: str | None
     """None: the first line that is typed."""
     caps: Caps
+    team_file: Path | None = None
 
 
 async def begin(call: Call, project: Project, start: Start, patience: float | None) -> int:
@@ -37,7 +39,7 @@ async def begin(call: Call, project: Project, start: Start, patience: float | No
         async with App.open(project.root) as app:
             if call.live:
                 return await _on_screen(call, project, app, start, parking, patience)
-            task_id = await app.start(start.team, start.goal or "", start.caps)
+            task_id = await _started(app, start, start.goal or "")
             face = _face(call, start.team)
             face.opened(start.goal or "")
             return await carry(call, app, task_id, face, parking, patience)
@@ -81,10 +83,14 @@ async def _on_screen(
                 goal = await screen.first_word()
         if goal is None:
             return INTERRUPTED if parking.asked else 0
-        task_id = await app.start(start.team, goal, start.caps)
+        task_id = await _started(app, start, goal)
         screen.attach(app, task_id)
         screen.opened(goal)
         return await carry(call, app, task_id, screen, parking, patience)
+
+
+async def _started(app: App, start: Start, goal: str) -> str:
+    return await app.start(start.team, goal, start.caps, team_file=start.team_file)
 
 
 async def _look_back(app: App, detail: TaskDetail, face: Face) -> None:

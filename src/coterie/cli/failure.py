@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
+from typing import cast
 
 import click
 
-from coterie.cli.call import Call
+from coterie.cli.call import Call, write
+from coterie.cli.usage import NoVerb, ReaderLeft
 from coterie.errors import CoterieError
 
 INTERRUPTED = 130
@@ -17,18 +20,22 @@ INTERRUPTED = 130
 def told(error: BaseException, call: Call) -> int:
     """Tell what happened, where, and what to paste; returns the exit code."""
     error = _single(error)
-    if call.debug and not isinstance(error, click.exceptions.Exit):
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if call.debug:
         traceback.print_exception(error, file=sys.stderr)
-    match error:
-        case click.exceptions.Exit():
-            return error.exit_code
-        case BrokenPipeError():
-            _close_quietly()
-            return 0
-        case KeyboardInterrupt() | click.Abort():
-            return INTERRUPTED
-        case _:
-            return _mistake(error, call)
+    if isinstance(error, ReaderLeft):
+        _close_quietly()
+        return 0
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return INTERRUPTED
+    try:
+        return _mistake(error, call)
+    except OSError:  # stdout, where it should have been told, takes nothing any more
+        _close_quietly()
+        with contextlib.suppress(OSError):
+            write(sys.stderr, f"! {error}")
+        return 1
 
 
 def _mistake(error: BaseException, call: Call) -> int:
@@ -42,10 +49,10 @@ def _mistake(error: BaseException, call: Call) -> int:
         case click.ClickException():
             call.failure("error", error.format_message(), {})
             return error.exit_code
-        case OSError() if error.filename is not None:
-            where = os.fsdecode(error.filename)
-            message = f"{where}: {error.strerror or error}."
-            call.failure("system", message, {"where": where})
+        case OSError():
+            where = None if error.filename is None else os.fsdecode(error.filename)
+            what = error.strerror or str(error)
+            call.failure("system", f"{where}: {what}." if where else f"{what}.", {"where": where})
             return 1
         case _:
             return _bug(error, call)
@@ -60,8 +67,6 @@ def _bug(error: BaseException, call: Call) -> int:
 
 
 def _help_of(error: click.UsageError) -> str | None:
-    from coterie.cli.main import NoVerb
-
     if isinstance(error, NoVerb):
         return error.hint
     return f"{error.ctx.command_path} --help" if error.ctx else None
@@ -69,10 +74,10 @@ def _help_of(error: click.UsageError) -> str | None:
 
 def _single(error: BaseException) -> BaseException:
     """What a task group's error is about: the one of ours in it, else the first."""
-    while isinstance(error, BaseExceptionGroup):
-        ours = error.subgroup(CoterieError)
-        error = (ours or error).exceptions[0]
-    return error
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    inside = [_single(one) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions]
+    return next((one for one in inside if isinstance(one, CoterieError)), inside[0])
 
 
 def _close_quietly() -> None:

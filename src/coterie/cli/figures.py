@@ -23,6 +23,11 @@ def duration(seconds: float) -> str:
     return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
 
 
+def clocked(seconds: float) -> str:
+    """The same in whole seconds, for what is looked at once a second."""
+    return f"{int(seconds)}s" if seconds < 60 else duration(int(seconds))
+
+
 def since(earlier: str) -> str:
     """How long ago an instant was; empty for one that is not known."""
     return duration(instant.seconds_between(earlier, instant.now())) if earlier else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from coterie.cli import card, figures, records
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import all_known, here, named, opened
 from coterie.cli.text import one_line
+from coterie.cli.transcript import asking
 from coterie.config.files import shown
 from coterie.config.project import Project
 from coterie.errors import CoterieError, NotFound, UsageError
@@ -58,13 +60,14 @@ async def _open_questions(app: App) -> list[QuestionView]:
 def asked(view: QuestionView, home: Path) -> card.Asked:
     """A question with what stands around it; another project is named."""
     question = view.interaction
-    member = view.member
-    who = f"{member.id} ({member.agent})" if member and member.agent else ""
+    who = asking(view.member, question.author_actor_id)
     place = f"{question.task_id} {one_line(view.task_title)}"
+    elsewhere = ""
     if view.project != home:
         place = f"{shown(view.project)} · {place}"
+        elsewhere = f" -C {shlex.quote(str(view.project))}"
     since = figures.since(view.asked_at) if view.state == "open" else ""
-    return card.Asked(question, who or question.author_actor_id, since, place)
+    return card.Asked(question, who, since, place, elsewhere)
 
 
 # -- answer ------------------------------------------------------------------------------------
@@ -110,8 +113,8 @@ def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
     number = view.interaction.interaction_id
     call.line(f"{number} answered: {one_line(done.choice)}")
     if done.resumable:
-        place = "" if project.root == here(call).root else f"-C {shown(project.root)} "
-        call.line(f"Nobody runs {done.task_id} now:  coterie resume {place}{done.task_id}")
+        place = asked(view, here(call).root).project
+        call.line(f"Nobody runs {done.task_id} now:  coterie resume{place} {done.task_id}")
     return None
 
 
@@ -124,16 +127,21 @@ async def _give(app: App, view: QuestionView, given: _Given) -> Answered:
 
 
 def find_question(call: Call, name: str) -> tuple[Project, QuestionView]:
-    """The question a person means: in this project, else in the one other that has it."""
+    """The question a person means: in this project, else in the one other that has it.
+
+    One that this project has already closed counts too: an answer that comes too late must be
+    refused, and not be taken for the answer to a question of the same number elsewhere.
+    """
     first = here(call).root
     found: list[tuple[Project, QuestionView]] = []
     for project in all_known(call):
-        if found and project.root != first and found[0][0].root == first:
+        if project.root != first and any(one.root == first for one, _ in found):
             break
         views = opened(project, _every_question)
         found += [(project, view) for view in _called(name, views)]
     if not found:
         raise NotFound(f'No question "{name}" in any project.', "coterie inbox")
+    found = [one for one in found if one[1].state == "open"] or found
     if len(found) > 1:
         places = ", ".join(
             f"{view.interaction.interaction_id} in {shown(project.root)}" for project, view in found
@@ -175,8 +183,7 @@ def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
 
     task_id, became, resumable = named(call, id_, body)
     call.record("said", {"task": task_id, "became": became, "resumable": resumable})
-    call.line(
-        "Heard after the turn that runs." if became == "queued" else f"{became}.".capitalize()
-    )
+    later = "Heard after the turn that runs."
+    call.line(later if became == "queued" else f"{became.capitalize()}.")
     if resumable:
         call.line(f"Nobody runs {task_id} now:  coterie resume {task_id}")

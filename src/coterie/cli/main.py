@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -11,23 +14,8 @@ from click.shell_completion import CompletionItem
 
 from coterie import __version__
 from coterie.cli import verbs
-from coterie.cli.call import Call, global_options, pass_call, write
-
-
-class NoVerb(click.UsageError):
-    """One word that is no verb: never taken for a prompt."""
-
-    def __init__(self, word: str, rest: list[str]) -> None:
-        near = verbs.nearest(word)
-        meant = f" Did you mean {near}?" if near else ""
-        super().__init__(f'No verb "{word}".{meant}')
-        words = " ".join([word, *(one for one in rest if not one.startswith("-"))])
-        if near and not rest:
-            self.hint = f"coterie {near}"
-        elif " " in words:
-            self.hint = f'To say it to your team, quote it:  coterie "{words}"'
-        else:
-            self.hint = f'To say it to your team:  coterie chat "{words}"'
+from coterie.cli.call import Call, global_options, write
+from coterie.cli.usage import NoVerb, ReaderLeft
 
 
 class Verbs(click.Group):
@@ -52,6 +40,12 @@ class Verbs(click.Group):
         if len(word.split()) > 1:
             return "chat", self.get_command(ctx, "chat"), args
         raise NoVerb(word, rest)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderLeft from None  # click would exit with 1
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(verbs.summary() + "\n")
@@ -94,14 +88,14 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        # An agent may say what this terminal cannot show; that must not end a command.
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+    _open_streams()
     call = Call()
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     call.json, call.debug = "--json" in before, "--debug" in before
     try:
         code = coterie.main(arguments, prog_name="coterie", standalone_mode=False, obj=call)
+    except SystemExit:  # click's own, after a shell was given its completions
+        raise
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
         from coterie.cli.failure import told
 
@@ -109,4 +103,12 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-__all__ = ["coterie", "main", "pass_call", "run"]
+def _open_streams() -> None:
+    """Make sure that there is something to write to, and that any text can be written."""
+    # They are None where the shell closed them.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # An agent may say what this terminal cannot show; that must not end a command.
+            stream.reconfigure(errors="replace")

@@ -17,10 +17,9 @@ from coterie.config.teams import choose_team, reading_for, team_of_agents
 from coterie.config.trust import powers, trust
 from coterie.errors import NotTrusted
 from coterie.model import instant
-from coterie.model.team import Team
 
 
-def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, Team]:
+def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, LoadedTeam]:
     """The project and the team that are meant.  Nothing is made before both are known."""
     project = here(call)
     registry = load_registry()
@@ -31,7 +30,7 @@ def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, T
     else:
         loaded = _allowed(call, project, word, registry, settings)
     notices(call, loaded.notices)
-    return made(call, project), loaded.team
+    return made(call, project), loaded
 
 
 def read_team(

@@ -9,6 +9,7 @@ import click
 
 from coterie.cli import verbs
 from coterie.cli.call import Call, command, pass_call, write
+from coterie.cli.usage import NoVerb
 
 if TYPE_CHECKING:
     from coterie.app import App
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from coterie.model.view import QuestionView, TaskView
 
 _FRESH = """\
-Nothing here yet.   Look first:    coterie demo     (25 s, no login, no tokens)
+Nothing here yet.   Look first:    coterie demo     (5 s, no login, no tokens)
                     Your agents:   coterie doctor
                     Start:         coterie init"""
 
@@ -79,9 +80,8 @@ def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> 
         asked = view.interaction
         who = view.member.id if view.member else asked.author_actor_id
         rows.append(f"Waits    {asked.interaction_id}  {who}: {one_line(asked.display.title)}")
-    for task in tasks:
-        if task.pid is not None:
-            rows.append(f"Runs     {task.id}  {one_line(task.title)}")
+    running = [task for task in tasks if task.pid is not None]
+    rows += [f"Runs     {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]
     rows += [f"Parked   {task.id}  {one_line(task.title)}" for task in parked[-_FEW:]]
     if not rows:
@@ -117,11 +117,10 @@ def help_(call: Call, verb: str | None, *, everything: bool) -> None:
 
 
 def _help_of(word: str) -> str:
-    from coterie.cli.main import NoVerb, coterie
-
-    with click.Context(coterie, info_name="coterie") as parent:
-        found = coterie.get_command(parent, word)
-        if found is None:
-            raise NoVerb(word, [])
-        with click.Context(found, info_name=found.name, parent=parent) as context:
-            return found.get_help(context)
+    root = click.get_current_context().find_root()
+    whole = root.command
+    found = whole.get_command(root, word) if isinstance(whole, click.Group) else None
+    if found is None:
+        raise NoVerb(word, [])
+    with click.Context(found, info_name=found.name, parent=root) as context:
+        return found.get_help(context)

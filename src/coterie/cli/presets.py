@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
 
 from coterie.config.registry import Registry
 from coterie.config.scan import program
 from coterie.config.team_edit import Entry
+from coterie.model.agent import GENERIC
 
 _PAIR = (
-    {"id": "ada", "prompt": "You write the code. Keep changes small and say what you changed."},
+    {"id": "ada", "prompt": "You write the code. Keep changes small; say what you changed."},
     {
         "id": "rex",
         "prompt": "You review what ada did. You never edit. Name files and lines.",
@@ -22,7 +24,7 @@ _REVIEW = (
     {
         "id": "read",
         "role": "readability",
-        "prompt": "You review how it reads. Name files and lines.",
+        "prompt": "You review how it reads. Name lines.",
     },
 )
 _DEBATE = (
@@ -50,5 +52,16 @@ def seated(preset: str, agents: Sequence[str]) -> list[Entry]:
 
 
 def ready(registry: Registry) -> list[str]:
-    """The registered agents whose program is there."""
-    return [agent.name for agent in registry.agents.values() if program(agent.command)]
+    """The registered agents whose program is there and that this version can speak to."""
+    return [
+        agent.name
+        for agent in registry.agents.values()
+        if spoken_to(agent.adapter) and program(agent.command)
+    ]
+
+
+def spoken_to(adapter: str | None) -> bool:
+    """Whether there is an adapter of that name: ours, or one that somebody installed."""
+    if adapter is None or adapter == GENERIC:
+        return True
+    return bool(entry_points(group="coterie.agents", name=adapter))

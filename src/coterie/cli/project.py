@@ -23,9 +23,9 @@ def here(call: Call) -> Project:
     return find_project(call.directory)
 
 
-def made(call: Call, project: Project) -> Project:
+def made(call: Call, project: Project, *, announced: bool = True) -> Project:
     """The project with its `.coterie`, which is announced when it is new."""
-    if make_project(project):
+    if make_project(project) and announced:
         call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
     notices(call, (remember_project(project, instant.now()),))
     return project

@@ -25,7 +25,7 @@ def fields_of(record: Record) -> dict[str, object]:
             answered = {"answer": record.answer, "by": record.by} if record.state != "open" else {}
             return interaction(record.interaction, record.member, record.state) | answered
         case MessageRecord() | ResultRecord():
-            fields = {**vars(record), "usage": usage(record.usage)}
+            fields: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
             fields.pop("at", None)
             return fields
         case _:
@@ -63,12 +63,12 @@ def question(view: QuestionView) -> dict[str, object]:
 
 def task(view: TaskView) -> dict[str, object]:
     """A task in a list."""
-    return asdict(view) | {"resumable": view.resumable}
+    return {**asdict(view), "resumable": view.resumable}
 
 
 def running(member: RunningMember) -> dict[str, object]:
     """A member whose agent runs."""
-    return asdict(member) | {"folder": str(member.folder), "label": member.label}
+    return {**asdict(member), "folder": str(member.folder), "label": member.label}
 
 
 def detail(shown: TaskDetail) -> dict[str, object]:

@@ -6,16 +6,24 @@ from coterie.cli import figures
 from coterie.cli.paint import Paint
 from coterie.cli.text import printable
 from coterie.model.record import ResultRecord
-from coterie.model.task import ENDED
+from coterie.model.task import ENDED, Status
 from coterie.model.view import TaskView
 
 INTERRUPTED = 130
 WAITS = 3
 
-_HEADS = {"completed": "Done", "failed": "Failed", "canceled": "Canceled", "waiting": "Waits"}
+_HEADS: dict[Status, str] = {
+    "created": "Waits",
+    "running": "Waits",
+    "waiting": "Waits",
+    "completed": "Done",
+    "failed": "Failed",
+    "canceled": "Canceled",
+}
+_STOPPED = ("stop", "stopped", "interrupted")
 
 _REASONS = {
-    "max_rounds": "every member has spoken; the next word is yours",
+    "max_rounds": "every member has spoken",
     "max_turns": "the number of turns it was given is used up",
     "question": "a question waits for your answer",
     "ended": "you ended it",
@@ -32,7 +40,7 @@ def exit_code(result: ResultRecord) -> int:
         return 0
     if result.status in ("failed", "canceled"):
         return 1
-    return INTERRUPTED if result.reason in ("stop", "stopped", "interrupted") else WAITS
+    return INTERRUPTED if result.reason in _STOPPED else WAITS
 
 
 def of_view(view: TaskView, turns: int) -> ResultRecord:
@@ -40,9 +48,8 @@ def of_view(view: TaskView, turns: int) -> ResultRecord:
     ended = view.status in ENDED
     reason = view.reason if ended else "question" if view.questions else "stopped"
     again = f"coterie log {view.id}" if ended else f"coterie resume {view.id}"
-    return ResultRecord(
-        view.id, view.status if ended else "waiting", reason, "", turns, next=(again,)
-    )
+    status = view.status if ended else "waiting"
+    return ResultRecord(view.id, status, reason, "", turns, next=(again,))
 
 
 def interrupted(task_id: str, turns: int) -> ResultRecord:
@@ -62,9 +69,9 @@ def stopped_line(task_id: str) -> str:
     return f"Stopped, kept: coterie resume {task_id}"
 
 
-def reason(result: ResultRecord) -> str:
-    """Why it ended, in words."""
-    return _REASONS.get(result.reason, printable(result.reason))
+def in_words(reason: str) -> str:
+    """Why a task ended or waits."""
+    return _REASONS.get(reason, printable(reason))
 
 
 def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
@@ -72,12 +79,12 @@ def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
     parts = [result.task, figures.counted(result.turns, "turn"), figures.duration(seconds)]
     if cost := figures.used(result.usage):
         parts.append(cost)
-    head = _HEADS.get(result.status, result.status.capitalize())
+    head = "Stopped" if result.reason in _STOPPED else _HEADS[result.status]
     meaning = "good" if result.status == "completed" else "asks"
     shown = [f"{paint(head, meaning)}  {' · '.join(parts)}"]
     if result.reason:
-        shown.append(f"  why      {reason(result)}")
-    if result.summary:
+        shown.append(f"  why      {in_words(result.reason)}")
+    if result.summary and result.status == "failed":  # else it has just been read above
         shown.append(f"  summary  {printable(result.summary)}")
     if result.changed:
         shown.append(f"  changed  {', '.join(map(printable, result.changed))}")

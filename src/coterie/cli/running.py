@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -51,21 +51,16 @@ class Parking:
         if self._scope is not None:
             self._scope.cancel()
 
-    @contextmanager
-    def stoppable(self) -> Iterator[None]:
-        """What runs in this block is cancelled by the wish."""
-        with anyio.CancelScope() as scope:
-            self._scope = scope
-            if self.asked:
-                scope.cancel()
-            try:
-                yield
-            finally:
-                self._scope = None
+    def stoppable(self) -> anyio.CancelScope:
+        """A scope that the wish cancels, even when it was uttered before."""
+        self._scope = anyio.CancelScope()
+        if self.asked:
+            self._scope.cancel()
+        return self._scope
 
 
 @contextmanager
-def signals(parking: Parking) -> Iterator[None]:
+def signals(parking: Parking) -> Generator[None]:
     """Ctrl-C, SIGTERM and a closed terminal are the wish to stop and keep."""
     loop = asyncio.get_running_loop()
     for number in _PARKING:

@@ -9,7 +9,7 @@ import click
 
 from coterie.cli.agents import fields_of_scan
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.presets import ready, seated
+from coterie.cli.presets import ready, seated, spoken_to
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import table
 from coterie.config.files import shown
@@ -45,8 +45,7 @@ def init(call: Call) -> None:
         call.lines([f"  {known.name:<10}{known.install}" for known in KNOWN_AGENTS])
         call.line("Any other program:  coterie agents add NAME -- COMMAND")
         raise click.exceptions.Exit(1)
-    was_there = project.exists
-    made(Call() if not was_there else call, project)
+    made(call, project, announced=False)
     wrote = _starter(project, found.registry, agents)
     fields = {"root": str(project.root), **fields_of_scan(found), "team": wrote}
     call.record("init", fields)
@@ -133,19 +132,21 @@ def _agents_and_registry() -> tuple[list[_Agent], list[_Check]]:
 
 
 def _agents(registry: Registry | None) -> list[_Agent]:
-    commands = {known.name: known.name for known in KNOWN_AGENTS}
-    if registry is not None:
-        commands |= {agent.name: agent.command for agent in registry.agents.values()}
-    return [_agent(name, command_) for name, command_ in commands.items()]
+    commands = {known.name: (known.name, known.adapter) for known in KNOWN_AGENTS}
+    for agent in registry.agents.values() if registry is not None else ():
+        commands[agent.name] = (agent.command, agent.adapter)
+    return [_agent(name, *found) for name, found in commands.items()]
 
 
-def _agent(name: str, command_: str) -> _Agent:
+def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
     from coterie.app import version_of
 
     known = known_agent(name)
     where = program(command_)
     if where is None:
         return _Agent(name, None, "not installed", False, known.install if known else command_)
+    if not spoken_to(adapter):
+        return _Agent(name, version_of(where), "installed", False, f"no adapter {adapter} yet")
     return _Agent(name, version_of(where), "installed", True, "ready")
 
 

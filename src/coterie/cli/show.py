@@ -12,6 +12,7 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.look import state_of
 from coterie.cli.project import here, named
+from coterie.cli.report import in_words
 from coterie.cli.text import one_line, printable, wrap
 from coterie.cli.transcript import about
 from coterie.config.files import shown
@@ -45,12 +46,12 @@ def show(call: Call, id_: str) -> None:
 
 
 def _show_question(call: Call, name: str) -> None:
-    project, view = find_question(call, name)
+    _, view = find_question(call, name)
+    question = asked(view, here(call).root)
     call.record("interaction", records.question(view))
-    call.lines(card.card(asked(view, here(call).root), call.width, paint=call.paint))
+    call.lines(card.card(question, call.width, paint=call.paint))
     if view.state == "open":
-        place = "" if project.root == here(call).root else f" -C {shown(project.root)}"
-        call.line(f"{card.how_to_answer(view.interaction)}{place}")
+        call.line(card.how_to_answer(question))
     else:
         when = figures.clock(view.answered_at) if view.answered_at else "unknown time"
         by = f" by {view.answered_by}" if view.answered_by else ""
@@ -60,12 +61,11 @@ def _show_question(call: Call, name: str) -> None:
 def _task(detail: TaskDetail, root: Path, width: int) -> list[str]:
     view, created = detail.view, detail.state.created
     team = created.team
-    lines = [
-        f"{view.id}  {view.workflow}  {state_of(view)}  {figures.counted(detail.turns, 'turn')}"
-    ]
+    turns = figures.counted(detail.turns, "turn")
+    lines = [f"{view.id}  {view.workflow}  {state_of(view)}  {turns}"]
     lines += _field("goal", printable(created.goal), width)
     if view.reason:
-        lines += _field("why", view.reason, width)
+        lines += _field("why", in_words(view.reason), width)
     if detail.state.summary:
         lines += _field("summary", printable(detail.state.summary), width)
     lines += _field("started", figures.clock(view.created_at), width)

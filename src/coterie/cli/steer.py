@@ -87,10 +87,7 @@ def resume(call: Call, id_: str | None, wait: float | None) -> None:
             call.note(f"{busy} Following it; ^C leaves it running.")
             return await _follow(call, app, task_id)
 
-    if id_ is None:
-        code = look(call, body)
-    else:
-        code = named(call, id_, body)
+    code = look(call, body) if id_ is None else named(call, id_, body)
     raise click.exceptions.Exit(code or 0)
 
 

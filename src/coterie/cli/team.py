@@ -73,9 +73,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
 @click.option("--role", metavar="TEXT", help="What it is for, in a few words.")
 @click.option("--model", metavar="NAME", help="The model, as its agent calls it.")
 @click.option("--permissions", type=click.Choice(["read", "ask", "accept-edits", "full"]))
-@click.option(
-    "--like", metavar="MEMBER", help="Copy another member's entry, but for what is given."
-)
+@click.option("--like", metavar="MEMBER", help="Copy what another member has.")
 @pass_call
 def add(call: Call, member: str, word: str | None, like: str | None, **given: str | None) -> None:
     """Add a member to a team, with a folder of its own."""

@@ -73,7 +73,7 @@ def told(record: Record) -> tuple[str, str]:
             where = f" (in {record.where})" if record.where else ""
             return record.member or US, printable(f"! {record.message}{where}")
         case ResultRecord():
-            return US, report.reason(record)
+            return US, report.in_words(record.reason)
         case _:
             return "", ""
 

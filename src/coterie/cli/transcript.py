@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from coterie.cli import card, figures
 from coterie.cli.paint import Paint
 from coterie.cli.text import cells, clip, ends, one_line, pad, printable, wrap
+from coterie.config.files import shown
 from coterie.model.message import YOU
 from coterie.model.record import (
     ErrorRecord,
@@ -23,6 +25,8 @@ from coterie.model.team import Member, Team
 INDENT = 7
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
 """States worth a line; a failure and a question have lines of their own."""
+_LONGEST = 20_000
+"""So much of a reply is shown on a terminal; pipes get all of it."""
 _QUESTION = re.compile(r"q\d+")
 _TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
 """Fields of a tool's input that say most about a call, in this order."""
@@ -46,9 +50,19 @@ class Transcript:
         self._fold = fold
         self._cards = cards
         self._speaker: str | None = None
+        self._spaced = False
+        """Whether the last line was an empty one."""
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""
+        lines = self._told(record)
+        if self._spaced and lines and not lines[0]:
+            lines = lines[1:]
+        if lines:
+            self._spaced = not lines[-1]
+        return lines
+
+    def _told(self, record: Record) -> list[str]:
         match record:
             case MessageRecord():
                 return self._message(record)
@@ -69,7 +83,8 @@ class Transcript:
         member = self._member(record.member)
         if member is None or member.type == "human":
             return self._by_person(record)
-        lines = self._begin(record.member) + self._indented(record.text)
+        said = self._indented(record.text) if record.text.strip() else [self._nothing()]
+        lines = self._begin(record.member) + said
         self._speaker = None
         footer = self._footer(record)
         if footer:
@@ -77,8 +92,13 @@ class Transcript:
             lines.append(" " * room + self._paint(footer, "dim"))
         return [*lines, ""]
 
+    def _nothing(self) -> str:
+        return " " * INDENT + self._paint("(nothing)", "dim")
+
     def _by_person(self, record: MessageRecord) -> list[str]:
         self._speaker = None
+        if not record.text.strip():
+            return []  # a bare /end
         name = clip(record.member, 20)
         lines = self._indented(record.text)
         if cells(name) <= INDENT - 2 and lines:
@@ -111,33 +131,36 @@ class Transcript:
         asked = record.interaction
         number = f"asks you · {asked.interaction_id}"
         if record.state != "open":
+            if record.state == "answered" and not asking(
+                self._member(record.member), record.member
+            ):
+                return []  # what a person says in their own turn follows as a message
             said = f": {one_line(record.answer)}" if record.answer else ""
             by = f" by {record.by}" if record.by else ""
-            shown = f" {asked.interaction_id} {record.state}{by}{said}"
-            return [self._paint(clip(shown, self._width()), "dim")]
+            line = f" {asked.interaction_id} {record.state}{by}{said}"
+            return [self._paint(clip(line, self._width()), "dim")]
         if not self._cards:
             title = ends(" " * (INDENT + 2) + one_line(asked.display.title), number, self._width())
             mark = self._paint("▲", "asks")
             return [*self._begin(record.member), " " * INDENT + mark + title[INDENT + 1 :]]
         self._speaker = None
-        who = asking(self._team, record.member)
+        who = asking(self._member(record.member), record.member)
         return [*card.brief(card.Asked(asked, who), self._width(), self._paint), ""]
 
     def _state(self, record: MemberRecord) -> list[str]:
         if not record.reason or _QUESTION.fullmatch(record.reason):
             return []
         mark = _MARKS[record.state]
-        shown = f" {mark} {record.member} {record.state}: {one_line(record.reason)}"
-        return [self._paint(clip(shown, self._width()) if self._fold else shown, "asks")]
+        line = f" {mark} {record.member} {record.state}: {one_line(record.reason)}"
+        return [self._paint(clip(line, self._width()) if self._fold else line, "asks")]
 
     def _error(self, record: ErrorRecord) -> list[str]:
         who = "" if not record.member or record.member in record.message else f"{record.member}: "
-        lines = [self._paint(f" ! {who}{printable(record.message)}", "bad")]
-        if record.where and record.where not in record.message:
-            lines.append(f"   in {printable(record.where)}")
-        if record.hint:
-            lines.append(f"   {printable(record.hint)}")
-        return lines
+        more = [f"in {shown(Path(record.where))}"] if record.where else []
+        more += [record.hint] if record.hint else []
+        first, *rest = self._folded(f"{who}{record.message}", 3)
+        lines = [self._paint(f" ! {first}", "bad"), *(f"   {line}" for line in rest)]
+        return lines + [f"   {line}" for line in self._folded(" · ".join(more), 3) if line]
 
     def _footer(self, record: MessageRecord) -> str:
         parts: list[str] = []
@@ -150,12 +173,16 @@ class Transcript:
         return " · ".join(parts)
 
     def _indented(self, text: str) -> list[str]:
-        text = text.strip("\n")
-        if self._fold:
-            lines = wrap(text, self._width() - INDENT - 1)
-        else:
-            lines = printable(text).split("\n")
+        lines = self._folded(text.strip("\n"), INDENT)
         return [" " * INDENT + line if line else "" for line in lines]
+
+    def _folded(self, text: str, indent: int) -> list[str]:
+        if not self._fold:
+            return printable(text).split("\n")
+        lines = wrap(text[:_LONGEST], self._width() - indent - 1)
+        if len(text) > _LONGEST:
+            lines.append(f"… {len(text) - _LONGEST} more characters: coterie log last")
+        return lines
 
     def _member(self, name: str) -> Member | None:
         return self._team.get(name)
@@ -167,10 +194,11 @@ def about(member: Member) -> str:
     return f"{member.agent or YOU}{mode}"
 
 
-def asking(team: Team, name: str) -> str:
-    """Who asks: `ada (claude)`, `you`, or Coterie itself."""
-    member = team.get(name)
-    return f"{name} ({member.agent})" if member and member.agent else name or "coterie"
+def asking(member: Member | None, name: str) -> str:
+    """Who asks: `ada (claude)`, or Coterie itself; nobody when it is a human's own turn."""
+    if member is None:
+        return "" if name == YOU else name
+    return f"{member.id} ({member.agent})" if member.agent else ""
 
 
 def gap(name: str) -> str:

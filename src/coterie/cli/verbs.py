@@ -19,7 +19,7 @@ class Verb(NamedTuple):
 
 
 VERBS: dict[str, Verb] = {
-    "demo": Verb("demo:demo", "a team at work: no login, no tokens, 25 seconds", "Start"),
+    "demo": Verb("demo:demo", "a team at work, in seconds: no login, no tokens", "Start"),
     "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
     "init": Verb("setup:init", "find your agents, write a first team", "Start"),
     "chat": Verb("chat:chat", "talk with a team", "Work"),
@@ -56,7 +56,7 @@ def find(name: str) -> Verb | None:
 def nearest(word: str) -> str | None:
     """The verb that was probably meant."""
     known = [*VERBS, *ALIASES, "help"]
-    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.7)
     return close[0] if close else None
 
 

@@ -124,7 +124,7 @@ def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> Con
 
 # -- lines of JSON -----------------------------------------------------------------------------
 
-_TOKEN = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
+_PIECES = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
 
 _DEEPEST = 8
@@ -179,20 +179,29 @@ class _Walk:
         else:
             self._key_next = True
 
+    def _forget(self, place: Place) -> None:
+        """The first of two is not read, so nothing stands in it."""
+        self.doubled.append(place)
+        if len(self.doubled) < 100:
+            depth = len(place)
+            self.known = {
+                known: line for known, line in self.known.items() if known[:depth] != place
+            }
+
     def _key(self, word: str, line: int) -> None:
         self._path[-1] = str(json.loads(word))
         place = tuple(self._path[:_DEEPEST])
         if place in self.known:
             if len(self._path) > _DEEPEST:
                 return
-            self.doubled.append(place)
+            self._forget(place)
         self.known[place] = line
 
 
 def _json_lines(text: str) -> Lines:
     ends = [found.start() for found in re.finditer("\n", text)]
     walk = _Walk()
-    for found in re.finditer(_TOKEN, text):
+    for found in re.finditer(_PIECES, text):
         walk.step(found.group(), bisect_right(ends, found.start()) + 1)
     return Lines(walk.known, tuple(walk.doubled))
 

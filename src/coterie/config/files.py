@@ -7,13 +7,30 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Generator
 from pathlib import Path
 
-from coterie.errors import ConfigError, StorageError, StorageFull, StorageReadOnly
+from coterie.errors import (
+    ConfigError,
+    StorageError,
+    StorageFull,
+    StorageLocked,
+    StorageReadOnly,
+)
 
 LIMIT = 1 << 20
 """No file that a person writes by hand is larger."""
+PATIENCE = 5.0
+"""Seconds to wait for another writer, who needs milliseconds."""
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with `~` replaced, where that stands for somebody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def shown(path: Path) -> str:
@@ -128,17 +145,33 @@ def make_folder(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Generator[None]:
+def locked(path: Path, patience: float = PATIENCE) -> Generator[None]:
     """Hold other writers of this file off, in this process and in others."""
     with storage_errors(path.parent):
         make_folder(path.parent)
         lock = path.with_name(f".{path.name}.lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _take(descriptor, path, patience)
         yield
     finally:
         os.close(descriptor)
+
+
+def _take(descriptor: int, path: Path, patience: float) -> None:
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:  # it may be stopped, and then would never let go
+                advice = "See what other coterie commands are running."
+                raise StorageLocked(str(path), "Another process is writing it", advice) from None
+            time.sleep(0.01)
+        except OSError as error:
+            raise _storage_error(path.parent, error) from error
+        else:
+            return
 
 
 @contextlib.contextmanager

@@ -31,19 +31,18 @@ class KnownAgent:
 
     def definition(self, command: str, version: str | None, installed_at: str) -> AgentDefinition:
         """Its entry in the registry."""
-        return AgentDefinition.model_validate(
-            {
-                "name": self.name,
-                "displayName": self.display_name,
-                "command": command,
-                "baseArgs": self.base_args,
-                "capabilities": self.capabilities,
-                "version": version,
-                "installedAt": installed_at,
-                "adapter": self.adapter,
-                "env": self.env,
-            }
-        )
+        facts = {
+            "name": self.name,
+            "displayName": self.display_name,
+            "command": command,
+            "baseArgs": self.base_args,
+            "capabilities": self.capabilities,
+            "version": version,
+            "installedAt": installed_at,
+            "adapter": self.adapter,
+            "env": self.env,
+        }
+        return AgentDefinition.model_validate({key: fact for key, fact in facts.items() if fact})
 
 
 KNOWN_AGENTS: tuple[KnownAgent, ...] = (

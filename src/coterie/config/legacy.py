@@ -77,7 +77,7 @@ def modern_entry(name: str, entry: object) -> Modern:
     args = given.get("baseArgs", given.get("args", []))
     words = texts(args)
     if words is None:
-        return Modern({"command": given.get("command"), "baseArgs": args})
+        return Modern({**{key: given[key] for key in _SAME if key in given}, "baseArgs": args})
     known = known_agent(name)
     capabilities = _capabilities(given, known)
     flag = capabilities.get("systemPromptFlag")

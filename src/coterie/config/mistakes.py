@@ -44,7 +44,7 @@ def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     once = {mistake: lines.of(mistake.place) for mistake in mistakes}
     placed = sorted(once, key=once.__getitem__)
     name = shown(document.path)
-    said = [_sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
+    said = [sentence(f"{name}:{once[mistake]}", mistake) for mistake in placed]
     if len(said) > MOST:
         said = [*said[:MOST], f"… and {len(said) - MOST} more."]
     first = placed[0]
@@ -52,7 +52,8 @@ def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     return ConfigError("\n".join(said), first.hint, place)
 
 
-def _sentence(at: str, mistake: Mistake) -> str:
+def sentence(at: str, mistake: Mistake) -> str:
+    """A mistake in words, after the name of what it is in."""
     where = place_name(mistake.place)
     end = "" if mistake.problem.endswith((".", "?")) else "."
     return f"{at} {where} {mistake.problem}{end}" if where else f"{at} {mistake.problem}{end}"
@@ -177,7 +178,7 @@ def _translate(
     if kind_of == "extra_forbidden":
         key = str(place[-1])
         return Mistake(place, f"is not a known key.{did_you_mean(key, known_keys(place[:-1]))}")
-    at_key = error["loc"][-1] == "[key]"
+    at_key = error["loc"][-1:] == ("[key]",)
     return Mistake(place, _complaint(error, secret=not at_key and bool(_SECRET & set(place))))
 
 
@@ -186,8 +187,7 @@ def _complaint(error: ErrorDetails, *, secret: bool) -> str:
     stands = kind(value) if secret else described(value)
     wanted = _WANTED.get(error["type"]) or _bounds(error)
     if wanted is None:
-        # Our own checks say `is …; expected …` themselves; pydantic puts a label in front.
-        return error["msg"].removeprefix("Value error, ")
+        return f"cannot be used: {error['msg'].removeprefix('Value error, ')}"
     guess = ""
     if error["type"] == "literal_error" and isinstance(value, str):
         guess = did_you_mean(value, wanted.replace(" or ", ", ").split(", ")).strip()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.config.environment import coterie_home, user_home
-from coterie.config.files import storage_errors, write_atomically
+from coterie.config.files import expanded, storage_errors, write_atomically
 from coterie.errors import StorageError, StorageReadOnly, UsageError
 
 FOLDER = ".coterie"
@@ -69,14 +69,21 @@ class Project:
 def find_project(chosen: str | Path | None = None, start: Path | None = None) -> Project:
     """The project that `-C DIR` names, else the one around the current folder."""
     if chosen is not None:
-        root = Path(chosen).expanduser().resolve()
+        root = expanded(chosen).resolve()
         if not root.is_dir():
             raise UsageError(f"{chosen} is no folder.", None, str(root))
     else:
-        root = _around((start or Path.cwd()).resolve())
+        root = _around((start or _here()).resolve())
     if root in _forbidden():
         raise UsageError(f"A project cannot be {_named(root)}.", ELSEWHERE, str(root))
     return Project(root)
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise UsageError("The current folder is gone.", ELSEWHERE) from None
 
 
 def _around(here: Path) -> Path:
@@ -112,7 +119,7 @@ def make_project(project: Project, mounts: str | None = None) -> bool:
         raise UsageError(
             f"{folder} is no folder.", "Coterie keeps its own there: move it away.", str(folder)
         )
-    _refuse_network(project.root, mounts)
+    _refuse_network(folder, mounts)
     made = not folder.exists()
     if made:
         with storage_errors(project.root):
@@ -126,11 +133,11 @@ def make_project(project: Project, mounts: str | None = None) -> bool:
     return made
 
 
-def _refuse_network(root: Path, mounts: str | None) -> None:
-    found = network_type(root, _mounts() if mounts is None else mounts)
+def _refuse_network(folder: Path, mounts: str | None) -> None:
+    found = network_type(folder, _mounts() if mounts is None else mounts)
     if found is not None:
         raise StorageError(
-            str(root),
+            str(folder),
             f"Coterie's locks cannot be trusted on a network file system ({found})",
             "Work on a copy on a local disk: -C DIR",
         )

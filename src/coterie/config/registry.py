@@ -14,8 +14,9 @@ from pydantic import ValidationError
 from coterie.config import legacy
 from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import locked, write_atomically
+from coterie.config.files import expanded, locked, write_atomically
 from coterie.config.flags import drop_mode_words, take_out_prompts
+from coterie.config.known_agents import known_agent
 from coterie.config.mistakes import (
     Mistake,
     Notice,
@@ -25,9 +26,9 @@ from coterie.config.mistakes import (
     found_by,
     listing,
     nulls,
-    place_name,
     quoted,
     refusal,
+    sentence,
 )
 from coterie.config.patterns import VARIABLE
 from coterie.errors import NotFound, UsageError
@@ -106,11 +107,9 @@ def interpret(document: Document, own_adapters: Collection[str] = ()) -> Registr
     mistakes += wrong
     if mistakes:
         raise refusal(document, mistakes)
-    dropped = [_without_mode_words(agent, own_adapters) for agent in agents.values()]
-    notices += tuple(notice for _, notice in dropped if notice)
-    return Registry(
-        document.path, {agent.name: agent for agent, _ in dropped}, notices, str(version)
-    )
+    used = {name: _without_mode_words(agent, own_adapters) for name, agent in agents.items()}
+    notices += tuple(_notices(agents, used, own_adapters))
+    return Registry(document.path, used, notices, str(version))
 
 
 def _wrong_version(entries: Mapping[str, object]) -> Mistake:
@@ -158,20 +157,19 @@ def _definition(name: str, entry: object) -> AgentDefinition | list[Mistake]:
     try:
         definition = AgentDefinition.model_validate({"name": name, **given}, by_name=False)
     except ValidationError as error:
-        found = found_by(error, given, _keys_at)
-        return mistakes + [replace(one, place=(*at, *one.place)) for one in found]
+        found = [replace(one, place=(*at, *one.place)) for one in found_by(error, given, _keys_at)]
+        told = {mistake.place for mistake in mistakes}
+        return mistakes + [one for one in found if one.place not in told]
+    update = {"command": str(expanded(definition.command))}
     if not definition.display_name:
-        definition = definition.model_copy(update={"display_name": name[:1].upper() + name[1:]})
+        update["display_name"] = name[:1].upper() + name[1:]
+    definition = definition.model_copy(update=update)
     mistakes += [replace(one, place=(*at, *one.place)) for one in _rules(name, definition)]
     return mistakes or definition
 
 
 def _keys_at(place: Place) -> tuple[str, ...]:
-    return (
-        _aliases(Capabilities)
-        if place == ("capabilities",)
-        else (*_aliases(AgentDefinition), "args")
-    )
+    return _aliases(Capabilities if place == ("capabilities",) else AgentDefinition)
 
 
 # -- rules that span several facts -------------------------------------------------------------
@@ -181,7 +179,7 @@ def _rules(name: str, agent: AgentDefinition) -> Iterator[Mistake]:
     if agent.name != name:
         yield Mistake(("name",), f"is {quoted(agent.name)}; expected {quoted(name)}, its key")
     program = PurePath(agent.command)
-    if len(program.parts) > 1 and not agent.command.startswith(("/", "~/")):
+    if len(program.parts) > 1 and not program.is_absolute():
         expected = "a program on PATH or an absolute path"
         yield Mistake(("command",), f"is {quoted(agent.command)}; expected {expected}")
     yield from _environment(agent)
@@ -222,20 +220,34 @@ def _completion(told: Capabilities) -> Iterator[Mistake]:
             yield Mistake(("completionPattern",), f"is no regular expression: {error}")
 
 
-def _without_mode_words(
-    agent: AgentDefinition, own_adapters: Collection[str]
-) -> tuple[AgentDefinition, Notice | None]:
+def _without_mode_words(agent: AgentDefinition, own_adapters: Collection[str]) -> AgentDefinition:
     adapter = agent.adapter_in(own_adapters)
-    if adapter == GENERIC or adapter not in own_adapters:
-        return agent, None
+    if adapter not in own_adapters:
+        return agent
     kept, dropped = drop_mode_words(adapter, agent.base_args)
-    if not dropped:
-        return agent, None
-    notice = Notice(
-        f"{agent.name}: {' '.join(dropped)} in baseArgs is not used; "
-        f"the {adapter} adapter chooses how it is called."
-    )
-    return agent.model_copy(update={"base_args": kept}), notice
+    return agent.model_copy(update={"base_args": kept}) if dropped else agent
+
+
+def _notices(
+    agents: Mapping[str, AgentDefinition],
+    used: Mapping[str, AgentDefinition],
+    own_adapters: Collection[str],
+) -> Iterator[Notice]:
+    for name, agent in agents.items():
+        adapter = agent.adapter_in(own_adapters)
+        known = known_agent(name)
+        # What our own scan wrote is nobody's mistake.
+        if used[name] != agent and not (known and known.base_args == agent.base_args):
+            _, dropped = drop_mode_words(adapter, agent.base_args)
+            yield Notice(
+                f"{name}: {' '.join(dropped)} in baseArgs is not used; "
+                f"the {adapter} adapter chooses how it is called."
+            )
+        told = agent.capabilities
+        if told.supports_system_prompt and not told.system_prompt_flag and adapter == GENERIC:
+            yield Notice(
+                f"{name}: it has no systemPromptFlag, so a role stands in front of the message."
+            )
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -250,12 +262,13 @@ def render(agents: Mapping[str, AgentDefinition]) -> str:
     """The registry file's text, schema 1.2."""
     data = {
         "schemaVersion": VERSION,
-        "agents": {
-            name: agent.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-            for name, agent in agents.items()
-        },
+        "agents": {name: _dumped(agent) for name, agent in agents.items()},
     }
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _dumped(agent: AgentDefinition) -> dict[str, object]:
+    return agent.model_dump(mode="json", exclude_none=True, exclude_unset=True)
 
 
 def add_agent(
@@ -263,7 +276,7 @@ def add_agent(
 ) -> Registry:
     """Add one agent by hand; one of that name is only replaced when told to."""
     path = path or registry_path()
-    agent = define(agent.name, agent.model_dump(mode="json", exclude_unset=True))
+    agent = define(agent.name, _dumped(agent))
     with locked(path):
         registry = current(path)
         if agent.name in registry.agents and not replacing:
@@ -278,7 +291,9 @@ def define(name: str, entry: Mapping[str, object]) -> AgentDefinition:
     made = _definition(name, dict(entry))
     if isinstance(made, AgentDefinition):
         return made
-    said = [place_name((name, *mistake.place[2:])) + f" {mistake.problem}." for mistake in made]
+    said = [
+        sentence("", replace(mistake, place=(name, *mistake.place[2:]))).strip() for mistake in made
+    ]
     raise UsageError("\n".join(said), made[0].hint)
 
 

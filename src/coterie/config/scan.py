@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.config.environment import search_path
-from coterie.config.files import locked
+from coterie.config.files import expanded, locked
 from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent
 from coterie.config.registry import Registry, current, define, registry_path, save_registry
 from coterie.errors import UsageError
@@ -45,13 +46,19 @@ def find_agents(version_of: VersionOf, path: str | None = None) -> tuple[Found, 
     for known in KNOWN_AGENTS:
         command = program(known.name, path)
         if command is not None:
-            found.append(Found(known, command, version_of(command)))
+            found.append(Found(known, command, _number(version_of(command))))
     return tuple(found)
+
+
+def _number(said: str | None) -> str | None:
+    """The version in `codex-cli 0.166.0` or `2.1.325 (Claude Code)`."""
+    found = re.search(r"\d+\.\d+[0-9A-Za-z.+-]*", said or "")
+    return found.group()[:40] if found else None
 
 
 def program(command: str, path: str | None = None) -> str | None:
     """The absolute path of a program, or None where there is none that can be run."""
-    found = shutil.which(str(Path(command).expanduser()), path=path or search_path())
+    found = shutil.which(str(expanded(command)), path=path or search_path())
     # Not resolved: a package manager moves the target of its link with every update.
     return str(Path(found).absolute()) if found else None
 

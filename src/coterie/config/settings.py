@@ -25,6 +25,7 @@ from coterie.config.mistakes import (
     nulls,
     quoted,
     refusal,
+    sentence,
 )
 from coterie.config.patterns import DURATION
 from coterie.errors import ConfigError, NotFound, UsageError
@@ -135,7 +136,7 @@ def set_value(path: Path, key: str, text: str) -> object:
         made = Settings.model_validate({key: typed})
     except ValidationError as error:
         (mistake, *_) = found_by(error, {key: typed}, lambda _: ())
-        raise UsageError(f"{key} {mistake.problem}.") from None
+        raise UsageError(sentence("", mistake).strip()) from None
     with locked(path):
         _write(path, {**_read(path), key: typed})
     return getattr(made, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ def load_team(path: Path, reading: Reading) -> LoadedTeam:
 
 def team_path(path: Path) -> Path:
     """The file that is meant by a file or by the folder it stands in."""
-    path = path.absolute()
+    path = Path(os.path.normpath(path.absolute()))
     if not path.is_dir():
         if not path.exists():
             raise NotFound(f"{path} does not exist.", "coterie team", str(path))

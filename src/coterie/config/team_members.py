@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 from coterie.config.document import Place
-from coterie.config.files import read_text
+from coterie.config.files import read_text, shown
 from coterie.config.mistakes import Mistake
 from coterie.config.team_rules import Surroundings
 from coterie.errors import ConfigError
@@ -93,10 +94,17 @@ def _meant(key: str, long: str, value: object, around: Surroundings) -> object:
     if long in _FOLDERS:
         return str(around.absolute(str(value)))
     if key == "promptFile":
-        return read_text(around.absolute(str(value)))
+        return _prompt(around.absolute(str(value)))
     if key == "permissions" and isinstance(value, str):
         return {"mode": value}
     return value
+
+
+def _prompt(path: Path) -> str:
+    text = read_text(path)
+    if "\0" in text:
+        raise ConfigError(f"{shown(path)} holds null characters.", None, str(path))
+    return text
 
 
 def merged(defaults: Givens, own: Givens) -> Givens:

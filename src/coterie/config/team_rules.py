@@ -106,7 +106,11 @@ def _folders(member: Member, around: Surroundings) -> Iterator[_Complaint]:
     theirs = {Path("/"), *([around.user_home.resolve()] if around.user_home else [])}
     for key, path in (("homeDir", member.home_dir), ("workingDir", member.working_dir)):
         if path is not None and Path(path).resolve() in theirs:
-            yield key, f"is {quoted(path, LONGEST_PATH)}; a member's own folder cannot be yours", None
+            yield (
+                key,
+                f"is {quoted(path, LONGEST_PATH)}; a member's own folder cannot be yours",
+                None,
+            )
     work = member.execution_dir
     if work is None or Path(work).is_dir():
         return
@@ -140,4 +144,6 @@ def _shared_folders(members: Sequence[Placed]) -> Iterator[Mistake]:
             owner = owners.setdefault(str(Path(path).resolve()), (index, key))
             if owner[0] != index:
                 other = f"the {owner[1]} of members[{owner[0]}]"
-                yield Mistake(givens[key].place, f"is {quoted(path, LONGEST_PATH)}, which is also {other}")
+                yield Mistake(
+                    givens[key].place, f"is {quoted(path, LONGEST_PATH)}, which is also {other}"
+                )

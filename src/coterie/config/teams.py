@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.config.mistakes import did_you_mean, listing, quoted
+from coterie.config.files import expanded
+from coterie.config.mistakes import did_you_mean, listing, quoted, sentence
 from coterie.config.patterns import MODEL
 from coterie.config.project import Project
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import Settings, set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
+from coterie.config.team_members import Given
 from coterie.config.team_rules import Surroundings, check_members
 from coterie.config.trust import require_trust
 from coterie.errors import NotFound, UsageError
@@ -33,11 +35,15 @@ class TeamPlace:
 
 def teams_of(project: Project) -> tuple[TeamPlace, ...]:
     """The project's own teams, by name."""
-    if not project.teams.is_dir():
+    try:
+        folders = sorted(project.teams.iterdir())
+    except FileNotFoundError:
         return ()
+    except OSError as error:
+        raise UsageError(f"{project.teams} cannot be read: {error.strerror}.") from None
     return tuple(
         TeamPlace(folder.name, folder)
-        for folder in sorted(project.teams.iterdir())
+        for folder in folders
         if safe_name(folder.name) and any((folder / name).exists() for name in FILE_NAMES)
     )
 
@@ -73,7 +79,7 @@ def reading_for(
 def _named(word: str, here: Mapping[str, Path]) -> Path:
     if word in here:
         return here[word]
-    path = Path(word).expanduser()
+    path = expanded(word)
     if "/" in word or path.suffix in (".json", ".toml"):
         return team_path(path)
     guess = did_you_mean(word, here)
@@ -142,13 +148,10 @@ def team_of_agents(
     """A team without a file, for `--agents`."""
     settings = settings or Settings()
     members = tuple(_sitting(seat, place) for place, seat in enumerate(seats(spec), 1))
-    around = Surroundings(Path.cwd(), agents)
-    wrong = [
-        replace(mistake, problem=f"{_who(members, mistake.place)} {mistake.problem}")
-        for mistake in check_members([(member, {}) for member in members], around)
-    ]
+    placed = [(member, _places(member)) for member in members]
+    wrong = list(check_members(placed, Surroundings(Path.cwd(), agents)))
     if wrong:
-        said = [f"--agents: {mistake.problem.rstrip('.')}." for mistake in wrong]
+        said = [sentence("--agents:", mistake) for mistake in wrong]
         raise UsageError("\n".join(said), wrong[0].hint)
     team = Team(
         name=ADHOC,
@@ -159,9 +162,9 @@ def team_of_agents(
     return LoadedTeam(team, None)
 
 
-def _who(members: tuple[Member, ...], place: tuple[str | int, ...]) -> str:
-    index = place[1]
-    return members[index].id if isinstance(index, int) else ""
+def _places(member: Member) -> dict[str, Given]:
+    names = {"id": "id", "agentConfigId": "agent", "model": "model"}
+    return {key: Given(None, (member.id, name)) for key, name in names.items()}
 
 
 def _sitting(seat: Seat, order: int) -> Member:

@@ -6,7 +6,8 @@ Per content: a file that changed is looked at again.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -28,53 +29,64 @@ class Power:
     """Something a team file asks for that could do harm."""
 
     member: str
+    kind: str
+    """Which key asks for it."""
     what: str
+    """All of it, for a person who wants to look; of variables only their names."""
 
 
 def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, ...]:
-    """All that a team file asks for, for a person to look at; variables by name only."""
+    """All that a team file asks for."""
     found = [
-        Power(member.id, what) for member in loaded.team.members for what in _asked(member, project)
+        Power(member.id, kind, what)
+        for member in loaded.team.members
+        for kind, what in _asked(member, project)
     ]
-    found += [Power("", f"takes a prompt from {path}") for path in loaded.outside_prompts]
+    found += [
+        Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")
+        for path in loaded.outside_prompts
+    ]
     return tuple(found)
 
 
-def _asked(member: Member, project: Project | None) -> Iterator[str]:
+def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
     if member.permissions.mode == "full":
-        yield "permissions full: it never asks"
-    for rule in member.permissions.allow:
-        yield f"permissions allow {quoted(rule)}: not asked about"
-    for variable in member.env:
-        yield f"env sets {variable}"
+        yield "full", "never asks"
+    if member.permissions.allow:
+        yield "allow", f"is not asked about {_words(member.permissions.allow)}"
+    if member.env:
+        yield "env", f"sets {', '.join(member.env)}"
     if member.additional_args:
-        yield f"additionalArgs {' '.join(quoted(word) for word in member.additional_args)}"
-    if project is None:
-        return
+        yield "additionalArgs", f"adds {_words(member.additional_args)}"
     folders = (
-        ("works in", member.execution_dir),
-        ("keeps its files in", member.working_dir),
-        ("has its home in", member.home_dir),
+        ("workDir", "works in", member.execution_dir),
+        ("workingDir", "keeps its files in", member.working_dir),
+        ("homeDir", "has its home in", member.home_dir),
     )
-    for words, folder in folders:
-        if folder is not None and not Path(folder).resolve().is_relative_to(project.root):
-            yield f"{words} {folder}, outside the project"
+    for kind, does, folder in folders:
+        if project and folder and not Path(folder).resolve().is_relative_to(project.root):
+            yield kind, f"{does} {folder}, outside the project"
+
+
+def _words(words: Sequence[str]) -> str:
+    return " ".join(quoted(word, 200) for word in words)
 
 
 def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None) -> None:
     """Refuse a team that asks for powers nobody has looked at."""
     path = loaded.path
-    wanted = list(powers(loaded, project))
+    wanted = powers(loaded, project)
     if path is None or not wanted:
         return
     if _is_the_users(path, project) or is_trusted(loaded.digest, home):
         return
-    first = wanted[0]
-    more = f", and {len(wanted) - 1} more" if len(wanted) > 1 else ""
-    who = f"{first.member}: " if first.member else ""
+    kinds: dict[str, list[str]] = {}
+    for power in wanted:
+        kinds.setdefault(power.member, []).append(power.kind)
+    said = "; ".join(f"{member}: {', '.join(asked)}" for member, asked in kinds.items())
     raise NotTrusted(
-        f"{shown(path)} asks for powers that you have not looked at: {who}{first.what}{more}.",
-        f"coterie team trust {shown(path)}",
+        f"{shown(path)} asks for powers that you have not looked at ({said}).",
+        f"coterie team trust {shlex.quote(shown(path))}",
         str(path),
     )
 

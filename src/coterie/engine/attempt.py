@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from time import monotonic
 
+from coterie.engine.resuming import Cut
 from coterie.model import instant
 from coterie.model.journal import Step
 from coterie.model.record import ToolCallRecord
@@ -25,6 +26,10 @@ class Attempt:
     tries: int
     new: Step | None
     """The step, where it is not in the journal yet."""
+    cut: Cut = field(default_factory=Cut)
+    """What is known of earlier tries that were cut."""
+    thread: str | None = None
+    """The agent's own id of the conversation."""
     started: float = field(default_factory=monotonic)
     _calls: dict[str, tuple[ToolCallStarted, float]] = field(
         default_factory=dict[str, tuple[ToolCallStarted, float]]

@@ -55,6 +55,11 @@ class Journal:
         self._ahead.discard(name)
         return step
 
+    def asked_below(self, name: str) -> list[Step]:
+        """What an agent asked on the way of a turn, in order."""
+        prefix = f"{name}{ASKED}"
+        return [step for known, step in self._steps.items() if known.startswith(prefix)]
+
     def check_all_asked(self) -> None:
         """At the end of a workflow: a recorded step it never came to means that it changed."""
         for name in self._steps:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.engine import owner
+import anyio.to_thread
+
+from coterie.engine.owner import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, Turn
@@ -36,7 +38,7 @@ class Lookout:
             found = question.interaction
             asked.setdefault(found.task_id, []).append(found.interaction_id)
         return [
-            self._view(row, leases.get(row.id), asked.get(row.id, []))
+            await self._view(row, leases.get(row.id), asked.get(row.id, []))
             for row in await self.storage.events.tasks()
         ]
 
@@ -56,15 +58,15 @@ class Lookout:
         """A task's state, from its events."""
         return fold(await self.storage.events.of_task(task_id))
 
-    def runner(self, lease: Lease | None) -> int | None:
-        """The pid of whoever runs a task now."""
-        if lease is None or lease.state == "parked" or not owner.alive(self.owners, lease.owner):
+    async def runner(self, lease: Lease | None) -> OwnerFacts | None:
+        """Who runs a task now; None when nobody does."""
+        if lease is None or lease.state == "parked":
             return None
-        return owner.facts(self.owners, lease.owner).pid
+        return await anyio.to_thread.run_sync(living, self.owners, lease.owner)
 
-    async def runner_of(self, task_id: str) -> int | None:
-        """The pid of whoever runs this task now."""
-        return self.runner(await self.storage.leases.get(task_id))
+    async def runner_of(self, task_id: str) -> OwnerFacts | None:
+        """Who runs this task now; None when nobody does."""
+        return await self.runner(await self.storage.leases.get(task_id))
 
     async def show(self, task_id: str) -> TaskDetail:
         """All about one task."""
@@ -82,7 +84,8 @@ class Lookout:
             folder=self.root / ".coterie",
         )
 
-    def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
+    async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
+        runner = None if row.status in ENDED else await self.runner(lease)
         return TaskView(
             id=row.id,
             session_id=row.session_id,
@@ -92,7 +95,7 @@ class Lookout:
             reason=row.reason,
             created_at=row.created_at,
             changed_at=row.changed_at,
-            pid=None if row.status in ENDED else self.runner(lease),
+            pid=runner.pid if runner else None,
             questions=tuple(questions),
         )
 
@@ -129,7 +132,7 @@ class Lookout:
         """Agents whose process runs now."""
         found: list[RunningMember] = []
         for lease in await self.storage.leases.all():
-            if task_id not in (None, lease.task_id) or self.runner(lease) is None:
+            if task_id not in (None, lease.task_id) or await self.runner(lease) is None:
                 continue
             children = await self.storage.leases.children(lease.task_id)
             if children:

@@ -1,4 +1,7 @@
-"""Whether a Coterie process lives: asked of a lock it holds for life, never of a pid or a clock."""
+"""Whether a Coterie process lives: asked of a lock it holds for life, never of a pid or a clock.
+
+Everything here touches files, so the event loop calls it in a thread.
+"""
 
 from __future__ import annotations
 
@@ -62,10 +65,10 @@ def proven_dead(folder: Path, owner: str) -> Generator[bool]:
         os.close(fd)
 
 
-def alive(folder: Path, owner: str) -> bool:
-    """Whether an owner lives, for showing."""
+def living(folder: Path, owner: str) -> OwnerFacts | None:
+    """What is known of an owner that lives; None of a dead one."""
     with proven_dead(folder, owner) as dead:
-        return not dead
+        return None if dead else facts(folder, owner)
 
 
 def facts(folder: Path, owner: str) -> OwnerFacts:

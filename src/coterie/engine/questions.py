@@ -40,8 +40,7 @@ class Asking:
 
     async def ask(self, name: str, question: Ask) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends."""
-        meaning = [question.author, question.kind, [option.id for option in question.options]]
-        intent = digest("ask", meaning)
+        intent = meaning_of(question)
         step = self._journal.find(name, "ask", intent)
         if step is not None and step.result is not None:
             return Answer(Response.model_validate_json(step.result), fresh=False)
@@ -50,8 +49,16 @@ class Asking:
         else:
             asked = step.input
         response = await self._wait(asked, question.author)
-        self._desk.post(CloseStep(self._desk.task.task_id, name, response.model_dump_json()))
+        # Before it is delivered: from here on nobody can say that it was not.
+        task_id, result = self._desk.task.task_id, response.model_dump_json()
+        await self._desk.commit(CloseStep(task_id, name, result))
         return Answer(response, fresh=True)
+
+    async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
+        """Let an answer that was given to an equal question, and never delivered, serve here."""
+        task_id, result = self._desk.task.task_id, response.model_dump_json()
+        step = Step(task_id, name, "ask", meaning_of(question), earlier.input, result)
+        await self._desk.commit(CloseStep(task_id, earlier.name, result), OpenStep(step))
 
     async def _open(self, name: str, question: Ask, intent: str) -> str:
         desk = self._desk
@@ -105,6 +112,12 @@ class Asking:
             question = await _existing(storage.inbox, interaction_id)
             if question.state != "open":
                 return question
+
+
+def meaning_of(question: Ask) -> str:
+    """The digest of what is asked, by which equal questions are known."""
+    options = [option.id for option in question.options]
+    return digest("ask", [question.author, question.kind, options, question.about])
 
 
 async def respond(storage: Storage, response: Response) -> Question:

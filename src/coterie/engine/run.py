@@ -151,7 +151,8 @@ class _Run:
         self._desk.conversation = await self._storage.conversation.messages(task_id)
         journal = Journal(task_id, await self._storage.journal.steps(task_id))
         asking = Asking(self._desk, journal)
-        turns = TurnRunner(self._desk, asking, await self._storage.journal.turns(task_id))
+        past = await self._storage.journal.turns(task_id)
+        turns = TurnRunner(self._desk, asking, journal, past)
         self._turns = turns
         return TaskContext(self._desk, journal, asking, turns), journal, asking
 

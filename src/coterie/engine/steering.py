@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from coterie.engine import owner
 from coterie.engine.look import Lookout
+from coterie.engine.owner import OwnerFacts
 from coterie.engine.questions import respond
 from coterie.engine.takeover import Claimant
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -112,8 +112,7 @@ async def _until_let_go(look: Lookout, task_id: str) -> None:
                 except TimeoutError:
                     continue
     except TimeoutError:
-        lease = await look.storage.leases.get(task_id)
-        known = owner.facts(look.owners, lease.owner) if lease else owner.OwnerFacts()
+        known = await look.runner_of(task_id) or OwnerFacts()
         raise TaskBusy(
             task_id,
             known.pid,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
+
+import anyio.to_thread
 
 from coterie.engine.owner import Owner, facts, proven_dead
 from coterie.errors import NotFound, SurvivorsElsewhere, TaskBusy
@@ -34,19 +36,21 @@ class Claimant:
             return Fence(task_id, lease.token)
         # The dead owner's lock is held until the task is ours, so that of two processes that
         # find it dead only one gets this far.  A parked task has no runner: the token decides.
-        with proven_dead(self.owner.folder, lease.owner) as dead:
+        with ExitStack() as held:
+            proof = proven_dead(self.owner.folder, lease.owner)
+            dead = await anyio.to_thread.run_sync(held.enter_context, proof)
             if not dead and lease.state != "parked":
-                raise self._busy(lease)
+                raise await self._busy(lease)
             return await self._claim(lease)
 
     async def _claim(self, lease: Lease) -> Fence:
         token = await self.leases.claim(lease.task_id, self.owner.id, lease.token)
         if token is None:
-            raise self._busy(await self.leases.get(lease.task_id) or lease)
+            raise await self._busy(await self.leases.get(lease.task_id) or lease)
         fence = Fence(lease.task_id, token)
         await self._end_children(lease.task_id)
         if not await self.leases.confirm(fence):
-            raise self._busy(await self.leases.get(lease.task_id) or lease)
+            raise await self._busy(await self.leases.get(lease.task_id) or lease)
         return fence
 
     async def _end_children(self, task_id: str) -> None:
@@ -72,11 +76,6 @@ class Claimant:
             raise SurvivorsElsewhere(child.task_id, f"{child.host} (another container)")
         # One of an earlier boot is dead, and its mark is found nowhere.
 
-    def _busy(self, lease: Lease) -> TaskBusy:
-        known = facts(self.owner.folder, lease.owner)
+    async def _busy(self, lease: Lease) -> TaskBusy:
+        known = await anyio.to_thread.run_sync(facts, self.owner.folder, lease.owner)
         return TaskBusy(lease.task_id, known.pid, known.host)
-
-
-def folder_of(project: Path) -> Path:
-    """Where the owners of a project's tasks keep their locks."""
-    return project / ".coterie" / "owners"

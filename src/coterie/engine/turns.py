@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import anyio
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.clocks import TurnClock
 from coterie.engine.desk import Desk
-from coterie.engine.journal import ASKED
-from coterie.engine.questions import Asking
-from coterie.errors import AgentMissing
+from coterie.engine.journal import ASKED, Journal
+from coterie.engine.questions import Asking, meaning_of
+from coterie.engine.resuming import Cut, cut_turn
+from coterie.errors import AgentError
 from coterie.model import instant
-from coterie.model.interaction import Ask
+from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
     AppendAudit,
     AppendMessage,
@@ -36,6 +38,7 @@ from coterie.model.team import Member
 from coterie.model.update import (
     Asked,
     End,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -47,6 +50,9 @@ from coterie.model.update import (
 )
 from coterie.ports import Channel
 
+_PERMISSION = re.compile(r"(?P<tries>\d+)\.(?P<call>.+)")
+"""What stands below a turn for a permission: which try asked, for which call."""
+
 TRIES = 3
 """A turn that fails is tried this often before anybody is asked."""
 
@@ -54,12 +60,17 @@ TRIES = 3
 class TurnRunner:
     """Takes the turns of one run."""
 
-    def __init__(self, desk: Desk, asking: Asking, past: Iterable[Turn]) -> None:
+    def __init__(self, desk: Desk, asking: Asking, journal: Journal, past: Iterable[Turn]) -> None:
         self._desk = desk
         self._asking = asking
+        self._journal = journal
         self._past: dict[str, list[Turn]] = {}
+        self._threads: dict[str, str] = {}
+        """By member: the thread that its last turn was on."""
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
+            if turn.thread:
+                self._threads[turn.member] = turn.thread
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
         self._running: Channel | None = None
@@ -74,11 +85,12 @@ class TurnRunner:
     ) -> Message | TurnFailed:
         """The reply, or the failure that was left after all tries.  `new`: not recorded yet."""
         past = self._past.pop(step, [])
+        cut = await self._cut(step, past)
         failures = sum(turn.outcome == "failed" for turn in past)
         tries = len(past)
         while True:
             tries += 1
-            attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new)
+            attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new, cut)
             end = await self._try(attempt, past)
             new, past = None, []
             if not isinstance(end, TurnFailed):
@@ -95,25 +107,40 @@ class TurnRunner:
         desk, member = self._desk, attempt.member
         desk.tell_state(member, "starting")
         try:
-            channel = await desk.channels.channel(member, None)
-        except AgentMissing as missing:
-            await desk.commit(*self._opening(attempt, past, None))
-            return TurnFailed("missing", str(missing), retry=False)
+            channel = await desk.channels.channel(member, self._threads.get(member.id))
+        except AgentError as problem:
+            await desk.commit(*self._opening(attempt, past))
+            return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
         prompt = self._prompt(attempt, channel)
-        await desk.commit(*self._opening(attempt, past, channel.thread))
+        attempt.thread = channel.thread
+        await desk.commit(*self._opening(attempt, past))
         desk.tell_state(member, "working")
         self._running = channel
         try:
             end = await self._listen(attempt, channel, prompt)
         finally:
             self._running = None
+        attempt.thread = channel.thread or attempt.thread
+        if attempt.thread:
+            self._threads[member.id] = attempt.thread
         if isinstance(end, TurnFailed) or not channel.alive:
             await desk.channels.close(member)
         else:
             self._known[member.id] = (channel, len(desk.conversation) + 1)
         return end
 
-    def _opening(self, attempt: Attempt, past: list[Turn], thread: str | None) -> list[Write]:
+    async def _cut(self, step: str, past: list[Turn]) -> Cut:
+        """What is known of tries that a crash or a stop cut."""
+        if not past:
+            return Cut()
+        asked: list[tuple[str, Step]] = []
+        for below in self._journal.asked_below(step):
+            about = _PERMISSION.fullmatch(below.name.rpartition(ASKED)[2])
+            if about is not None:
+                asked.append((about["call"], below))
+        return await cut_turn(self._desk.storage, past, asked)
+
+    def _opening(self, attempt: Attempt, past: list[Turn]) -> list[Write]:
         now = instant.now()
         writes: list[Write] = [OpenStep(attempt.new)] if attempt.new else []
         for turn in past:
@@ -122,24 +149,42 @@ class TurnRunner:
                 writes.append(CloseTurn(*cut, now, "unknown", None, turn.thread))
         token = self._desk.fence.token
         turn = Turn(
-            attempt.task_id, attempt.step, attempt.tries, attempt.member.id, token, now, thread
+            attempt.task_id,
+            attempt.step,
+            attempt.tries,
+            attempt.member.id,
+            token,
+            now,
+            attempt.thread,
         )
         return [*writes, OpenTurn(turn)]
 
     def _prompt(self, attempt: Attempt, channel: Channel) -> Prompt:
         said, team = self._desk.conversation, self._desk.task.team
-        known = 0
-        if channel.holds_past:
-            earlier, upto = self._known.get(attempt.member.id, (None, 0))
-            # A member that is asked twice in a row gets the newest message once more.
-            known = min(upto, len(said) - 1) if earlier is channel else 0
+        known = self._upto(attempt.member, channel) if channel.holds_past else 0
+        # A member that is asked twice in a row gets the newest message once more.
         text = compose(
-            said[known:] if known else said,
+            said[min(known, len(said) - 1) :] if known else said,
             self._desk.name_of,
             count=team.context_message_count,
             characters=team.context_characters,
         )
-        return Prompt(text, f"{attempt.step}.{attempt.tries}", attempt.tries)
+        thread = self._threads.get(attempt.member.id)
+        lost = thread is not None and thread != channel.thread
+        note = attempt.cut.note(lost=lost) if channel.thread else ""
+        return Prompt(f"{note}\n{text}" if note else text, attempt.tries)
+
+    def _upto(self, member: Member, channel: Channel) -> int:
+        """Up to which message the agent on this channel knows the conversation."""
+        earlier, upto = self._known.get(member.id, (None, 0))
+        if earlier is channel:
+            return upto
+        thread = self._threads.get(member.id)
+        if thread is None or thread != channel.thread:
+            return 0
+        # A thread that was taken up again ends with the last thing the member said.
+        mine = [message.seq for message in self._desk.conversation if message.member == member.id]
+        return mine[-1] if mine else 0
 
     async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> End:
         """Follow the updates to the end.  Past the total limit the turn has failed."""
@@ -191,9 +236,29 @@ class TurnRunner:
             asked.options,
             asked.validation,
         )
-        answer = await self._asking.ask(f"{attempt.step}{ASKED}{asked.key}", question)
-        await channel.answer(asked.key, answer.response)
+        name = f"{attempt.step}{ASKED}{asked.key}"
+        if asked.call is None:
+            response = (await self._asking.ask(name, question)).response
+        else:
+            response = await self._permission(attempt, asked.call, question)
+        await channel.answer(asked.key, response)
         self._desk.tell_state(attempt.member, "working")
+
+    async def _permission(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
+        """An answer for this request: bound to this try, its tool, its input and its folder."""
+        name = f"{attempt.step}{ASKED}{attempt.tries}.{call.call_id}"
+        question = replace(question, about=[call.name, call.input, call.cwd])
+        meaning = meaning_of(question)
+        unused = attempt.cut.take_unused(meaning)
+        if unused is not None:
+            await self._asking.reuse(name, question, *unused)
+            return unused[1]
+        before = attempt.cut.delivered.get(meaning)
+        if before is not None:
+            title = f"{question.display.title} (may already have run at {before[11:16]})"
+            shown = question.display.model_copy(update={"title": title})
+            question = replace(question, display=shown)
+        return (await self._asking.ask(name, question)).response
 
     # -- closing -------------------------------------------------------------------------------
 
@@ -232,7 +297,7 @@ class TurnRunner:
                 code=f"turn_{failure.kind}",
                 message=f"{attempt.member.id} failed turn {attempt.number} "
                 f"(try {attempt.tries}): {failure.message}" + (f"\n{tail}" if tail else ""),
-                hint=f"coterie show {attempt.task_id}",
+                hint=failure.hint or f"coterie show {attempt.task_id}",
                 member=attempt.member.id,
                 where=desk.channels.folder(attempt.member),
                 task=attempt.task_id,
@@ -240,8 +305,6 @@ class TurnRunner:
         )
 
     def _closing(self, attempt: Attempt, outcome: str, detail: str | None) -> CloseTurn:
-        known = self._known.get(attempt.member.id)
-        thread = known[0].thread if known else None
         return CloseTurn(
             attempt.task_id,
             attempt.step,
@@ -249,7 +312,7 @@ class TurnRunner:
             instant.now(),
             outcome,
             detail,
-            thread,
+            attempt.thread,
         )
 
     def _quiet(self, member: Member, silent: float) -> None:

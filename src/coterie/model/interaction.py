@@ -93,6 +93,8 @@ class Ask:
     purpose: Purpose = "generic"
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
+    about: object = None
+    """JSON data that makes it this question and no other, where the options alone do not."""
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,8 @@ class Prompt:
     """What is sent for one turn; the role text is the adapter's own business."""
 
     text: str
-    turn_id: str
-    """Unique to this attempt; agents that take message ids get it."""
-    attempt: int = 1
+    tries: int = 1
+    """Which try at the turn this is."""
 
 
 def compose(

@@ -50,6 +50,16 @@ class ToolCallFinished:
 
 
 @dataclass(frozen=True)
+class PendingCall:
+    """A tool call that waits for a yes."""
+
+    call_id: str
+    name: str
+    input: Mapping[str, object]
+    cwd: str
+
+
+@dataclass(frozen=True)
 class Asked:
     """The agent needs an answer before it goes on; `key` is its own name for the question."""
 
@@ -59,6 +69,8 @@ class Asked:
     display: Display
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
+    call: PendingCall | None = None
+    """For a permission: the tool call that it is about."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,9 @@ class TurnCompleted:
     usage: Usage | None = None
 
 
-FailureKind = Literal["exit", "timeout", "missing", "refused", "protocol"]
+FailureKind = Literal[
+    "exit", "timeout", "missing", "refused", "protocol", "signed_out", "rate_limit", "model"
+]
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,8 @@ class TurnFailed:
     stderr_tail: str = ""
     retry: bool = True
     """Whether another try could help."""
+    hint: str | None = None
+    """What a person can do about it."""
 
 
 @dataclass(frozen=True)

@@ -223,13 +223,20 @@ def _path() -> str | None:
 def find_program(command: str, cwd: str, path: str | None) -> None:
     """OSError as exec would give it: from behind the gate it could not be told from an exit."""
     folders = [""] if "/" in command else (os.defpath if path is None else path).split(":")
-    files = [file for folder in folders if (file := Path(cwd, folder, command)).is_file()]
+    files = [file for folder in folders if _is_file(file := Path(cwd, folder, command))]
     if not files:
         raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     program = next((file for file in files if os.access(file, os.X_OK)), None)
     if program is None:
         raise OSError(errno.EACCES, os.strerror(errno.EACCES))
     _check_interpreter(program)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False  # in a folder of PATH that we may not look into
 
 
 def _check_interpreter(program: Path) -> None:

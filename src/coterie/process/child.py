@@ -33,9 +33,9 @@ class Child:
         self.spawn = spawn
         self._hold = hold
         self._input = Outflow()
-        self._output = Inflow()
-        self._errors = Inflow()
         self._tail = Tail()
+        self._output = Inflow(self._tail.add if spawn.use_pty else None)
+        self._errors = Inflow()
         self._ending = anyio.Lock()
         self._gone = False
 
@@ -128,10 +128,10 @@ class Child:
         return self._gone
 
     async def _end(self) -> bool:
-        self._input.abort()
         gone = await self._gone_within(GRACE, self._hold.ask_to_end)
         if not gone:
             gone = await self._gone_within(KILL, self._hold.kill)
+        self._input.abort()
         self._output.close()
         self._errors.close()
         return gone

@@ -41,7 +41,8 @@ class JsonEvent:
 
     def ended_by(self, line: str) -> str | None:
         event = parse_object(line)
-        if event is None or event.get("type") not in self.types:
+        kind = None if event is None else event.get("type")
+        if event is None or not isinstance(kind, str) or kind not in self.types:
             return None
         names = (self.text_field, *TEXT_FIELDS) if self.text_field else TEXT_FIELDS
         texts = (text_of(event.get(name)) for name in names)

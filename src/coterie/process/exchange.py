@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -71,7 +71,7 @@ class Exchange:
         """What has been printed of the reply so far."""
         return self._reply.text
 
-    async def take(self, prompt: bytes, total: float) -> AsyncIterator[Piece | Outcome]:
+    async def take(self, prompt: bytes, total: float) -> AsyncGenerator[Piece | Outcome]:
         """Send a prompt; yields what is printed as it comes and, last, exactly one outcome."""
         self._reply = _Reply()
         outcome: Outcome | None = None
@@ -120,6 +120,7 @@ class Exchange:
             self._fresh = False
             return self._child.pending()
         self._child.divert(None)
+        self._lines.discard_partial()
         return []
 
     def _ignore(self, chunk: bytes) -> None:

@@ -2,7 +2,8 @@
 
 A program of its own, run by path (`python -I -S keeper.py …`), that imports nothing of Coterie:
 
-    keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] -- COMMAND [ARG…]
+    keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] [--locale=NAME]
+        -- COMMAND [ARG…]
 
 As a child subreaper it becomes the parent of everything below the agent that loses its own, so
 killing its children until none is left ends even what called setsid, forked twice and scrubbed
@@ -208,6 +209,14 @@ def leave_stdio() -> None:
     os.close(null)
 
 
+def restore_locale(name: str | None) -> None:
+    """Undo what Python itself did at its start: in the C locale it sets LC_CTYPE to C.UTF-8."""
+    if name is None:
+        os.environ.pop("LC_CTYPE", None)
+    else:
+        os.environ["LC_CTYPE"] = name
+
+
 def main(arguments: list[str]) -> int:
     """Keep one agent; returns its exit code."""
     cut = arguments.index("--")
@@ -223,6 +232,7 @@ def main(arguments: list[str]) -> int:
         prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(options["parent"]):
         return 1  # Coterie died before the death signal was set: nothing has been started
+    restore_locale(options.get("locale"))
     keeper.agent, problem = start(arguments[cut + 1 :], "tty" in options)
     keeper.tell(f"failed {problem}" if problem else f"started {keeper.agent}")
     leave_stdio()

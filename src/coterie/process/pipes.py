@@ -34,12 +34,13 @@ async def write_to(fd: int, protocol: asyncio.BaseProtocol) -> None:
 class Inflow(asyncio.Protocol):
     """What a child prints: kept until it is received, with back pressure.
 
-    The end of a pseudo-terminal comes as EIO, that of a pipe as an empty read; to us both are
-    an end and neither is an error.
+    `also` sees everything as it comes.  The end of a pseudo-terminal comes as EIO, that of a
+    pipe as an empty read; to us both are an end and neither is an error.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, also: Callable[[bytes], None] | None = None) -> None:
         self.ended = anyio.Event()
+        self._also = also
         self._news = anyio.Event()
         self._chunks: deque[bytes] = deque()
         self._size = 0
@@ -53,6 +54,8 @@ class Inflow(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._seen += 1
+        if self._also is not None:
+            self._also(data)
         if self._sink is not None:
             self._sink(data)
             return

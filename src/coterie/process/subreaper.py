@@ -109,6 +109,8 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Subreaper:
 def _argv(spawn: Spawn, control: int, status: int) -> list[str]:
     options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
     options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty
+    if "LC_CTYPE" in spawn.env:
+        options.append(f"--locale={spawn.env['LC_CTYPE']}")
     keeper = [sys.executable, "-I", "-S", str(survivors.KEEPER)]
     return [*keeper, *options, "--", spawn.command, *spawn.args]
 

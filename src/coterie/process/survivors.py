@@ -11,14 +11,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.model.journal import ChildLease
 from coterie.process import processes
 from coterie.process.processes import Process
 
@@ -63,15 +62,6 @@ def end(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
 async def end_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
     """`end`, off the event loop; it runs to its end even if the caller is cancelled."""
     return await anyio.to_thread.run_sync(partial(end, marks, patience))
-
-
-class SurvivorReaper:
-    """`ports.Reaper`: ends what is left of recorded children."""
-
-    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
-        """Kill every process that carries one of the marks; the pids not proven dead."""
-        left = await end_in_thread([child.mark for child in children])
-        return [process.pid for process in left]
 
 
 def _look(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:

@@ -42,6 +42,7 @@ Acts
     shut             close stdout and live on
     daemon TOKEN     leave a process behind that has its own session, is nobody's child, ignores
                      TERM, HUP and INT, and has an empty environment; TOKEN is its last argument
+    daemon-hang TOKEN  the same, and then never end
     tool TOKEN       leave an ordinary child behind, which keeps our stdout open
     swarm TOKEN      leave a process behind that goes on forking new ones, and never stays the same
 """
@@ -245,6 +246,10 @@ class Agent:
     def do_daemon(self, prompt: str, token: str) -> None:
         _leave([SLEEP, token], alone=True)
         self.reply("daemon left")
+
+    def do_daemon_hang(self, prompt: str, token: str) -> None:
+        _leave([SLEEP, token], alone=True)
+        time.sleep(600)
 
     def do_tool(self, prompt: str, token: str) -> None:
         _leave([SLEEP, token], alone=False)

@@ -9,7 +9,10 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from jsonschema import Draft202012Validator
 
+from coterie.config.document import read_document
+from coterie.config.schemas import FOLDER
 from coterie.config.settings import Settings
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.errors import ConfigError, NotFound
@@ -23,7 +26,11 @@ Agents = Mapping[str, AgentDefinition]
 def load(house: House, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
     path = house.project / name
     path.write_text(dedent(text), encoding="utf-8")
-    return load_team(path, Reading(agents))
+    loaded = load_team(path, Reading(agents))
+    # What is read, an editor must not mark as wrong.
+    schema = json.loads((FOLDER / "team.schema.json").read_text())
+    Draft202012Validator(schema).validate(read_document(path).data)
+    return loaded
 
 
 def refused(house: House, text: str, agents: Agents, name: str = "team.json") -> str:
@@ -86,7 +93,8 @@ def test_the_design_s_example_is_accepted(house: House, agents: Agents) -> None:
            "systemInstruction": "You are Alice. You look at security only.",
            "workDir": "../../..", "additionalArgs": ["--model", "opus"], "env": {},
            "permissions": {"mode": "ask"}},
-          {"id": "you", "name": "you", "displayName": "You", "role": "owner", "type": "human", "order": 3}]}
+          {"id": "you", "name": "you", "displayName": "You", "role": "owner", "type": "human",
+           "order": 3}]}
         """
     folder = house.project / ".coterie" / "teams" / "review"
     folder.mkdir(parents=True)
@@ -129,7 +137,8 @@ def test_toml_reads_as_json_does(house: House, agents: Agents) -> None:
         env = {LEVEL = "3"}
         '''
     jsons = """\
-        {"name": "pair", "contextMessageCount": 5, "defaults": {"agent": "claude", "permissions": "read"},
+        {"name": "pair", "contextMessageCount": 5,
+         "defaults": {"agent": "claude", "permissions": "read"},
          "members": [{"id": "ada", "prompt": "You write.\\nid = \\"not a key\\"\\n"},
                      {"id": "rex", "agent": "codex", "env": {"LEVEL": "3"}}]}
         """
@@ -174,8 +183,8 @@ def test_paths_are_relative_to_the_file(house: House, agents: Agents) -> None:
     (house.project / "roles").mkdir()
     (house.project / "roles" / "ada.md").write_text("You are Ada.")
     text = """\
-        {"members": [{"id": "ada", "agent": "echo", "promptFile": "../roles/ada.md", "workDir": "../lib",
-                      "workingDir": "ada", "homeDir": "~/agents/ada"}]}
+        {"members": [{"id": "ada", "agent": "echo", "promptFile": "../roles/ada.md",
+                      "workDir": "../lib", "workingDir": "ada", "homeDir": "~/agents/ada"}]}
         """
     (house.project / "teams").mkdir()
     loaded = load(house, text, agents, "teams/my-team.json")
@@ -197,7 +206,8 @@ def test_the_team_instruction_stands_in_the_file_or_beside_it(house: House, agen
     assert load(house, text, agents).team.team_instruction == "Be kind.\n"
     (house.project / "team_instruction.md").write_text("Be quick.")
     assert refused(house, text, agents) == (
-        "team.json:1 teamInstruction differs from team_instruction.md beside this file; keep one of them."
+        "team.json:1 teamInstruction differs from team_instruction.md beside this file; keep "
+        "one of them."
     )
 
 
@@ -215,7 +225,8 @@ def test_a_byte_order_mark_is_nothing(house: House, agents: Agents) -> None:
 
 def test_order_and_place_say_who_follows(house: House, agents: Agents) -> None:
     text = """\
-        {"members": [{"id": "c", "agent": "echo", "order": 9}, {"id": "a", "agent": "echo", "order": 1},
+        {"members": [{"id": "c", "agent": "echo", "order": 9},
+                     {"id": "a", "agent": "echo", "order": 1},
                      {"id": "b", "agent": "echo", "order": 1}, {"id": "you"}]}
         """
     team = load(house, text, agents).team
@@ -297,19 +308,23 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "echo", "agentConfigId": "echo"}',
-        'team.json:2 members[0].agentConfigId means the same as "agent", which stands there too; keep one.',
+        'team.json:2 members[0].agentConfigId means the same as "agent", which stands there '
+        "too; keep one.",
     ),
     (
         '{"id": "a", "agentName": "echo", "agentConfigId": "codex"}',
-        'team.json:2 members[0].agentConfigId differs from "agentName", which means the same; keep one.',
+        'team.json:2 members[0].agentConfigId differs from "agentName", which means the '
+        "same; keep one.",
     ),
     (
         '{"id": "a", "agent": "echo", "workDir": ".", "executionDir": ".."}',
-        'team.json:2 members[0].executionDir differs from "workDir", which means the same; keep one.',
+        'team.json:2 members[0].executionDir differs from "workDir", which means the same; '
+        "keep one.",
     ),
     (
         '{"id": "a", "agent": "echo", "prompt": "x", "systemInstruction": "x"}',
-        'team.json:2 members[0].systemInstruction means the same as "prompt", which stands there too; '
+        'team.json:2 members[0].systemInstruction means the same as "prompt", which stands '
+        "there too; "
         "keep one.",
     ),
     (
@@ -318,7 +333,8 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "echo", "permissions": {"mode": "fulll"}}',
-        'team.json:2 members[0].permissions.mode is "fulll"; expected read, ask, accept-edits or full. '
+        'team.json:2 members[0].permissions.mode is "fulll"; expected read, ask, '
+        "accept-edits or full. "
         "Did you mean full?",
     ),
     (
@@ -335,7 +351,8 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "echo", "env": {"A B": "x"}}',
-        'team.json:2 members[0].env."A B" is "A B"; expected letters, digits and _, the first no digit.',
+        'team.json:2 members[0].env."A B" is "A B"; expected letters, digits and _, the '
+        "first no digit.",
     ),
     (
         # What stands there may be a key, so it is not repeated.
@@ -353,7 +370,8 @@ MISTAKES = [
     ),
     (
         '{"id": "a", "agent": "claude", "additionalArgs": ["--append-system-prompt=x"]}',
-        "team.json:2 members[0].additionalArgs has --append-system-prompt; the prompt is given as prompt.",
+        "team.json:2 members[0].additionalArgs has --append-system-prompt; the prompt is "
+        "given as prompt.",
     ),
     (
         '{"id": "a", "agent": "echo", "model": "opus"}',
@@ -389,7 +407,8 @@ MISTAKES = [
         'team.json:2 members[1].id is "max", which is also the displayName of members[0].',
     ),
     (
-        '{"id": "a", "agent": "echo", "homeDir": "h"}, {"id": "b", "agent": "echo", "homeDir": "./h"}',
+        '{"id": "a", "agent": "echo", "homeDir": "h"}, {"id": "b", "agent": "echo", '
+        '"homeDir": "./h"}',
         'team.json:2 members[1].homeDir is "{project}/h", which is also the homeDir of members[0].',
     ),
 ]
@@ -413,7 +432,8 @@ FILES = [
     ),
     (
         '{"members": [{"id": "a"}],\n "workflow": "chatt"}',
-        'team.json:2 workflow is "chatt"; expected chat, tickets, pipeline or solo. Did you mean chat?',
+        'team.json:2 workflow is "chatt"; expected chat, tickets, pipeline or solo. Did you '
+        "mean chat?",
     ),
     (
         '{"members": [{"id": "a"}],\n "name": "my team"}',
@@ -532,7 +552,10 @@ def test_bad_toml(house: House, agents: Agents, text: str, said: str) -> None:
 
 
 def test_a_yes_to_all_flag_is_the_full_member_s_own(house: House, agents: Agents) -> None:
-    text = '{"members": [{"id": "a", "agent": "claude", "additionalArgs": ["--yolo"], "permissions": "full"}]}'
+    text = """\
+        {"members": [{"id": "a", "agent": "claude", "additionalArgs": ["--yolo"],
+                      "permissions": "full"}]}
+        """
     assert load(house, text, agents).team.members[0].additional_args == ("--yolo",)
 
 
@@ -568,7 +591,8 @@ def test_a_team_of_the_project_is_called_as_its_folder(house: House, agents: Age
     with pytest.raises(ConfigError) as caught:
         load_team(folder, Reading(agents, folder_is_name=True))
     assert str(caught.value) == (
-        '.coterie/teams/review/team.json:1 name is "pair"; expected "review", the name of its folder.'
+        '.coterie/teams/review/team.json:1 name is "pair"; expected "review", the name of '
+        "its folder."
     )
 
 

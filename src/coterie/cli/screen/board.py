@@ -9,6 +9,7 @@ from coterie.cli import figures
 from coterie.cli.text import cells, clip, ends, one_line
 from coterie.model.message import YOU
 from coterie.model.record import (
+    DeltaRecord,
     InteractionRecord,
     MemberRecord,
     MemberState,
@@ -29,6 +30,7 @@ _MARKS: dict[MemberState, str] = {
 }
 
 _BUSY = ("starting", "working", "quiet")
+_TAIL = 400
 _PICKS = "@name picks speaker"
 
 
@@ -51,6 +53,8 @@ class Board:
         self._open: dict[str, tuple[InteractionRecord, float]] = {}
         self._began = time.monotonic()
         self._tokens = 0
+        self._tail = ""
+        """The end of what is being said right now."""
         self.task = ""
         self.turn = 0
 
@@ -69,7 +73,10 @@ class Board:
             case ToolCallRecord():
                 busy = record.status == "started"
                 self._note(record.member, "working", record.name if busy else "")
+            case DeltaRecord():
+                self._tail = (self._tail + record.text)[-_TAIL:]
             case MessageRecord():
+                self._tail = ""
                 self.turn = max(self.turn, record.turn)
                 if record.usage is not None:
                     used = (record.usage.input_tokens or 0, record.usage.output_tokens or 0)
@@ -113,7 +120,9 @@ class Board:
     @property
     def busy(self) -> bool:
         """Whether a turn runs that could be interrupted."""
-        return any(doing.state in _BUSY for doing in self._doing.values())
+        return any(
+            doing.state in _BUSY and not self.is_person(name) for name, doing in self._doing.items()
+        )
 
     # -- showing -------------------------------------------------------------------------------
 
@@ -125,7 +134,15 @@ class Board:
         facts = self._facts()
         while facts and cells(left) + cells(" · ".join(facts)) + 4 > width:
             facts.pop(-2 if len(facts) > 1 else 0)
-        return ends(f" {left}", " · ".join(facts), width) if facts else clip(f" {left}", width)
+        left = f" {left}{self._saying(width - cells(left) - cells(' · '.join(facts)) - 6)}"
+        return ends(left, " · ".join(facts), width) if facts else clip(left, width)
+
+    def _saying(self, room: int) -> str:
+        """The end of what is being said, where there is room for it."""
+        said = one_line(self._tail)
+        if room < 16 or not said:
+            return ""
+        return f"   …{said[-(room - 4) :]}" if said.isascii() else ""
 
     def who(self) -> list[str]:
         """Everybody, for `/who`."""
@@ -165,7 +182,7 @@ class Board:
         mark = _MARKS[doing.state]
         if doing.state == "idle":
             return f"{mark} {name}"
-        took = figures.duration(time.monotonic() - doing.since)
+        took = figures.clocked(time.monotonic() - doing.since)
         why = f": {one_line(doing.reason)}" if doing.reason and doing.state != "working" else ""
         tool = f" ({one_line(doing.reason)})" if doing.reason and doing.state == "working" else ""
         return f"{mark} {name} {doing.state}{tool} {took}{why}"
@@ -179,4 +196,4 @@ class Board:
             facts.append(f"turn {self.turn}{cap}")
         if self._tokens:
             facts.append(f"{figures.tokens(self._tokens)} tokens")
-        return [*facts, figures.duration(time.monotonic() - self._began)]
+        return [*facts, figures.clocked(time.monotonic() - self._began)]

@@ -54,13 +54,14 @@ class Entry:
 
     async def run(self) -> None:
         """Act on what is typed until `close`."""
-        async for action in self._actions:
-            try:
-                await action()
-            except CoterieError as error:
-                hint = f"  {error.hint}" if error.hint else ""
-                self._around.print([f" ! {one_line(str(error))}{hint}"])
-            self._around.redraw()
+        async with self._actions:
+            async for action in self._actions:
+                try:
+                    await action()
+                except CoterieError as error:
+                    hint = f"  {error.hint}" if error.hint else ""
+                    self._around.print([f" ! {one_line(str(error))}{hint}"])
+                self._around.redraw()
 
     def close(self) -> None:
         """Nothing more is taken."""

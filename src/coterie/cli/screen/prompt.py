@@ -11,6 +11,7 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -70,6 +71,31 @@ class Live(Protocol):
     def symbols(self, text: str) -> str: ...
 
 
+class _Lines(Application[None]):
+    """The application, which also knows that terminals fold long lines when they get narrower."""
+
+    def _on_resize(self) -> None:
+        above = self._folded_rows()
+        if above:
+            # What is erased next begins so many rows higher than it was drawn.
+            self.output.cursor_up(above)
+        super()._on_resize()
+
+    def _folded_rows(self) -> int:
+        """How many rows the lines above the cursor have grown by, at the new width."""
+        screen = self.renderer.last_rendered_screen
+        if screen is None:
+            return 0
+        width = max(self.output.get_size().columns, 1)
+        cursor = screen.get_cursor_position(self.layout.current_window)
+        grown = cursor.x // width
+        for number in range(cursor.y):
+            row = screen.data_buffer[number]
+            used = max((x + 1 for x, cell in row.items() if cell.char.strip()), default=1)
+            grown += (used - 1) // width
+        return grown
+
+
 class Prompt:
     """Rule, status, input and hint under the scrollback; a card above them when one is open."""
 
@@ -87,14 +113,15 @@ class Prompt:
         self._controls = controls
         self._pending: list[str] = []
         self._wake = anyio.Event()
+        self._words = Words(names)
         self.buffer = Buffer(
-            completer=Words(names),
+            completer=self._words,
             history=_history(history),
             multiline=False,
             accept_handler=self._accept,
         )
         pair = streams or _terminal()
-        self.application: Application[None] = Application(
+        self.application = _Lines(
             layout=Layout(self._rows()),
             key_bindings=self._keys(),
             input=pair[0],
@@ -186,7 +213,7 @@ class Prompt:
 
     def _card(self) -> ANSI:
         size = self.application.output.get_size()
-        return ANSI("\n".join(self._live.card(size.columns - 1, max(size.rows - 6, 8))))
+        return ANSI("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4))))
 
     def _hint(self, width: int) -> str:
         state = self.buffer.complete_state
@@ -236,8 +263,16 @@ class Prompt:
     def _complete(self) -> None:
         if self.buffer.complete_state is not None:
             self.buffer.complete_next()
+            return
+        # At once and not in the background, where the next key would overtake it.
+        document, asked = self.buffer.document, CompleteEvent(completion_requested=True)
+        found = list(self._words.get_completions(document, asked))
+        if len(found) == 1:
+            self.buffer.apply_completion(found[0])
+        elif common := get_common_complete_suffix(document, found):
+            self.buffer.insert_text(common)
         else:
-            self.buffer.start_completion(insert_common_part=True)
+            self.buffer.start_completion()
 
 
 def _history(path: Path | None) -> History:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,9 @@ from coterie.cli.call import Call
 from coterie.cli.screen.board import Board
 from coterie.cli.screen.entry import Entry
 from coterie.cli.screen.prompt import Prompt
-from coterie.cli.text import ASCII
+from coterie.cli.text import ASCII, clip, wrap
 from coterie.cli.transcript import Transcript, asking
+from coterie.errors import CoterieError
 from coterie.model.message import YOU
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ResultRecord
 from coterie.model.team import Team
@@ -61,18 +62,23 @@ class Screen:
     # -- life ----------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def shown(self, on_stop: Callable[[], None]) -> AsyncIterator[None]:
+    async def shown(self, on_stop: Callable[[], None]) -> AsyncGenerator[None]:
         """The live lines, for the length of the block; `on_stop` is what Ctrl-C does."""
         self._parked = on_stop
+        failure: CoterieError | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._prompt.run)
             group.start_soon(self._entry.run)
             try:
                 yield
+            except CoterieError as error:  # kept out of the group, which would wrap it
+                failure = error
             finally:
                 self._prompt.close()
                 self._entry.close()
         self._call.lines([*self._prompt.leftover(), *self._report])
+        if failure is not None:
+            raise failure
 
     async def first_word(self) -> str | None:
         """The line that a conversation begins with; None when the user left instead."""
@@ -95,7 +101,7 @@ class Screen:
         self._board.saw(record)
         own = isinstance(record, InteractionRecord) and self._board.is_person(record.member)
         if not own:  # a human's own turn shows in the live lines
-            self.print(self._transcript.lines(record))
+            self._prompt.print(self._transcript.lines(record))
         self.redraw()
 
     def finished(self, result: ResultRecord) -> None:
@@ -108,9 +114,9 @@ class Screen:
     # -- for the entry -------------------------------------------------------------------------
 
     def print(self, lines: list[str]) -> None:
-        """Lines for the scrollback."""
-        if lines:
-            self._prompt.print(lines)
+        """Lines of ours for the scrollback, which are folded here."""
+        width = self._prompt.width - 1
+        self._prompt.print([part for line in lines for part in wrap(line, width)])
 
     def redraw(self) -> None:
         """The live lines have changed."""
@@ -130,8 +136,8 @@ class Screen:
             if record.interaction is question:
                 asked = card.Asked(
                     record.interaction,
-                    asking(self._team, record.member),
-                    figures.duration(time.monotonic() - came),
+                    asking(self._team.get(record.member), record.member),
+                    figures.clocked(time.monotonic() - came),
                     self._board.task,
                 )
                 lines = card.card(asked, width, height, self._paint)
@@ -147,7 +153,7 @@ class Screen:
         if self._entry.card_open:
             digit = "digit, then Enter" if self._entry.choosing else "type, then Enter"
             later = "l later" if self._entry.choosing else "Esc later"
-            return self.symbols(f" {digit} · {later}: it stays in the inbox"[:width])
+            return self.symbols(clip(f" {digit} · {later}, stays in the inbox", width))
         return self.symbols(self._board.hint(width))
 
     def prompt(self) -> str:

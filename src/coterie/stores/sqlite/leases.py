@@ -6,7 +6,7 @@ import sqlite3
 
 from coterie.model.journal import ChildLease, Fence, Lease
 from coterie.stores.sqlite.queries import SQL
-from coterie.stores.sqlite.rows import select
+from coterie.stores.sqlite.rows import Row, select
 from coterie.stores.sqlite.writer import Writer
 
 
@@ -77,5 +77,10 @@ class SqliteLeases:
         self._writer.post(drop)
 
     async def children(self, task_id: str | None = None) -> list[ChildLease]:
-        found = await self._writer.read(lambda c: select(c, "children", task_id))
+        def find(connection: sqlite3.Connection) -> list[Row]:
+            if task_id is None:
+                return select(connection, "children")
+            return select(connection, "children_of_task", task_id)
+
+        found = await self._writer.read(find)
         return [ChildLease(*row) for row in found]

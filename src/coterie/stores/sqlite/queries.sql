@@ -38,6 +38,9 @@ INSERT INTO events (sequence, task_id, type, at, data, hash) VALUES (?, ?, ?, ?,
 -- name: events_of_task
 SELECT data FROM events WHERE task_id = ? ORDER BY sequence
 
+-- name: all_events
+SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
+
 -- tasks
 
 -- name: task_status
@@ -109,6 +112,11 @@ SELECT kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
        input, output, is_error, duration_ms
 FROM audit WHERE task_id = ? ORDER BY sequence
 
+-- name: all_audit
+SELECT sequence, task_id, kind, tool_call_id, tool_name, author_actor_id, timestamp,
+       input, output, is_error, duration_ms, hash
+FROM audit ORDER BY sequence
+
 -- conversation
 
 -- name: insert_message
@@ -126,8 +134,8 @@ FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
 
 -- name: last_opened
 SELECT max(
-    coalesce((SELECT max(opened) FROM steps WHERE task_id = ?1), 0),
-    coalesce((SELECT max(opened) FROM turns WHERE task_id = ?1), 0)
+    coalesce((SELECT max(opened) FROM steps WHERE task_id = ?), 0),
+    coalesce((SELECT max(opened) FROM turns WHERE task_id = ?), 0)
 )
 
 -- name: open_step
@@ -193,7 +201,11 @@ DELETE FROM children WHERE mark = ?
 
 -- name: children
 SELECT task_id, member, agent, mark, boot_id, pid_namespace, host, started_at, pid
-FROM children WHERE ?1 IS NULL OR task_id = ?1 ORDER BY started_at, mark
+FROM children ORDER BY started_at, mark
+
+-- name: children_of_task
+SELECT task_id, member, agent, mark, boot_id, pid_namespace, host, started_at, pid
+FROM children WHERE task_id = ? ORDER BY started_at, mark
 
 -- requests and member states
 

@@ -22,6 +22,7 @@ from coterie.stores.sqlite.records import (
     SqliteJournal,
 )
 from coterie.stores.sqlite.rows import select
+from coterie.stores.sqlite.verification import problems
 from coterie.stores.sqlite.writer import Writer
 from coterie.stores.sqlite.writes import Writes, append_message
 
@@ -73,6 +74,10 @@ class SqliteStorage:
         found = await self._writer.read(lambda c: select(c, "member_states", task_id))
         return [(member, state, reason, since) for member, state, reason, since in found]
 
+    async def problems(self) -> list[str]:
+        """What a thorough look finds wrong with the file, in words; reads all of it."""
+        return await self._writer.read(problems)
+
     async def close(self) -> None:
         await self._writer.stop()
 
@@ -87,8 +92,9 @@ class SqliteStorage:
     ) -> Fence | None:
         if task_exists(connection, event.task_id):
             return None
+        if not select(connection, "insert_lease", event.task_id, owner, "running"):
+            return None
         fence = Fence(event.task_id, 1)
-        select(connection, "insert_lease", event.task_id, owner, "running")
         self._writes.apply(fence, (AppendEvent(event),), connection)
         if opening is not None:
             append_message(connection, opening)

@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 import anyio
 
 from coterie.model.journal import Fence
+from coterie.stores.sqlite.bell import Bell
 from coterie.stores.sqlite.queries import SQL
 from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
 from coterie.stores.sqlite.watch import LOOK, Watch
@@ -27,24 +28,28 @@ RIDE = 0.005
 IDLE = 2.0
 """After this long without a write the log is moved into the file and cut to nothing."""
 
-Connect = Callable[[], sqlite3.Connection]
+After = Callable[[], None] | None
 
 
 class Writer:
     """Takes submissions from the event loop to the thread, and their outcomes back."""
 
-    def __init__(self, path: Path, connect: Connect, committed: Work[None]) -> None:
+    def __init__(
+        self, path: Path, connect: Callable[[], sqlite3.Connection], committed: Work[None]
+    ) -> None:
         self._path = path
         self._connect = connect
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
+        self._bell = Bell[Sequence[Job]](self._loop, self._settle)
         self._transactions: Transactions | None = None
         self._posted: list[Job] = []
         self._posted_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._told = False
-        self._stopped: asyncio.Future[None] | None = None
+        self._stopping = False
+        self._ended: asyncio.Future[None] = self._loop.create_future()
         self.watch = Watch(self._loop, lambda: self._queue.put(()))
 
     # -- on the loop ---------------------------------------------------------------------------
@@ -57,16 +62,12 @@ class Writer:
         ).start()
         try:
             await opened
-        except asyncio.CancelledError:
+        except BaseException:
             self._queue.put(None)
+            await self._end()
             raise
 
-    async def submit(
-        self,
-        work: Work[T],
-        fence: Fence | None = None,
-        after: Callable[[], None] | None = None,
-    ) -> T:
+    async def submit(self, work: Work[T], fence: Fence | None = None, after: After = None) -> T:
         """Run the work in a transaction after all that was posted; returns when it is durable.
 
         Where the caller is cancelled, the work may be done all the same.
@@ -83,12 +84,7 @@ class Writer:
         self._put(Job(work, None, future, reads=True))
         return await future
 
-    def post(
-        self,
-        work: Work[None],
-        fence: Fence | None = None,
-        after: Callable[[], None] | None = None,
-    ) -> None:
+    def post(self, work: Work[None], fence: Fence | None = None, after: After = None) -> None:
         """Queue the work: it rides in the next submission, or goes alone a little later."""
         self._refuse_if_failed()
         if not self._posted:
@@ -102,31 +98,27 @@ class Writer:
 
         Raises what made a posted write fail, if nobody has been told of it yet.
         """
-        with anyio.CancelScope(shield=True):
-            if self._stopped is None:
-                self._stopped = self._loop.create_future()
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._queue.put(self._posted)
-                self._queue.put(None)
-            await asyncio.shield(self._stopped)
+        if not self._stopping:
+            self._stopping = True
+            if self._timer is not None:
+                self._timer.cancel()
+            self._flush()
+            self._queue.put(None)
+        await self._end()
         if self._failure is not None and not self._told:
             self._told = True
             raise self._failure
 
-    def _put(self, job: Job) -> None:
-        if self._posted:
-            self._posted.append(job)
-            self._flush()
-        else:
-            self._queue.put((job,))
+    async def _end(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await asyncio.shield(self._ended)
 
     @property
     def _failure(self) -> Exception | None:
         return None if self._transactions is None else self._transactions.failure
 
     def _refuse_if_stopped(self) -> None:
-        if self._stopped is not None:
+        if self._stopping:
             raise RuntimeError("the storage is closed")
 
     def _refuse_if_failed(self) -> None:
@@ -134,6 +126,10 @@ class Writer:
         if self._failure is not None:
             self._told = True
             raise self._failure
+
+    def _put(self, job: Job) -> None:
+        self._posted.append(job)
+        self._flush()
 
     def _flush(self) -> None:
         self._queue.put(self._posted)
@@ -162,6 +158,10 @@ class Writer:
                 self._told = self._told or job.error is self._failure
                 future.set_exception(job.error)
 
+    def _finish(self) -> None:
+        self._bell.take_down()
+        self._ended.set_result(None)
+
     # -- on the thread -------------------------------------------------------------------------
 
     def _run(self, opened: asyncio.Future[None]) -> None:
@@ -170,15 +170,16 @@ class Writer:
             connection = self._connect()
         except Exception as error:  # noqa: BLE001 - it is for who opens
             first.error = error
-            self._call_back(self._settle, [first])
-            return
-        with contextlib.closing(connection):
-            self._transactions = Transactions(connection, self._path, self._committed)
-            self.watch.begin(connection)
-            self._call_back(self._settle, [first])
-            self._serve(connection, self._transactions)
-            _checkpoint(connection)
-        self._call_back(self._finish)
+            self._bell.ring((first,))
+        else:
+            with contextlib.closing(connection):
+                self._transactions = Transactions(connection, self._path, self._committed)
+                self.watch.begin(connection)
+                self._bell.ring((first,))
+                self._serve(connection, self._transactions)
+                _checkpoint(connection)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._finish)
 
     def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
         log_grew = False
@@ -190,7 +191,7 @@ class Writer:
             if jobs:
                 if transactions.serve(jobs):
                     log_grew, wrote_at = True, time.monotonic()
-                self._call_back(self._settle, jobs)
+                self._bell.ring(jobs)
             elif log_grew and time.monotonic() - wrote_at >= IDLE:
                 _checkpoint(connection)
                 log_grew = False
@@ -203,23 +204,15 @@ class Writer:
             taken = self._queue.get(timeout=timeout)
         except Empty:
             return (), True
+        if taken is not None and self._queue.empty():
+            return taken, True
         jobs: list[Job] = []
         while taken is not None:
-            if self._queue.empty() and not jobs:
-                return taken, True
             jobs.extend(taken)
             if self._queue.empty():
                 return jobs, True
             taken = self._queue.get()
         return jobs, False
-
-    def _call_back(self, callback: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(callback, *arguments)
-
-    def _finish(self) -> None:
-        if self._stopped is not None and not self._stopped.done():
-            self._stopped.set_result(None)
 
 
 def _checkpoint(connection: sqlite3.Connection) -> None:

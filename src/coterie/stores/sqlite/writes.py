@@ -103,7 +103,7 @@ class Writes:
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
         token, last = self._opened.get(task_id, (0, 0))
         if token == 0 or token != self._token:
-            last = connection.execute(SQL["last_opened"], (task_id,)).fetchall()[0][0]
+            last = connection.execute(SQL["last_opened"], (task_id, task_id)).fetchall()[0][0]
         self._opened[task_id] = (self._token, last + 1)
         return last + 1
 

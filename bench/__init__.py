@@ -1,0 +1,1 @@
+"""Measurements: figures printed side by side, never asserted by the tests."""

@@ -1,0 +1,63 @@
+"""`make bench`: every figure we promise, measured side by side in one run."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.chat_turns import characters_sent, compared
+from bench.commands import help_and_first_turn
+
+
+class Report:
+    """Prints figures, and remembers whether one was over its bound."""
+
+    def __init__(self) -> None:
+        self.over = 0
+
+    def line(self, what: str, figure: float, bound: float, unit: str = "") -> None:
+        """One figure with its bound."""
+        held = figure <= bound
+        self.over += not held
+        word = "ok" if held else "OVER"
+        sys.stdout.write(f"  {what:<58} {figure:8.2f}{unit:<3} <= {bound:g}{unit}  {word}\n")
+        sys.stdout.flush()
+
+
+def chat_turns(report: Report) -> None:
+    """Durable turns."""
+    sys.stdout.write("A durable chat turn beside a bare loop that commits each message\n")
+    bare_60, chat_60 = compared(60)
+    bare_600, chat_600 = compared(600)
+    for turns, bare, chat in ((60, bare_60, chat_60), (600, bare_600, chat_600)):
+        sys.stdout.write(
+            f"  {turns} turns: bare {bare.cpu:.0f} us, chat {chat.cpu:.0f} us of CPU\n"
+        )
+        report.line(f"CPU per turn over the bare loop, {turns} turns", chat.cpu / bare.cpu, 5, "x")
+    report.line("CPU per turn, 600 turns over 60", chat_600.cpu / chat_60.cpu, 1.2, "x")
+    report.line("database over the bare loop's file, 600", chat_600.file / bare_600.file, 3, "x")
+    with tempfile.TemporaryDirectory() as folder:
+        sent = characters_sent(Path(folder), 600)
+    report.line("characters sent per turn, last over second", sent[-1] / sent[1], 1, "x")
+
+
+def commands(report: Report) -> None:
+    """Whole commands."""
+    sys.stdout.write("Commands from process start, CPU of everything started\n")
+    with tempfile.TemporaryDirectory() as folder:
+        helps, first = help_and_first_turn(Path(folder))
+    report.line("coterie --help", helps * 1000, 150, "ms")
+    report.line("first turn of chat, scripted agent included", first, 0.6, "s")
+
+
+def main() -> int:
+    """Print every figure; exit 1 when one is over its bound."""
+    report = Report()
+    chat_turns(report)
+    commands(report)
+    return 1 if report.over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""What is known of a turn that was cut: which tool calls ran, which permissions were given.
+
+After a kill an agent's own history may say "aborted" of a command that finished, or "unknown"
+of one that never ran.  Our record is the better one, so the agent is told what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from coterie.model import instant
+from coterie.model.interaction import NOBODY, Question, Response
+from coterie.model.journal import Step, Turn
+from coterie.model.task import UserInteractionResponded
+from coterie.model.tool_call import AuditEntry
+from coterie.ports import InboxStore, Storage
+
+Fate = Literal["ran", "not run", "unknown"]
+
+
+@dataclass(frozen=True)
+class CutCall:
+    """A tool call of a turn that was cut."""
+
+    call_id: str
+    name: str
+    what: str
+    fate: Fate
+    at: str
+
+
+@dataclass
+class Cut:
+    """The past of a turn that is taken up again; empty for one that is new."""
+
+    calls: Sequence[CutCall] = ()
+    sent: bool = False
+    """Whether an earlier attempt may have reached the agent."""
+    unused: dict[str, list[tuple[Step, Response]]] = field(
+        default_factory=dict[str, list[tuple[Step, Response]]]
+    )
+    """Answers that were given and never delivered, by what they answered: each may serve once."""
+    delivered: dict[str, str] = field(default_factory=dict[str, str])
+    """When an answer was delivered whose call never ended, by what it answered."""
+
+    def take_unused(self, digest: str) -> tuple[Step, Response] | None:
+        """An answer to an equal request that nobody got yet."""
+        left = self.unused.get(digest)
+        return left.pop(0) if left else None
+
+    def note(self, *, lost: bool) -> str:
+        """What the agent is told before the message; empty where there is nothing to tell."""
+        if not self.sent or not (self.calls or lost):
+            return ""
+        lines = [
+            "[RESUMED]",
+            "Coterie was ended in the middle of this turn and takes it up again. What stands "
+            "here comes from Coterie's own record and overrides what your history says.",
+        ]
+        if lost:
+            lines.append("Your own history of this conversation was lost; the past is given below.")
+        lines += [f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls]
+        return "\n".join([*lines, ""])
+
+
+_WORDS: dict[Fate, str] = {
+    "ran": "it ran to its end; do not run it again.",
+    "not run": "it was not run.",
+    "unknown": "whether it ran is unknown; look before you do it again.",
+}
+
+
+async def cut_turn(
+    storage: Storage, attempts: Sequence[Turn], asked: Iterable[tuple[str, Step]]
+) -> Cut:
+    """All that is known of a turn's earlier attempts, none of which closed it.
+
+    `asked` are the permissions its agent asked for, with the id of the call each was about.
+    Those nobody answered are closed: an answer that comes later could only serve a request
+    that does not exist any more.
+    """
+    cut = [turn for turn in attempts if turn.outcome in (None, "unknown")]
+    if not cut:
+        return Cut()
+    first = cut[0]
+    entries = [
+        entry
+        for entry in await storage.audit.of_task(first.task_id)
+        if entry.author_actor_id == first.member and entry.timestamp >= first.opened_at
+    ]
+    ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
+    found = Cut(sent=True)
+    refused: set[str] = set()
+    for call_id, step in asked:
+        if step.result is not None:
+            response = Response.model_validate_json(step.result)
+            if response.selected_option_id != "approve":
+                refused.add(call_id)
+            elif call_id not in ended:
+                found.delivered[step.digest] = first.opened_at
+            continue
+        refused.add(call_id)  # asked and never delivered: the agent cannot have gone on
+        question = await storage.inbox.question(step.input)
+        if question is not None and question.state == "answered" and question.response:
+            found.unused.setdefault(step.digest, []).append((step, question.response))
+        elif question is not None:
+            await _close_as_stale(storage.inbox, question)
+    found.calls = [
+        CutCall(
+            entry.tool_call_id,
+            entry.tool_name,
+            _what(entry),
+            _fate(entry.tool_call_id, ended, refused),
+            entry.timestamp,
+        )
+        for entry in entries
+        if entry.kind == "ToolCallRequested"
+    ]
+    return found
+
+
+def _fate(call_id: str, ended: set[str], refused: set[str]) -> Fate:
+    if call_id in refused:
+        return "not run"
+    return "ran" if call_id in ended else "unknown"
+
+
+def _what(entry: AuditEntry) -> str:
+    """A tool call in a few words: its command, its file, or the first thing it was given."""
+    given = entry.input or {}
+    for key in ("command", "cmd", "file_path", "path", "title"):
+        if key in given:
+            return str(given[key])[:200]
+    return str(next(iter(given.values()), ""))[:200]
+
+
+async def _close_as_stale(inbox: InboxStore, question: Question) -> None:
+    asked = question.interaction
+    response = Response(
+        interaction_id=asked.interaction_id,
+        task_id=asked.task_id,
+        author_actor_id=NOBODY,
+        comment="the turn that asked was cut; if it is asked again, that is a new question",
+    )
+    await inbox.respond(
+        UserInteractionResponded(task_id=asked.task_id, at=instant.now(), response=response)
+    )

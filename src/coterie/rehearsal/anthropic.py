@@ -1,0 +1,166 @@
+"""The Anthropic Messages format: `POST /v1/messages`, streamed and whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coterie.rehearsal.dialogue import (
+    Asked,
+    Item,
+    Refusal,
+    Reply,
+    Said,
+    ToolCall,
+    ToolResult,
+    new_id,
+)
+from coterie.rehearsal.loose import Json, compact, mapping, mappings, text, texts
+from coterie.rehearsal.wire import Event, Posted, Wire
+
+_STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
+_ERRORS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+# -- read --------------------------------------------------------------------------------------
+
+
+def asked(posted: Posted) -> Asked:
+    """The question in a request."""
+    body = posted.body
+    system = [*texts(body.get("system"))]
+    conversation: list[Item] = []
+    for message in mappings(body.get("messages")):
+        if message.get("role") == "system":  # Claude Code puts its surroundings there
+            system.extend(texts(message.get("content")))
+        else:
+            conversation.extend(_items(message))
+    return Asked(
+        dialect="anthropic",
+        client=posted.client,
+        model=text(body.get("model")),
+        system=tuple(system),
+        conversation=tuple(conversation),
+        tools=tuple(text(tool.get("name")) for tool in mappings(body.get("tools"))),
+        stream=body.get("stream") is True,
+        schema=_schema(body),
+        size=posted.size,
+    )
+
+
+def _schema(body: Json) -> Json | None:
+    wanted = mapping(mapping(body.get("output_config")).get("format"))
+    return mapping(wanted.get("schema")) or None
+
+
+def _items(message: Json) -> Iterator[Item]:
+    role = "assistant" if message.get("role") == "assistant" else "user"
+    content = message.get("content")
+    if isinstance(content, str):
+        yield Said(role, content)
+    for block in mappings(content):
+        match block.get("type"):
+            case "text":
+                yield Said(role, text(block.get("text")))
+            case "tool_use":
+                name, given = text(block.get("name")), mapping(block.get("input"))
+                yield ToolCall(name, given, text(block.get("id")))
+            case "tool_result":
+                said = "\n".join(texts(block.get("content")))
+                failed = block.get("is_error") is True
+                yield ToolResult(text(block.get("tool_use_id")), said, failed)
+            case _:  # thinking, images: nothing a stand-in could use
+                pass
+
+
+# -- write -------------------------------------------------------------------------------------
+
+
+def whole(asked: Asked, reply: Reply) -> Json:
+    """The message in one."""
+    message = _opening(asked, reply)
+    message["content"] = [full for _, _, full in _blocks(reply)]
+    message["stop_reason"] = _stop(reply)
+    message["usage"] = _usage(asked, reply, reply.counted(asked).output)
+    return message
+
+
+def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+    """The message as it is streamed."""
+    yield _event("message_start", message=_opening(asked, reply))
+    for index, (opening, deltas, _) in enumerate(_blocks(reply)):
+        yield _event("content_block_start", index=index, content_block=opening)
+        for delta in deltas:
+            yield _event("content_block_delta", index=index, delta=delta)
+        yield _event("content_block_stop", index=index)
+    end: Json = {"stop_reason": _stop(reply), "stop_sequence": None}
+    usage = _usage(asked, reply, reply.counted(asked).output)
+    yield _event("message_delta", delta=end, usage=usage)
+    yield _event("message_stop")
+
+
+def _event(kind: str, **fields: object) -> Event:
+    piece = mapping(fields.get("delta")).get("type") == "text_delta"
+    return Event({"type": kind, **fields}, kind, piece)
+
+
+def _opening(asked: Asked, reply: Reply) -> Json:
+    return {
+        "id": new_id("msg"),
+        "type": "message",
+        "role": "assistant",
+        "model": asked.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": _usage(asked, reply, 1),
+    }
+
+
+def _usage(asked: Asked, reply: Reply, output: int) -> Json:
+    return {
+        "input_tokens": reply.counted(asked).input,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": output,
+        "service_tier": "standard",
+    }
+
+
+def _stop(reply: Reply) -> str:
+    return "tool_use" if reply.calls else _STOPS[reply.stop]
+
+
+def _blocks(reply: Reply) -> Iterator[tuple[Json, list[Json], Json]]:
+    """Each content block: as it opens, its deltas, and as a whole."""
+    if reply.thinking:
+        thought: Json = {"type": "thinking", "thinking": "", "signature": ""}
+        deltas: list[Json] = [
+            {"type": "thinking_delta", "thinking": reply.thinking},
+            {"type": "signature_delta", "signature": "cmVoZWFyc2Fs"},
+        ]
+        yield thought, deltas, thought | {"thinking": reply.thinking, "signature": "cmVoZWFyc2Fs"}
+    if reply.pieces:
+        deltas = [{"type": "text_delta", "text": piece} for piece in reply.pieces]
+        yield {"type": "text", "text": ""}, deltas, {"type": "text", "text": reply.text}
+    for call in reply.calls:
+        opening: Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+        delta: Json = {"type": "input_json_delta", "partial_json": compact(call.input)}
+        yield opening, [delta], opening | {"input": call.input}
+
+
+def refused(refusal: Refusal) -> tuple[int, Json]:
+    """An error as this vendor spells it."""
+    kind = _ERRORS.get(refusal.status, "api_error")
+    error: Json = {"type": kind, "message": refusal.message}
+    return refusal.status, {"type": "error", "error": error, "request_id": new_id("req")}
+
+
+WIRE = Wire("anthropic", asked, whole, events, refused)

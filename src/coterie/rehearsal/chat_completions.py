@@ -1,0 +1,132 @@
+"""The OpenAI Chat Completions format: `POST /v1/chat/completions`, streamed and whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from coterie.rehearsal.dialogue import (
+    Asked,
+    Item,
+    Reply,
+    Said,
+    ToolCall,
+    ToolResult,
+    new_id,
+)
+from coterie.rehearsal.loose import Json, compact, mapping, mappings, parsed, text, texts
+from coterie.rehearsal.openai_terms import refused, unix_time
+from coterie.rehearsal.wire import Event, Posted, Wire
+
+_STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
+
+# -- read --------------------------------------------------------------------------------------
+
+
+def asked(posted: Posted) -> Asked:
+    """The question in a request."""
+    body = posted.body
+    system: list[str] = []
+    conversation: list[Item] = []
+    for message in mappings(body.get("messages")):
+        if message.get("role") in ("system", "developer"):
+            system.extend(texts(message.get("content")))
+        else:
+            conversation.extend(_items(message))
+    functions = (mapping(tool.get("function")) for tool in mappings(body.get("tools")))
+    return Asked(
+        dialect="chat",
+        client=posted.client,
+        model=text(body.get("model")),
+        system=tuple(system),
+        conversation=tuple(conversation),
+        tools=tuple(text(function.get("name")) for function in functions),
+        stream=body.get("stream") is True,
+        schema=_schema(body),
+        size=posted.size,
+    )
+
+
+def _schema(body: Json) -> Json | None:
+    wanted = mapping(mapping(body.get("response_format")).get("json_schema"))
+    return mapping(wanted.get("schema")) or None
+
+
+def _items(message: Json) -> Iterator[Item]:
+    said = texts(message.get("content"))
+    if message.get("role") == "tool":
+        yield ToolResult(text(message.get("tool_call_id")), "\n".join(said))
+        return
+    role = "assistant" if message.get("role") == "assistant" else "user"
+    yield from (Said(role, part) for part in said if part)
+    for call in mappings(message.get("tool_calls")):
+        function = mapping(call.get("function"))
+        given = parsed(text(function.get("arguments")))
+        yield ToolCall(text(function.get("name")), given, text(call.get("id")))
+
+
+# -- write -------------------------------------------------------------------------------------
+
+
+def whole(asked: Asked, reply: Reply) -> Json:
+    """The completion in one."""
+    message: Json = {"role": "assistant", "content": reply.text or None}
+    if reply.thinking:
+        message["reasoning_content"] = reply.thinking
+    if reply.calls:
+        message["tool_calls"] = [_call(call) for call in reply.calls]
+    choice: Json = {"index": 0, "message": message, "finish_reason": _stop(reply)}
+    return {
+        "id": new_id("chatcmpl"),
+        "object": "chat.completion",
+        "created": unix_time(),
+        "model": asked.model,
+        "choices": [choice],
+        "usage": _usage(asked, reply),
+    }
+
+
+def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+    """The completion as it is streamed."""
+    head: Json = {
+        "id": new_id("chatcmpl"),
+        "object": "chat.completion.chunk",
+        "created": unix_time(),
+        "model": asked.model,
+    }
+    yield _chunk(head, {"role": "assistant", "content": ""})
+    if reply.thinking:
+        yield _chunk(head, {"reasoning_content": reply.thinking})
+    for piece in reply.pieces:
+        yield _chunk(head, {"content": piece}, piece=True)
+    for index, call in enumerate(reply.calls):
+        yield _chunk(head, {"tool_calls": [{"index": index, **_call(call)}]})
+    yield _chunk(head, {}, stop=_stop(reply))
+    # Sent unasked as well: a client that did not ask for usage passes over a chunk without choices.
+    yield Event({**head, "choices": [], "usage": _usage(asked, reply)})
+    yield Event("[DONE]")
+
+
+def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = False) -> Event:
+    choice: Json = {"index": 0, "delta": delta, "finish_reason": stop}
+    return Event({**head, "choices": [choice]}, piece=piece)
+
+
+def _call(call: ToolCall) -> Json:
+    function: Json = {"name": call.name, "arguments": compact(call.input)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _stop(reply: Reply) -> str:
+    return "tool_calls" if reply.calls else _STOPS[reply.stop]
+
+
+def _usage(asked: Asked, reply: Reply) -> Json:
+    usage = reply.counted(asked)
+    return {
+        "prompt_tokens": usage.input,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.input + usage.output,
+    }
+
+
+WIRE = Wire("chat", asked, whole, events, refused)

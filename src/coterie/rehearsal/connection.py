@@ -1,0 +1,207 @@
+"""One HTTP/1.1 connection: reads requests of bounded size, writes whole and chunked responses."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib import import_module
+from typing import Protocol, cast
+
+from anyio import (
+    BrokenResourceError,
+    ClosedResourceError,
+    DelimiterNotFound,
+    EndOfStream,
+    IncompleteRead,
+)
+from anyio.abc import ByteStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+MAX_HEAD = 64 * 1024
+MAX_BODY = 64 * 1024 * 1024
+"""A request with a few images has some megabytes; more than this is a mistake."""
+_MAX_LINE = 4096
+
+GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead)
+"""What reading and writing raise when the other side has left."""
+
+
+class Malformed(Exception):
+    """A request that cannot be read; the connection is of no more use."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Unreadable(Exception):
+    """A body that was read but is packed in a way we cannot open; the connection goes on."""
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request as it came."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    body: bytes
+
+    @property
+    def wants_upgrade(self) -> bool:
+        """Whether the client would rather speak another protocol, such as WebSocket."""
+        return "upgrade" in self.headers.get("connection", "").lower()
+
+    def unpacked(self) -> bytes:
+        """The body without its Content-Encoding."""
+        packing = self.headers.get("content-encoding", "identity").strip().lower()
+        try:
+            return _unpacked(self.body, packing)
+        except (zlib.error, ImportError, KeyError, ValueError):
+            raise Unreadable(f"The body cannot be unpacked as {packing!r}.") from None
+
+
+class Connection:
+    """The server's end of one connection."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+        self._incoming = BufferedByteReceiveStream(stream)
+        self._bodiless = False
+        self.kept = True
+        """Whether another request may follow."""
+
+    # -- read ----------------------------------------------------------------------------------
+
+    async def next_request(self) -> HttpRequest | None:
+        """The next request, or None when the client is done."""
+        try:
+            head = await self._incoming.receive_until(b"\r\n\r\n", MAX_HEAD)
+        except DelimiterNotFound:
+            raise Malformed(431, "The head of the request is too long.") from None
+        except GONE:
+            return None
+        method, target, headers = _parsed_head(head)
+        self.kept = headers.get("connection", "").lower() != "close"
+        self._bodiless = method == "HEAD"
+        if headers.get("expect", "").lower() == "100-continue":
+            await self._stream.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        return HttpRequest(method, target, headers, await self._body(headers))
+
+    async def _body(self, headers: Mapping[str, str]) -> bytes:
+        if "chunked" in headers.get("transfer-encoding", "").lower():
+            return await self._chunks()
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit():
+            raise Malformed(400, "Content-Length is not a number.")
+        return await self._exactly(int(length))
+
+    async def _exactly(self, size: int) -> bytes:
+        if size > MAX_BODY:
+            raise Malformed(413, f"The body is larger than {MAX_BODY} bytes.")
+        return await self._incoming.receive_exactly(size) if size else b""
+
+    async def _chunks(self) -> bytes:
+        body = bytearray()
+        while size := _chunk_size(await self._line()):
+            body += await self._exactly(size)
+            await self._line()
+            if len(body) > MAX_BODY:
+                raise Malformed(413, f"The body is larger than {MAX_BODY} bytes.")
+        while await self._line():  # trailers
+            pass
+        return bytes(body)
+
+    async def _line(self) -> bytes:
+        try:
+            return await self._incoming.receive_until(b"\r\n", _MAX_LINE)
+        except DelimiterNotFound:
+            raise Malformed(400, "A line of a chunked body is too long.") from None
+
+    async def left(self) -> None:
+        """Return when the client has closed its end."""
+        try:
+            while await self._incoming.receive():
+                pass
+        except GONE:
+            return
+
+    # -- write ---------------------------------------------------------------------------------
+
+    async def respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
+        """A whole response."""
+        head = _head(status, {**headers, "content-length": str(len(body)), **self._fate()})
+        await self._stream.send(head if self._bodiless else head + body)
+
+    async def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """The head of a response whose body follows in chunks."""
+        chunked = {"transfer-encoding": "chunked"}
+        await self._stream.send(_head(status, {**headers, **chunked, **self._fate()}))
+
+    async def chunk(self, data: bytes) -> None:
+        """Some of the body, sent at once."""
+        await self._stream.send(b"%x\r\n%b\r\n" % (len(data), data))
+
+    async def end(self) -> None:
+        """The end of a chunked body."""
+        await self._stream.send(b"0\r\n\r\n")
+
+    def _fate(self) -> Mapping[str, str]:
+        return {} if self.kept else {"connection": "close"}
+
+
+def _parsed_head(head: bytes) -> tuple[str, str, Mapping[str, str]]:
+    first, *lines = head.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise Malformed(400, "This is not an HTTP/1.1 request.")
+    pairs = (line.partition(":") for line in lines)
+    return words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs}
+
+
+def _head(status: int, headers: Mapping[str, str]) -> bytes:
+    known = {each.value: each.phrase for each in HTTPStatus}
+    lines = [f"HTTP/1.1 {status} {known.get(status, 'Unknown')}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", errors="replace")
+
+
+def _chunk_size(line: bytes) -> int:
+    try:
+        size = int(line.partition(b";")[0], 16)
+    except ValueError:
+        raise Malformed(400, "A chunk does not begin with its size.") from None
+    if size < 0:
+        raise Malformed(400, "A chunk does not begin with its size.")
+    return size
+
+
+# -- packed bodies -----------------------------------------------------------------------------
+
+
+class _Zstd(Protocol):
+    """What we use of `compression.zstd`, which Python has since 3.14."""
+
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
+def _unpacked(body: bytes, packing: str) -> bytes:
+    if packing in ("identity", ""):
+        return body
+    if packing == "zstd":
+        found = import_module("compression.zstd").ZstdDecompressor()
+        return _bounded(cast("_Zstd", found), body)
+    # By window bits: gzip, zlib's own wrapping (which "deflate" means).
+    wrapping = {"gzip": 31, "x-gzip": 31, "deflate": 15}[packing]
+    return _bounded(zlib.decompressobj(wrapping), body)
+
+
+def _bounded(unpacker: _Zstd, body: bytes) -> bytes:
+    """So that a small body cannot become a huge one."""
+    data = unpacker.decompress(body, MAX_BODY + 1)
+    if len(data) > MAX_BODY:
+        raise ValueError("too large")
+    return data

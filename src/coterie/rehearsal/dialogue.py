@@ -1,0 +1,197 @@
+"""What a model is asked and what it answers, without any vendor's spelling of it.
+
+The wire formats turn a request into one `Asked` and one `Answer` into bytes; what answers (a
+script, the simulation, a test) sees nothing but these values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, Protocol
+from uuid import uuid4
+
+Dialect = Literal["anthropic", "responses", "chat", "gemini"]
+"""The wire format a request came in."""
+
+Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "other"]
+"""The program that asks, by its own word (User-Agent)."""
+
+Stop = Literal["end", "length", "refusal"]
+"""Why the model stopped; that it stopped to call tools is seen from the calls."""
+
+# Texts that the CLIs themselves put beside the user's message, in the user's name.
+_CONTEXT = re.compile(
+    r"\s*(?:<(?:system-reminder|environment_context|session_context|project_context"
+    r"|user_instructions|skills_instructions|permissions)\b"
+    r"|# AGENTS\.md instructions"
+    r"|This is the (?:Qwen Code|Gemini CLI)\. We are setting up the context)"
+)
+
+
+def new_id(kind: str) -> str:
+    """An id no CLI has seen before: a thread may be resumed against another server."""
+    return f"{kind}_{uuid4().hex[:24]}"
+
+
+# -- asked -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Said:
+    """A text of the conversation."""
+
+    role: Literal["user", "assistant"]
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of one of the client's tools, made or to be made."""
+
+    name: str
+    input: Mapping[str, object] | str
+    """As the client wants it; text for tools that take no JSON (Codex: apply_patch, exec)."""
+    id: str = field(default_factory=lambda: new_id("call"))
+    namespace: str | None = None
+    """Codex alone: the MCP server that the tool belongs to, such as `mcp__team`."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool gave back."""
+
+    call_id: str
+    text: str
+    failed: bool = False
+
+
+Item = Said | ToolCall | ToolResult
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request for a reply of the model."""
+
+    dialect: Dialect
+    client: Client
+    model: str
+    system: tuple[str, ...]
+    """Every system or developer text, wherever in the request it stood."""
+    conversation: tuple[Item, ...]
+    tools: tuple[str, ...] = ()
+    stream: bool = True
+    schema: Mapping[str, object] | None = None
+    """The JSON Schema that the reply must follow, where one was given."""
+    size: int = 0
+    """How many bytes the request had."""
+
+    @cached_property
+    def newest(self) -> str:
+        """The newest thing the user said, without what the CLI put around it."""
+        said = [item.text for item in self.conversation if _from_user(item)]
+        return said[-1].strip() if said else ""
+
+    @cached_property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results that wait for an answer; none when the user spoke last."""
+        waiting: list[ToolResult] = []
+        for item in reversed(self.conversation):
+            if isinstance(item, ToolResult):
+                waiting.insert(0, item)
+            elif isinstance(item, ToolCall) or item.role == "assistant" or _from_user(item):
+                break
+        return tuple(waiting)
+
+    @cached_property
+    def instructions(self) -> str:
+        """All system texts in one."""
+        return "\n\n".join(self.system)
+
+
+def _from_user(item: Item) -> bool:
+    return isinstance(item, Said) and item.role == "user" and not _CONTEXT.match(item.text)
+
+
+# -- answered ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens that a real model would have counted; nobody pays for them."""
+
+    input: int
+    output: int
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model says and calls."""
+
+    pieces: tuple[str, ...] = ()
+    """The text, in the pieces in which it is streamed."""
+    calls: tuple[ToolCall, ...] = ()
+    thinking: str = ""
+    stop: Stop = "end"
+    usage: Usage | None = None
+    """None: counted from the texts, four characters a token."""
+    pause: float = 0.0
+    """Seconds before every piece but the first."""
+    breaks: Literal["cut", "stall"] | None = None
+    """Half-way through the connection is cut, or stays open and silent."""
+
+    @property
+    def text(self) -> str:
+        """The text in one."""
+        return "".join(self.pieces)
+
+    def counted(self, asked: Asked) -> Usage:
+        """The usage to report."""
+        if self.usage is not None:
+            return self.usage
+        said = [self.text, self.thinking, *(str(call.input) for call in self.calls)]
+        return Usage(tokens(asked.size), tokens(sum(map(len, said))))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An HTTP error in place of a reply."""
+
+    status: int
+    message: str
+    retry_after: float | None = None
+    quota: bool = False
+    """With 429: nothing is left for the day, so trying again soon is of no use."""
+
+
+@dataclass(frozen=True)
+class Silence:
+    """No answer at all: the connection stays open until the client gives up."""
+
+
+Answer = Reply | Refusal | Silence
+
+
+class Brain(Protocol):
+    """Whatever answers in place of a model.  Several requests may be answered at once."""
+
+    async def answer(self, asked: Asked) -> Answer:
+        """What to send back; may take its time, and may be cancelled."""
+        ...
+
+
+def tokens(characters: int) -> int:
+    """About as many as a model would count."""
+    return max(1, characters // 4)
+
+
+def in_pieces(text: str) -> tuple[str, ...]:
+    """A text word by word, as models stream it; together the pieces are the text again."""
+    return tuple(re.findall(r"\S+\s*|\s+", text))
+
+
+def reply(text: str, calls: Iterable[ToolCall] = ()) -> Reply:
+    """A plain reply."""
+    return Reply(in_pieces(text), tuple(calls))

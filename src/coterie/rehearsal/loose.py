@@ -1,0 +1,50 @@
+"""JSON of unknown origin, read without trust: what is not of the expected kind is empty."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import cast
+
+Json = dict[str, object]
+
+
+def mapping(value: object) -> Json:
+    """The object, or an empty one."""
+    return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[object]:
+    """The list, or an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def mappings(value: object) -> Iterator[Json]:
+    """The objects in a list."""
+    return (cast("Json", item) for item in items(value) if isinstance(item, dict))
+
+
+def text(value: object) -> str:
+    """The text, or an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """The texts in a text or in a list of parts that have a `text`."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(text(part["text"]) for part in mappings(value) if "text" in part)
+
+
+def parsed(value: str) -> Json | str:
+    """A text that should hold a JSON object; the text itself where it does not."""
+    try:
+        found: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    return cast("Json", found) if isinstance(found, dict) else value
+
+
+def compact(value: object) -> str:
+    """JSON on one line."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,148 @@
+"""Killing Coterie at random instants and counting what was lost or doubled."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+AGENT = Path(__file__).with_name("locked_agent.py")
+
+
+@dataclass
+class Tally:
+    """What a series of killed chats came to."""
+
+    kills: int = 0
+    chats: int = 0
+    turns: int = 0
+    executions: int = 0
+    overlaps: int = 0
+    survivors: int = 0
+    wrong: list[str] = field(default_factory=list[str])
+
+    @property
+    def repeated(self) -> int:
+        """Executions beyond one a turn."""
+        return self.executions - self.turns
+
+
+@dataclass
+class Chaos:
+    """Chats of one length in projects of their own, killed at random until each is done."""
+
+    folder: Path
+    turns: int = 30
+    milliseconds: float = 50
+    keeper: str = "auto"
+    seed: int = 1
+    tally: Tally = field(default_factory=Tally)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._span = 0.8 + self.turns * (self.milliseconds / 1000 + 0.06)
+
+    def run(self, kills: int, told: Callable[[Tally], None] = lambda _: None) -> Tally:
+        """Chats until there have been so many kills, the last one brought to its end."""
+        while self.tally.kills < kills:
+            self._chat(kills)
+            told(self.tally)
+        return self.tally
+
+    def _chat(self, kills: int) -> None:
+        project = self.folder / f"chat{self.tally.chats}"
+        _furnish(project, self.milliseconds, self.keeper)
+        words = ["chat", "--agents", "a=locked,b=locked", "--max-turns", str(self.turns), "turn 0"]
+        code, before = None, self.tally.kills
+        while code is None:
+            task = _task_of(project)
+            command = ["resume", task] if task else words
+            code = self._killed_or_done(project, command, may_kill=self.tally.kills < kills)
+        self._count(project, code, self.tally.kills - before)
+
+    def _killed_or_done(self, project: Path, words: list[str], *, may_kill: bool) -> int | None:
+        process = _coterie(project, words, subprocess.DEVNULL)
+        try:
+            after = self._random.uniform(0.05, self._span) if may_kill else 120
+            return process.wait(after)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            self.tally.kills += 1
+            return None
+
+    def _count(self, project: Path, code: int, kills: int) -> None:
+        tally = self.tally
+        tally.chats += 1
+        tally.turns += self.turns
+        words = (project / "executions").read_text().split()[::2]
+        executions = words.count("begin")
+        tally.executions += executions
+        tally.overlaps += words.count("overlap")
+        tally.survivors += _is_locked(project / "lock")
+        if executions > self.turns + kills:
+            tally.wrong.append(f"{project.name}: {executions} executions with {kills} kills")
+        said = _said(project)
+        if code != 0 or said != [f"turn {number}" for number in range(self.turns + 1)]:
+            tally.wrong.append(f"{project.name}: exit {code}, said {said}")
+
+
+def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
+    registry = project / "user" / "agents"
+    registry.mkdir(parents=True)
+    entry = {
+        "command": sys.executable,
+        "baseArgs": ["-I", "-S", str(AGENT), str(project), str(milliseconds)],
+        "capabilities": {"completionDetection": "jsonl", "completionTypes": ["result"]},
+    }
+    config = {"schemaVersion": "1.2", "agents": {"locked": entry}}
+    (registry / "config.json").write_text(json.dumps(config))
+    (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
+    (project / "work").mkdir()
+
+
+def _coterie(
+    project: Path, words: list[str], stdout: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"],
+        env={**os.environ, "COTERIE_HOME": str(project / "user"), "HOME": str(project / "user")},
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _lines(project: Path, *words: str) -> list[dict[str, object]]:
+    process = _coterie(project, list(words))
+    out, _ = process.communicate(timeout=60)
+    lines = [line for line in out.decode().splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in lines]
+
+
+def _task_of(project: Path) -> str | None:
+    if not (project / "work" / ".coterie" / "coterie.db").exists():
+        return None
+    found = [line["id"] for line in _lines(project, "tasks") if line.get("type") == "task"]
+    return str(found[-1]) if found else None
+
+
+def _said(project: Path) -> list[object]:
+    lines = _lines(project, "log", "last")
+    return [line["text"] for line in lines if line.get("type") == "message"]
+
+
+def _is_locked(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

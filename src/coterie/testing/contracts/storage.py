@@ -1,0 +1,19 @@
+"""What every `ports.Storage` must do.
+
+Subclass `StorageContract`, give it `open`, and pytest runs the whole suite.  It needs anyio's
+plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
+"""
+
+from __future__ import annotations
+
+from coterie.testing.contracts.storage_inbox import InboxContract
+from coterie.testing.contracts.storage_leases import LeasesContract
+from coterie.testing.contracts.storage_records import RecordsContract
+from coterie.testing.contracts.storage_wakeup import WakeupContract
+from coterie.testing.contracts.storage_writes import WritesContract
+
+
+class StorageContract(
+    WritesContract, RecordsContract, InboxContract, LeasesContract, WakeupContract
+):
+    """The whole suite."""

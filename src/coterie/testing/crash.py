@@ -1,0 +1,136 @@
+"""A storage whose process dies at a chosen moment: for proving that no moment loses anything."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from coterie.model.journal import Fence, Write
+from coterie.ports import Storage
+
+
+class Died(BaseException):
+    """The process is gone: nothing it does any more reaches the disk."""
+
+
+@dataclass(frozen=True)
+class Death:
+    """When to die: at the n-th call, before or after it took effect, with or without what was
+    only queued."""
+
+    call: int
+    took_effect: bool
+    queued_kept: bool
+
+
+@dataclass
+class MortalStorage:
+    """Passes everything on to a real storage until death; implements `ports.Storage`."""
+
+    real: Storage
+    death: Death | None
+    calls: int = 0
+    dead: bool = False
+    _queued: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+
+    @property
+    def events(self) -> Any:
+        return _Mortal(self, self.real.events)
+
+    @property
+    def audit(self) -> Any:
+        return _Mortal(self, self.real.audit)
+
+    @property
+    def conversation(self) -> Any:
+        return _Mortal(self, self.real.conversation)
+
+    @property
+    def journal(self) -> Any:
+        return _Mortal(self, self.real.journal)
+
+    @property
+    def inbox(self) -> Any:
+        return _Mortal(self, self.real.inbox)
+
+    @property
+    def leases(self) -> Any:
+        return _Mortal(self, self.real.leases)
+
+    async def create(self, *args: Any) -> Fence | None:
+        """Pass on."""
+        return await self.live(self.real.create, *args)
+
+    async def commit(
+        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+    ) -> None:
+        """Pass on."""
+        await self.live(self.real.commit, fence, *writes, after=after)
+
+    def post(
+        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+    ) -> None:
+        """Keep it until the next call, as a process keeps it until the next commit."""
+        if self.dead:
+            raise Died
+        self._queued.append(lambda: self.real.post(fence, *writes, after=after))
+
+    async def changed(self, seen: int) -> int:
+        """Waiting is no moment of its own."""
+        self._flush()
+        return await self.real.changed(seen)
+
+    async def member_states(self, task_id: str) -> list[tuple[str, str, str, str]]:
+        """Pass on."""
+        return await self.live(self.real.member_states, task_id)
+
+    async def close(self) -> None:
+        """Pass on."""
+        self._flush()
+        await self.real.close()
+
+    async def live(self, call: Callable[..., Awaitable[Any]], *args: Any, **options: Any) -> Any:
+        """One call, which may be the last."""
+        if self.dead:
+            raise Died
+        self.calls += 1
+        dying = self.death is not None and self.calls == self.death.call
+        if self.death is not None and dying and not self.death.took_effect:
+            self._die(self.death)
+        self._flush()
+        result = await call(*args, **options)
+        if self.death is not None and dying:
+            self._die(self.death)
+        return result
+
+    def _die(self, death: Death) -> None:
+        if death.queued_kept:
+            self._flush()
+        self._queued.clear()
+        self.dead = True
+        raise Died
+
+    def _flush(self) -> None:
+        if not self.dead:
+            for put in self._queued:
+                put()
+            self._queued.clear()
+
+
+class _Mortal:
+    """A part of a mortal storage."""
+
+    def __init__(self, storage: MortalStorage, real: object) -> None:
+        self._storage = storage
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._real, name)
+        if name in ("set_child_pid", "drop_child"):
+            return call
+
+        async def live(*args: Any, **options: Any) -> Any:
+            return await self._storage.live(call, *args, **options)
+
+        return live

@@ -1,0 +1,120 @@
+"""The real command line, run as a user runs it: a process of its own, in a house of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tests.conftest import House
+
+AGENT = Path(__file__).with_name("agent.py")
+NAMES = ("ada", "rex", "cy")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command printed and how it ended."""
+
+    out: str
+    err: str
+    code: int
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Each line of stdout as an object."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """The objects of one type."""
+        return [line for line in self.lines if line["type"] == kind]
+
+    @property
+    def shown(self) -> str:
+        """Everything that was printed, with what differs from run to run put away."""
+        return steady(self.out + self.err)
+
+
+def steady(text: str) -> str:
+    """The text without ids, times and folders of this run."""
+    text = re.sub(r"\b\d+\.\ds\b", "0.1s", text)
+    text = re.sub(r"(?m)^\d\d:\d\d:\d\d", "12:00:00", text)
+    text = re.sub(r"(?<=[ ])\d\d:\d\d(:\d\d)?\b", "12:00", text)
+    text = re.sub(r"pid \d+ on [\w.-]+", "pid 1 on here", text)
+    text = re.sub(r"/\S*/(project|elsewhere|home)\b", r"/\1", text)
+    return re.sub(r" +$", "", text, flags=re.M)
+
+
+class Started(subprocess.Popen[str]):
+    """A command that runs beside us."""
+
+    @property
+    def out(self) -> IO[str]:
+        """Its stdout."""
+        assert self.stdout is not None
+        return self.stdout
+
+    @property
+    def err(self) -> IO[str]:
+        """Its stderr."""
+        assert self.stderr is not None
+        return self.stderr
+
+    def until(self, text: str) -> None:
+        """Read its stdout up to a line that holds the text."""
+        assert any(text in line for line in self.out)
+
+
+@dataclass(frozen=True)
+class Cli:
+    """Runs `coterie` in a project, as its user."""
+
+    house: House
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "coterie", *arguments],
+            input=stdin,
+            stdin=subprocess.DEVNULL if stdin is None else None,
+            capture_output=True,
+            text=True,
+            cwd=cwd or self.house.project,
+            env={**os.environ, **self.env},
+            timeout=60,
+            check=False,
+        )
+        return Ran(done.stdout, done.stderr, done.returncode)
+
+    def start(self, *arguments: str) -> Started:
+        """Run it beside us."""
+        return Started(
+            [sys.executable, "-m", "coterie", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.house.project,
+            env={**os.environ, **self.env},
+        )
+
+    def team(self, *members: str, name: str = "pair", project: Path | None = None) -> Path:
+        """Write a team of our own agents; `you` is a human."""
+        folder = (project or self.house.project) / ".coterie" / "teams" / name
+        folder.mkdir(parents=True)
+        (folder.parents[1] / ".gitignore").write_text("*\n")
+        entries: Sequence[dict[str, str]] = [
+            {"id": one} if one == "you" else {"id": one, "agent": one} for one in members
+        ]
+        (folder / "team.json").write_text(json.dumps({"members": entries}))
+        return folder / "team.json"
+
+    def task(self, *arguments: str) -> str:
+        """Run a chat to its end and give its task's id."""
+        return str(self("chat", "--json", *arguments).lines[-1]["task"])

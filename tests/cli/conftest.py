@@ -1,0 +1,31 @@
+"""Houses in which the command line is run."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from tests.cli.command import AGENT, NAMES, Cli
+from tests.conftest import House
+
+
+@pytest.fixture
+def bare(house: House) -> Cli:
+    """Nothing has been set up."""
+    return Cli(house, {"PYTHONHASHSEED": "0"})
+
+
+@pytest.fixture
+def cli(bare: Cli) -> Cli:
+    """Three agents are registered, under the names they go by."""
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
+    agents = {
+        name: {"command": sys.executable, "baseArgs": [str(AGENT), name], "capabilities": ends}
+        for name in NAMES
+    }
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    return bare

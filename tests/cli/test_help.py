@@ -1,0 +1,107 @@
+"""What the command line says of itself, and what that costs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.cli.verbs import VERBS
+from tests.cli.command import Cli
+
+
+def test_help_groups_what_works(bare: Cli) -> None:
+    assert bare("--help").out == snapshot("""\
+coterie: the coding agents you have, as one team
+
+  Start    demo · doctor · init
+  Work     chat  talk with a team
+  Answer   inbox · answer · say
+  Look     tasks · show · log · ps
+  Steer    stop · resume · cancel
+  Set up   team · agents · config · completion
+
+  coterie "text" talks to your default team.   All: coterie help --all
+""")
+    assert bare("help").out == bare("--help").out == bare("-h").out
+
+
+def test_alone_it_says_where_to_start(bare: Cli) -> None:
+    ran = bare()
+    assert (ran.out, ran.err, ran.code) == snapshot(
+        (
+            """\
+Nothing here yet.   Look first:    coterie demo     (5 s, no login, no tokens)
+                    Your agents:   coterie doctor
+                    Start:         coterie init
+""",
+            "",
+            0,
+        )
+    )
+
+
+def test_the_long_help_names_every_verb(bare: Cli) -> None:
+    shown = bare("help", "--all").out
+    assert [verb for verb in VERBS if f"    {verb} " not in shown] == []
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_an_example_and_the_options_of_all(bare: Cli, verb: str) -> None:
+    ran = bare(verb, "--help")
+    assert ran.code == 0
+    for part in ("Example:  ", "--json", "--debug", "-C DIR"):
+        assert part in ran.out
+
+
+def test_help_of_a_verb(bare: Cli) -> None:
+    assert bare("help", "logs").out == snapshot("""\
+Usage: coterie log [OPTIONS] ID
+
+  What happened in a task, in order; each line names who.
+
+Options:
+  -C DIR        The project's folder.
+  --json        One JSON object a line.
+  --debug       Show stack traces.
+  -f, --follow  Go on until the task ends.
+  -h, --help    Show this message and exit.
+
+  Example:  coterie log last --follow
+""")
+
+
+def test_version(bare: Cli) -> None:
+    assert bare("--version").out == snapshot("coterie 0.1.0\n")
+
+
+def test_help_imports_nothing_heavy(bare: Cli) -> None:
+    heavy = "pydantic rich prompt_toolkit anyio asyncio psutil sqlite3 json"
+    code = (
+        "import sys; from coterie.cli.main import run; run(['--help'])\n"
+        f"sys.exit(' '.join(set('{heavy}'.split()) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() in ("", "json")
+
+
+def test_help_is_cheap(bare: Cli) -> None:
+    def spent() -> float:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "coterie", "--help"], stdout=subprocess.DEVNULL
+        )
+        _, _, used = os.wait4(child.pid, 0)
+        child.returncode = 0
+        return used.ru_utime + used.ru_stime
+
+    assert min(spent() for _ in range(5)) < 0.15
+
+
+def test_a_shell_is_given_completions(bare: Cli) -> None:
+    asked = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie ta", "COMP_CWORD": "1"}
+    assert Cli(bare.house, asked)().out == "plain,tasks\n"
+    for shell in ("bash", "zsh", "fish"):
+        assert "_COTERIE_COMPLETE" in bare("completion", shell).out

@@ -1,0 +1,327 @@
+"""The chat's live lines and keys, with keys from a pipe and a task that only listens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import cast
+
+import anyio
+import anyio.lowlevel
+import pytest
+from inline_snapshot import snapshot
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
+
+from coterie.app import App
+from coterie.cli.call import Call
+from coterie.cli.screen.board import Board
+from coterie.cli.screen.screen import Screen
+from coterie.model.interaction import Display, Interaction, Kind, Option
+from coterie.model.record import InteractionRecord, MemberRecord, MessageRecord
+from coterie.model.team import Member, Team
+from coterie.model.update import Usage
+
+TEAM = Team(
+    name="pair",
+    members=(
+        Member(id="ada", name="ada", display_name="Ada", agent="claude", order=1),
+        Member(id="rex", name="rex", display_name="Rex", agent="codex", order=2),
+    ),
+)
+
+
+def question(name: str = "q1", member: str = "ada", kind: Kind = "Select") -> InteractionRecord:
+    options = (Option(id="approve", label="once"), Option(id="reject", label="deny"))
+    asked = Interaction(
+        interaction_id=name,
+        task_id="k3f9",
+        author_actor_id=member,
+        kind=kind,
+        display=Display(title="wants to RUN A COMMAND", content="npm install stripe@17"),
+        options=() if kind == "Input" else options,
+    )
+    return InteractionRecord(asked, member)
+
+
+@dataclass
+class Listening:
+    """Takes the place of an App: keeps what it was told."""
+
+    told: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
+    became: str = "queued"
+
+    async def say(self, task_id: str, text: str, author: str | None = None) -> str:
+        self.told.append(("say", task_id, text))
+        return self.became
+
+    async def answer(
+        self, interaction_id: str, *, choice: str | None, text: str | None, author: str
+    ) -> None:
+        self.told.append(("answer", interaction_id, choice or "", text or ""))
+
+    async def interrupt(self, task_id: str) -> None:
+        self.told.append(("interrupt", task_id))
+
+
+class Sized(DummyOutput):
+    """An output of a given size that keeps what is written."""
+
+    def __init__(self, columns: int = 80, rows: int = 24) -> None:
+        self.size = Size(rows=rows, columns=columns)
+        self.written = ""
+
+    def get_size(self) -> Size:
+        return self.size
+
+    def write_raw(self, data: str) -> None:
+        self.written += data
+
+
+@dataclass
+class Scene:
+    """A screen that is shown, and what happens around it."""
+
+    screen: Screen
+    keys: PipeInput
+    app: Listening
+    output: Sized
+    stopped: list[str] = field(default_factory=list[str])
+
+    async def press(self, keys: str) -> None:
+        """Send keys, and wait until they have been read."""
+        self.keys.send_text(keys)
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        """Let others go on until something holds."""
+        with anyio.fail_after(10):
+            while not holds():
+                await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def scene(columns: int = 80, rows: int = 24, *, task: str = "k3f9") -> AsyncIterator[Scene]:
+    output = Sized(columns, rows)
+    with create_pipe_input() as keys:
+        screen = Screen(Call(), TEAM, 20, None, (keys, output))
+        made = Scene(screen, keys, Listening(), output)
+        async with screen.shown(lambda: made.stopped.append("stop")):
+            if task:
+                screen.attach(cast("App", made.app), task)
+            yield made
+
+
+# -- keys --------------------------------------------------------------------------------------
+
+
+async def test_what_is_typed_is_said() -> None:
+    async with scene() as it:
+        await it.press("be quick\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "be quick")]
+        await it.until(lambda: "heard after this turn" in it.output.written)
+
+
+async def test_typing_never_answers_a_question_that_was_not_opened() -> None:
+    async with scene() as it:
+        it.screen.saw(question())
+        await it.press("1\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "1")]
+
+
+async def test_tab_opens_a_digit_and_enter_answers_and_enter_alone_does_nothing() -> None:
+    async with scene() as it:
+        it.screen.saw(question())
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        await it.press("\r\r2\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q1", "2", "")]
+
+
+async def test_l_puts_the_card_away() -> None:
+    async with scene() as it:
+        it.screen.saw(question())
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        await it.press("l")
+        await it.until(lambda: it.screen.prompt() == " > ")
+        assert it.app.told == []
+
+
+async def test_a_question_answered_elsewhere_closes_its_card() -> None:
+    async with scene() as it:
+        asked = question()
+        it.screen.saw(asked)
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        it.screen.saw(InteractionRecord(asked.interaction, "ada", "answered", "approve", "you"))
+        assert it.screen.prompt() == " > "
+
+
+async def test_text_answers_a_question_that_wants_text() -> None:
+    async with scene() as it:
+        it.screen.saw(question(kind="Input"))
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        await it.press("look again\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q1", "", "look again")]
+
+
+async def test_escape_interrupts_only_where_somebody_works() -> None:
+    async with scene() as it:
+        await it.press("\x1b")
+        await it.press("a\r")
+        await it.until(lambda: it.app.told)
+        it.screen.saw(MemberRecord("k3f9", "ada", "working"))
+        await it.press("\x1b")
+        await it.until(lambda: len(it.app.told) == 2)
+        assert it.app.told[1] == ("interrupt", "k3f9")
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x04", "/stop\r"])
+async def test_ctrl_c_and_its_like_stop(key: str) -> None:
+    async with scene() as it:
+        await it.press(key)
+        await it.until(lambda: it.stopped)
+
+
+async def test_end_is_said_to_the_task() -> None:
+    async with scene() as it:
+        await it.press("/end\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "/end")]
+
+
+async def test_tab_completes_names_and_commands() -> None:
+    async with scene() as it:
+        await it.press("ask @r\t now\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "ask @rex now")]
+        await it.press("/he\t\r")
+        await it.until(lambda: "breaks off the turn" in it.output.written)
+
+
+async def test_an_unknown_command_is_no_message() -> None:
+    async with scene() as it:
+        await it.press("/frobnicate\r")
+        await it.until(lambda: "No command /frobnicate" in it.output.written)
+        assert it.app.told == []
+
+
+async def test_the_first_line_is_the_goal() -> None:
+    async with scene(task="") as it:
+        await it.press("fix it\r")
+        assert await it.screen.first_word() == "fix it"
+
+
+async def test_leaving_before_anything_was_said() -> None:
+    async with scene(task="") as it:
+        await it.press("/end\r")
+        assert await it.screen.first_word() is None
+        assert it.stopped == []
+
+
+async def test_what_happens_is_printed_above() -> None:
+    async with scene() as it:
+        it.screen.saw(
+            MessageRecord("k3f9", 1, "ada", "One query per item.", "rex", duration_ms=41000)
+        )
+        await it.until(lambda: "next rex" in it.output.written)
+        assert it.output.written.replace("\r", "") == snapshot("""\
+ ada   claude
+       One query per item.
+                                                                  41s · next rex
+
+""")
+
+
+# -- lines -------------------------------------------------------------------------------------
+
+
+def busy() -> Board:
+    board = Board(TEAM, 20)
+    board.began("k3f9")
+    board.saw(MessageRecord("k3f9", 3, "rex", "yes", usage=Usage(12000, 300)))
+    board.saw(question())
+    return board
+
+
+def test_the_status_line_at_several_widths() -> None:
+    board = busy()
+    assert [board.status(width) for width in (79, 60, 40, 20)] == snapshot(
+        [
+            " ▲ ada asks q1   ○ rex   ○ you             k3f9 · turn 3/20 · 12.3k tokens · 0s",
+            " ▲ ada asks q1   ○ rex   ○ you         k3f9 · turn 3/20 · 0s",
+            " ▲ ada asks q1   ○ rex   ○ you        0s",
+            " ▲ ada asks q1    0s",
+        ]
+    )
+
+
+def test_every_state_has_its_mark_and_its_word() -> None:
+    board = Board(TEAM, None)
+    shown: list[str] = []
+    for state in ("starting", "working", "waiting", "quiet", "stuck", "gone", "idle"):
+        board.saw(MemberRecord("k3f9", "ada", state, "the model has not answered"))
+        shown.append(board.status(79))
+    assert shown == snapshot(
+        [
+            " ● ada starting 0s: the model has not answered   ○ rex   ○ you",
+            " ● ada working (the model has not answered) 0s   ○ rex   ○ you",
+            " ◌ ada waiting 0s: the model has not answered   ○ rex   ○ you",
+            " ◌ ada quiet 0s: the model has not answered   ○ rex   ○ you",
+            " ■ ada stuck 0s: the model has not answered   ○ rex   ○ you",
+            " ■ ada gone 0s: the model has not answered   ○ rex   ○ you",
+            " ○ ada   ○ rex   ○ you",
+        ]
+    )
+
+
+def test_the_hint_names_the_keys_that_do_something() -> None:
+    board = busy()
+    assert [board.hint(width) for width in (79, 40, 20)] == snapshot(
+        [
+            " Tab open q1 · @name picks speaker · ^C stop, keep · /help",
+            " Tab open q1 · ^C stop, keep · /help",
+            " Tab open q1 · /help",
+        ]
+    )
+    board.saw(question("q2", "you", "Input"))
+    assert board.hint(79) == snapshot(
+        " Tab open q1 · your turn: type, Enter · ^C stop, keep · /help"
+    )
+
+
+async def test_the_card() -> None:
+    async with scene() as it:
+        it.screen.saw(question())
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        assert it.screen.card(60, 20) == snapshot(
+            [
+                "─ q1 · ada (claude) · k3f9 ──────────────────── waiting 0s ─",
+                " wants to RUN A COMMAND",
+                "",
+                "     npm install stripe@17",
+                "",
+                " 1 approve   once",
+                " 2 reject    deny",
+                "─ No answer is never a yes. ────────────────────────────────",
+            ]
+        )
+        assert it.screen.card(40, 6) == snapshot(
+            [
+                "─ q1 · ada (claude) · k3… ─ waiting 0s ─",
+                " wants to RUN A COMMAND",
+                "     … 1 more line: coterie show q1",
+                " 1 approve   once",
+                " 2 reject    deny",
+                "─ No answer is never a yes. ────────────",
+            ]
+        )
+        assert it.screen.hint(60) == snapshot(" digit, then Enter · l later, stays in the inbox")

@@ -1,0 +1,211 @@
+"""`coterie chat` on a real pseudo-terminal: it draws, it listens, it puts everything back."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Cli
+
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_=>]|\r")
+
+
+class Terminal:
+    """A program on a pseudo-terminal, read as text."""
+
+    def __init__(
+        self, cli: Cli, *words: str, columns: int = 80, term: str = "xterm-256color"
+    ) -> None:
+        self.master, self.slave = pty.openpty()
+        self.resize(columns)
+        self.before = termios.tcgetattr(self.slave)
+        self.seen = ""
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "coterie", *words],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            cwd=cli.house.project,
+            env={**os.environ, "TERM": term, "NO_COLOR": "1", "PYTHONUTF8": "1"},
+            start_new_session=True,
+        )
+
+    def resize(self, columns: int, rows: int = 24) -> None:
+        """Another size, as when a window is dragged."""
+        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def type(self, keys: str) -> None:
+        """Press keys."""
+        os.write(self.master, keys.encode())
+
+    def until(self, text: str, patience: float = 30) -> str:
+        """Read until the text is shown; gives what was shown up to there and forgets it."""
+        end = time.monotonic() + patience
+        while text not in self.seen:
+            ready, _, _ = select.select([self.master], [], [], max(end - time.monotonic(), 0))
+            assert ready, f"{text!r} never came; there was {self.seen[-2000:]!r}"
+            self.seen += _CONTROL.sub("", os.read(self.master, 65536).decode(errors="replace"))
+        shown, _, self.seen = self.seen.partition(text)
+        return shown
+
+    def ended(self) -> int:
+        """Wait for the end; the terminal is as it was before."""
+        code = self.child.wait(30)
+        assert termios.tcgetattr(self.slave) == self.before
+        return code
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def open_terminal(cli: Cli) -> Iterator[Any]:
+    opened: list[Terminal] = []
+
+    def make(*words: str, **more: Any) -> Terminal:
+        opened.append(Terminal(cli, *words, **more))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.close()
+
+
+def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("chat")
+    terminal.until("What should they do?")
+    terminal.type("fix it\r")
+    terminal.until("ada heard 'fix it'")
+    terminal.until("rex heard")
+    terminal.until("speak next")
+    terminal.type("@rex and now?\r")
+    terminal.until("rex heard '@rex and now?'")
+    terminal.until("speak next")
+    terminal.type("/end\r")
+    terminal.until("Done  ")
+    terminal.until("you ended it")
+    assert terminal.ended() == 0
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_question_is_opened_by_tab_and_answered(
+    cli: Cli, open_terminal: Any, columns: int
+) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("ada-fails for sure", columns=columns)
+    terminal.until("ada asks q1")
+    terminal.type("\t")
+    terminal.until("4 stop")
+    terminal.type("2\r")
+    terminal.until("q1 answered by you: skip")
+    terminal.until("rex heard")
+    terminal.type("\x03")
+    terminal.until("Stopped, kept: coterie resume")
+    assert terminal.ended() == 130
+
+
+def test_ctrl_c_twice_while_an_agent_hangs(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("rex-hangs on it")
+    terminal.until("rex working")
+    terminal.type("\x03\x03")
+    terminal.until("Stopped, kept: coterie resume")
+    assert terminal.ended() == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_restores_the_terminal(
+    cli: Cli, open_terminal: Any, number: signal.Signals
+) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("rex-hangs on it")
+    terminal.until("rex working")
+    terminal.child.send_signal(number)
+    terminal.until("Stopped, kept: coterie resume")
+    assert terminal.ended() == 130
+
+
+def test_escape_breaks_off_one_turn(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("rex-hangs on it")
+    terminal.until("rex working")
+    terminal.type("\x1b")
+    terminal.until("speak next")
+    terminal.type("/end\r")
+    assert terminal.ended() == 0
+
+
+def test_resizing_while_it_runs(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("hello to you")
+    terminal.until("speak next")
+    for columns in (40, 120, 25, 80):
+        terminal.resize(columns)
+        terminal.child.send_signal(signal.SIGWINCH)
+        terminal.until("─" * (columns - 1))
+    terminal.type("/end\r")
+    assert terminal.ended() == 0
+
+
+def test_a_conversation_goes_on_after_kill_9(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("hello to you")
+    terminal.until("speak next")
+    terminal.child.kill()
+    terminal.child.wait()
+    again = open_terminal("resume")
+    again.until("rex heard")  # a look back
+    again.until("speak next")
+    again.type("/end\r")
+    assert again.ended() == 0
+
+
+def test_a_dumb_terminal_gets_plain_lines(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada")
+    terminal = open_terminal("chat", "hello", term="dumb")
+    terminal.until("Done  ")
+    assert terminal.ended() == 0
+
+
+def test_a_team_from_elsewhere_is_asked_about(cli: Cli, open_terminal: Any) -> None:
+    path = cli.house.project / "team.json"
+    path.write_text('{"members": [{"id": "ada", "agent": "ada", "permissions": "full"}]}')
+    terminal = open_terminal("chat", "-t", "./team.json", "hello")
+    terminal.until("Use it, as it is now? [y/N]")
+    terminal.type("\r")
+    assert terminal.ended() == 2
+    again = open_terminal("chat", "-t", "./team.json", "hello")
+    again.until("Use it, as it is now? [y/N]")
+    again.type("y\r")
+    again.until("ada heard")
+    again.type("/end\r")
+    assert again.ended() == 0
+
+
+def test_cancel_asks(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "you")
+    task = cli.task("hello")
+    terminal = open_terminal("cancel", task)
+    terminal.until("for good?")
+    terminal.type("n\r")
+    assert terminal.ended() != 0
+    assert cli("tasks", "--json").lines[0]["status"] == "waiting"

@@ -1,0 +1,122 @@
+"""Text and figures as they may be shown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.cli import figures, verbs
+from coterie.cli.paint import Paint
+from coterie.cli.text import cells, clip, ends, one_line, printable, table, wrap
+from coterie.cli.transcript import Transcript
+from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
+from coterie.model.team import Member, Team
+
+
+@given(st.text(), st.integers(1, 60))
+def test_nothing_is_wider_than_asked_for(text: str, width: int) -> None:
+    assert cells(clip(one_line(text), width)) <= width
+    assert all(cells(line) <= max(width, 8) for line in wrap(text, width))
+
+
+@given(st.text())
+def test_nothing_shown_can_steer_a_terminal(text: str) -> None:
+    shown = printable(text)
+    assert "\x1b" not in shown
+    assert all(character == "\n" or character >= " " for character in shown)
+    assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def test_sequences_go_as_a_whole() -> None:
+    assert printable("\x1b]0;title\x07a\x1b[2Jb\x1b[1;31mc") == "abc"
+
+
+def test_wrapping_keeps_indentation_and_words() -> None:
+    assert wrap("    one two three four", 14) == ["    one two", "    three four"]
+    assert wrap("abcdefghijkl", 8) == ["abcdefgh", "ijkl"]
+    assert wrap("漢字漢字漢字", 8) == ["漢字漢字", "漢字"]
+
+
+def test_two_ends_and_columns() -> None:
+    assert ends("left", "right", 20) == "left           right"
+    assert ends("a long left side", "right", 20) == "a long left s… right"
+    assert table([("a", "bb", "c"), ("aa", "b", "cc")], 80) == ["a   bb  c", "aa  b   cc"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.04, "0.0s"), (9.94, "9.9s"), (41, "41s"), (82, "1m 22s"), (7380, "2h 03m"), (2e5, "2d 7h")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert figures.duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30m", 1800),
+        ("1h30m", 5400),
+        ("45s", 45),
+        ("90", 90),
+        ("", None),
+        ("soon", None),
+        ("-1", None),
+    ],
+)
+def test_time_spans(text: str, seconds: float | None) -> None:
+    assert figures.seconds(text) == seconds
+
+
+def test_tokens() -> None:
+    counts = (940, 8_240, 99_960, 402_000, 1_300_000)
+    assert [figures.tokens(count) for count in counts] == ["940", "8.2k", "100k", "402k", "1.3M"]
+
+
+@pytest.mark.parametrize(
+    ("word", "near"), [("docter", "doctor"), ("taks", "tasks"), ("logs", "logs"), ("xyzzy", None)]
+)
+def test_the_nearest_verb(word: str, near: str | None) -> None:
+    assert verbs.nearest(word) == near
+
+
+TEAM = Team(
+    name="pair",
+    members=(Member(id="ada", name="ada", display_name="Ada", agent="claude", order=1),),
+)
+
+
+def test_tool_calls_take_one_line_each() -> None:
+    transcript = Transcript(TEAM, lambda: 60, Paint(wanted=False), fold=True)
+    lines: list[str] = []
+    for name, given_, failed in (
+        ("Read", {"file_path": "shop/cart.py"}, False),
+        ("Bash", {"command": "pytest -q\nrm -rf /"}, True),
+        ("Odd", {"n": 1}, False),
+    ):
+        call = ToolCallRecord("k3f9", "ada", "1", name, given_, "completed", failed, 100)
+        lines += transcript.lines(call)
+    assert lines == [
+        " ada   claude",
+        "       ✓ Read   shop/cart.py                            0.1s",
+        "       ✗ Bash   pytest -q rm -rf /                      0.1s",
+        '       ✓ Odd    {"n": 1}                                0.1s',
+    ]
+
+
+def test_a_huge_reply_is_cut_on_a_terminal_only() -> None:
+    said = MessageRecord("k3f9", 1, "ada", "word " * 1_000_000)
+    cut = Transcript(TEAM, lambda: 80, Paint(wanted=False), fold=True).lines(said)
+    assert len(cut) < 400
+    assert "more characters" in cut[-2]
+    whole = Transcript(TEAM, lambda: 80, Paint(wanted=False), fold=False).lines(said)
+    assert sum(map(len, whole)) > 4_000_000
+
+
+def test_an_error_names_the_member_and_the_folder() -> None:
+    transcript = Transcript(TEAM, lambda: 80, Paint(wanted=False), fold=True)
+    record = ErrorRecord("turn_exit", "it ended", "coterie show k3f9", "ada", "/somewhere/ada")
+    assert transcript.lines(record) == [
+        " ! ada: it ended",
+        "   in /somewhere/ada · coterie show k3f9",
+    ]

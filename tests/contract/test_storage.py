@@ -1,0 +1,23 @@
+"""Every storage keeps the same promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coterie.ports import Storage
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.contracts.storage import StorageContract
+from coterie.testing.memory import MemoryDatabase, MemoryStorage
+
+
+class TestSqliteStorage(StorageContract):
+    async def open(self, place: Path) -> Storage:
+        return await SqliteStorage.open(place / "coterie.db")
+
+
+class TestMemoryStorage(StorageContract):
+    def setup_method(self) -> None:
+        self.database = MemoryDatabase()
+
+    async def open(self, place: Path) -> Storage:
+        return MemoryStorage(self.database)

@@ -1,0 +1,370 @@
+"""Chat: who speaks, who is asked, when it ends, and with which reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coterie.engine import steering
+from coterie.errors import AnswerRefused
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord
+from coterie.model.task import Caps
+from coterie.model.team import Member
+from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed, Update
+from coterie.testing.scripted import ScriptedChannels, team
+from coterie.testing.stage import TASK, Stage, stage
+
+
+def echo(member: Member, prompt: Prompt) -> str:
+    return f"{member.id} heard {prompt.text.rpartition(chr(10))[2]!r}"
+
+
+def plain(member: Member, prompt: Prompt) -> str:
+    return "yes"
+
+
+async def test_every_member_speaks_once_in_order_and_the_round_is_over(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob", "cy"))
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.status, result.reason, result.turns) == ("completed", "max_rounds", 3)
+        assert it.said == [("ada", "yes"), ("bob", "yes"), ("cy", "yes")]
+        assert await it.conversation() == [("you", "hello"), *it.said]
+
+
+@pytest.mark.parametrize(
+    ("caps", "turns", "reason"),
+    [
+        (Caps(max_rounds=2), 4, "max_rounds"),
+        (Caps(max_rounds=None, max_turns=5), 5, "max_turns"),
+        (Caps(max_rounds=2, max_turns=3), 3, "max_turns"),
+        (Caps(max_rounds=None), 20, "max_turns"),
+    ],
+)
+async def test_caps_end_the_talk_with_their_reason(
+    tmp_path: Path, caps: Caps, turns: int, reason: str
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), caps=caps)
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.turns, result.reason) == (turns, reason)
+
+
+async def test_next_names_the_speaker_and_never_reaches_the_reader(tmp_path: Path) -> None:
+    def script(member: Member, prompt: Prompt) -> str:
+        return {"ada": "to cy [NEXT: CY]", "cy": "to ada [NEXT: zoe, Ada] [DONE]", "bob": "b"}[
+            member.id
+        ]
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob", "cy"), caps=Caps(max_turns=4, max_rounds=None))
+        await it.run(ScriptedChannels(script))
+        assert it.said == [("ada", "to cy"), ("cy", "to ada"), ("ada", "to cy"), ("cy", "to ada")]
+        warnings = [r.message for r in it.recorder.records if isinstance(r, ErrorRecord)]
+        assert warnings == ['cy named "zoe" as next speaker; the team has ada, bob, cy.'] * 2
+
+
+async def test_two_that_hand_over_to_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
+    def script(member: Member, prompt: Prompt) -> str:
+        return "[NEXT: bob]" if member.id == "ada" else "[NEXT: ada]"
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob", "cy"))
+        result = await it.run(ScriptedChannels(script))
+        assert (result.turns, result.reason) == (20, "max_turns")
+
+
+async def test_done_of_an_ai_ends_its_reply_not_the_talk(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"))
+        result = await it.run(ScriptedChannels(lambda *_: "that is all [DONE]"))
+        assert (result.turns, it.said[0]) == (2, ("ada", "that is all"))
+
+
+async def test_a_mention_in_the_first_word_picks_the_speaker(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), goal="@bob what do you think?")
+        await it.run(ScriptedChannels(plain))
+        assert [name for name, _ in it.said] == ["bob", "ada"]
+
+
+async def test_done_in_the_first_word_ends_it_at_once(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"), goal="never mind [DONE]")
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.status, result.reason, result.turns) == ("completed", "ended", 0)
+
+
+async def test_a_human_turn_with_nobody_there_parks_the_task(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", human="max"))
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.status, result.reason) == ("waiting", "question")
+        [question] = await it.look.questions()
+        assert question.interaction.author_actor_id == "max"
+        assert question.interaction.display.content == "yes"
+
+
+async def test_an_answer_given_while_nobody_runs_counts_and_a_second_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", human="max"), caps=Caps(max_turns=3, max_rounds=None))
+        await it.run(ScriptedChannels(plain))
+    async with stage(tmp_path) as later:
+        await steering.answer(later.look, "q1", None, "go on", "max")
+        with pytest.raises(AnswerRefused, match=r'q1 was answered "go on" at .* by max'):
+            await steering.answer(later.look, "q1", None, "no, stop", "max")
+        result = await later.run(ScriptedChannels(plain))
+        assert (result.status, result.turns) == ("completed", 3)
+        assert await later.conversation() == [
+            ("max", "hello"),
+            ("ada", "yes"),
+            ("max", "go on"),
+            ("ada", "yes"),
+        ]
+
+
+@pytest.mark.parametrize("word", ["/end", "enough [DONE]"])
+async def test_a_human_ends_the_talk(tmp_path: Path, word: str) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", human="max"))
+        await it.run(ScriptedChannels(plain))
+        assert await steering.say(it.look, TASK, word, None) == "answered q1"
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.status, result.reason) == ("completed", "ended")
+
+
+async def test_on_a_terminal_the_floor_goes_back_to_the_person(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
+        channels = ScriptedChannels(plain)
+        assert (await it.run(channels)).status == "waiting"
+        await steering.say(it.look, TASK, "@bob and you?", None)
+        assert (await it.run(channels)).status == "waiting"
+        await steering.say(it.look, TASK, "/end", None)
+        result = await it.run(channels)
+        assert (result.status, result.reason) == ("completed", "ended")
+        names = [name for name, _ in await it.conversation()]
+        assert names == ["you", "ada", "bob", "you", "bob", "ada", "you"]
+
+
+async def test_without_a_first_word_the_person_speaks_first(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"), goal="", caps=Caps(floor="ask"))
+        assert (await it.run(ScriptedChannels(plain))).status == "waiting"
+        await steering.say(it.look, TASK, "now then", None)
+        await it.run(ScriptedChannels(plain))
+        assert await it.conversation() == [("you", "now then"), ("ada", "yes")]
+
+
+async def test_a_word_said_while_they_talk_is_heard_before_the_next_turn(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), caps=Caps(max_rounds=2))
+        await steering.say(it.look, TASK, "@bob you first", None)
+        await it.run(ScriptedChannels(plain))
+        names = [name for name, _ in await it.conversation()]
+        assert names[0] == "you"
+        assert "you" in names[1:]
+        place = names.index("you", 1)
+        assert names[place + 1] == "bob"
+
+
+# -- failure -----------------------------------------------------------------------------------
+
+
+class Flaky:
+    """Fails a number of times, then speaks."""
+
+    def __init__(self, failures: int, *, retry: bool = True) -> None:
+        self.left = failures
+        self.retry = retry
+        self.calls = 0
+
+    def __call__(self, member: Member, prompt: Prompt) -> str | list[Update]:
+        self.calls += 1
+        if member.id == "bob" and self.left > 0:
+            self.left -= 1
+            return [TurnFailed("exit", "exit code 3", 3, "boom", retry=self.retry)]
+        return f"{member.id} speaks"
+
+
+async def test_a_failing_turn_is_tried_twice_more(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"))
+        result = await it.run(ScriptedChannels(Flaky(2)))
+        assert result.status == "completed"
+        assert it.said == [("ada", "ada speaks"), ("bob", "bob speaks")]
+        errors = [r for r in it.recorder.records if isinstance(r, ErrorRecord)]
+        assert [error.where for error in errors] == ["teams/t/bob"] * 2
+        assert "boom" in errors[0].message
+
+
+async def asked_about_bob(it: Stage, script: Flaky, *names: str) -> None:
+    await it.start(team(*names, "bob"))
+    result = await it.run(ScriptedChannels(script))
+    assert (result.status, result.reason) == ("waiting", "question")
+    [question] = await it.look.questions()
+    assert question.interaction.display.title == "bob cannot speak (turn 2)"
+
+
+async def test_then_the_person_decides_and_retry_tries_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        script = Flaky(3)
+        await asked_about_bob(it, script, "ada")
+        await steering.answer(it.look, "q1", "retry", None, "you")
+        assert (await it.run(ScriptedChannels(script))).status == "completed"
+        assert await it.conversation() == [
+            ("you", "hello"),
+            ("ada", "ada speaks"),
+            ("bob", "bob speaks"),
+        ]
+
+
+async def test_skip_passes_the_turn_over(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await asked_about_bob(it, Flaky(9), "ada")
+        await steering.answer(it.look, "q1", "skip", None, "you")
+        result = await it.run(ScriptedChannels(plain))
+        assert (result.status, result.reason) == ("completed", "max_rounds")
+        assert await it.conversation() == [("you", "hello"), ("ada", "ada speaks")]
+
+
+async def test_replace_lets_another_take_the_turns(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        script = Flaky(99)
+        await asked_about_bob(it, script, "ada")
+        await steering.answer(it.look, "q1", "replace", None, "you")
+        await it.run(ScriptedChannels(script))
+        assert [name for name, _ in await it.conversation()] == ["you", "ada", "ada"]
+
+
+async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        script = Flaky(3)
+        await it.start(team("ada", "bob"))
+        channels = ScriptedChannels(script)
+        async with anyio.create_task_group() as group:
+            results: list[str] = []
+
+            async def run() -> None:
+                result = await it.run(channels, patience=None)
+                results.append(result.reason)
+
+            group.start_soon(run)
+            while not await it.look.questions():
+                await it.storage.changed(0)
+                await anyio.lowlevel.checkpoint()
+            await steering.answer(it.look, "q1", "stop", None, "you")
+        assert results == ["stopped"]
+        assert (await it.run(channels)).status == "completed"
+
+
+async def test_a_missing_agent_is_not_tried_again(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"))
+        result = await it.run(ScriptedChannels(plain, missing=frozenset({"bob"})))
+        assert result.status == "waiting"
+        errors = [r.message for r in it.recorder.records if isinstance(r, ErrorRecord)]
+        assert errors == [
+            "bob failed turn 2 (try 1): bob cannot start: ghost: not installed (in teams/t/bob)."
+        ]
+
+
+# -- clocks ------------------------------------------------------------------------------------
+
+
+async def test_a_turn_without_an_end_fails_as_stuck(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        clocks = Limits(total=0.05, quiet_after=30)
+        result = await it.run(ScriptedChannels(lambda *_: [Activity()], clocks=clocks))
+        assert result.status == "waiting"
+        states = [r.state for r in it.recorder.records if isinstance(r, MemberRecord)]
+        assert states.count("stuck") == 3
+
+
+async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
+    tmp_path: Path,
+) -> None:
+    class Slow(ScriptedChannels):
+        pass
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        quiet = anyio.Event()
+
+        class Watching:
+            def saw(self, record: object) -> None:
+                it.recorder.records.append(record)  # type: ignore[arg-type]
+                if isinstance(record, MemberRecord) and record.state == "quiet":
+                    quiet.set()
+
+        channels = Slow(lambda *_: "", clocks=Limits(total=60, quiet_after=0.02))
+        channel = await channels.channel(team("ada").members[0], None)
+
+        async def take_turn(prompt: Prompt):
+            for number in range(2):
+                await quiet.wait()
+                quiet_again = anyio.Event()
+                nonlocal_quiet(quiet_again)
+                yield TextDelta(str(number))
+            yield TurnCompleted("at last")
+
+        def nonlocal_quiet(event: anyio.Event) -> None:
+            nonlocal quiet
+            quiet = event
+
+        channel.take_turn = take_turn  # type: ignore[method-assign]
+        result = await it.engine.run(TASK, lambda *_: channels, Watching(), 0.0)
+        assert result.status == "completed"
+        states = [
+            r.state
+            for r in it.recorder.records
+            if isinstance(r, MemberRecord) and r.state in ("quiet", "working")
+        ]
+        assert states == ["working", "quiet", "working", "quiet", "working"]
+
+
+async def test_what_an_open_question_asks_is_told_with_who_asks(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", human="max"))
+        await it.run(ScriptedChannels(plain))
+        records = [r for r in it.recorder.records if isinstance(r, InteractionRecord)]
+        assert [(r.member, r.state, r.interaction.kind) for r in records] == [
+            ("max", "open", "Input")
+        ]
+
+
+# -- what is sent ------------------------------------------------------------------------------
+
+
+async def test_an_agent_with_a_memory_gets_only_what_is_new(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), caps=Caps(max_rounds=None, max_turns=6))
+        channels = ScriptedChannels(lambda m, p: f"{m.id} speaks")
+        await it.run(channels)
+        ada, bob = channels.opened
+        assert [prompt.text for prompt in ada.sent] == [
+            "[MESSAGE]\nhello",
+            "[MESSAGE]\nbob speaks",
+            "[MESSAGE]\nbob speaks",
+        ]
+        assert bob.sent[0].text == "[CONTEXT]\nyou: hello\n\n[MESSAGE]\nada speaks"
+        assert bob.sent[-1].text == "[MESSAGE]\nada speaks"
+
+
+async def test_an_agent_without_one_gets_the_last_messages_its_own_included(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", "bob"), caps=Caps(max_rounds=None, max_turns=3))
+        channels = ScriptedChannels(lambda m, p: f"{m.id} speaks", holds_past=False)
+        await it.run(channels)
+        assert channels.opened[0].sent[-1].text == (
+            "[CONTEXT]\nyou: hello\nada: ada speaks\n\n[MESSAGE]\nbob speaks"
+        )

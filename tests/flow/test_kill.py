@@ -1,0 +1,21 @@
+"""`kill -9` at random instants, with real processes; `make chaos` does it two hundred times."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.testing.chaos import Chaos, Tally
+
+
+@pytest.mark.parametrize("keeper", ["bubblewrap", "subreaper"])
+def test_a_killed_chat_loses_and_doubles_nothing(tmp_path: Path, keeper: str) -> None:
+    chaos = Chaos(tmp_path, turns=12, milliseconds=20, keeper=keeper, seed=7)
+    tally = chaos.run(kills=5)
+    expected = Tally(
+        kills=tally.kills, chats=tally.chats, turns=tally.turns, executions=tally.executions
+    )
+    assert tally == expected
+    assert tally.kills >= 5
+    assert 0 <= tally.repeated <= tally.kills

@@ -1,0 +1,329 @@
+"""The generic adapter: an agent made of nothing but a registry entry."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.agents.generic import GenericAdapter, GenericChannel
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition, Capabilities
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.team import Member
+from coterie.model.update import (
+    Activity,
+    TextDelta,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+)
+from coterie.model.workspace import Workspace
+from coterie.process.pool import ChannelPool, Key
+from tests.unit.process.children import AGENT, left, token, until
+
+ROLE = "You are Ann."
+EVENT: dict[str, object] = {"completionDetection": "jsonl", "completionTypes": ["result"]}
+SILENT: dict[str, object] = {"completionDetection": "idleTimeout", "idleTimeoutMs": 200}
+STAYS: dict[str, object] = {"persistent": True, "promptFormat": "jsonl"}
+
+
+@dataclass
+class Log:
+    """A child log that can be looked at."""
+
+    running: dict[str, int | None] = field(default_factory=dict[str, int | None])
+    seen: int = 0
+
+    async def starting(self, member: str, agent: str) -> str:
+        self.seen += 1
+        mark = token()
+        self.running[mark] = None
+        return mark
+
+    def started(self, mark: str, pid: int) -> None:
+        self.running[mark] = pid
+
+    def ended(self, mark: str) -> None:
+        del self.running[mark]
+
+
+@dataclass
+class Desk:
+    """One member on one agent."""
+
+    folder: Path
+    log: Log = field(default_factory=Log)
+
+    def adapter(
+        self, told: dict[str, object], *words: str, use_pty: bool = False
+    ) -> GenericAdapter:
+        agent = AgentDefinition(
+            name="scripted",
+            command=sys.executable,
+            base_args=("-I", "-S", AGENT, *words),
+            capabilities=Capabilities.model_validate(told),
+            use_pty=use_pty,
+        )
+        return GenericAdapter(agent, self.log, keeper="subreaper")
+
+    def member(self, **more: object) -> Member:
+        known: dict[str, object] = {"id": "ann", "name": "ann", "displayName": "Ann"}
+        return Member.model_validate(known | {"systemInstruction": ROLE} | more)
+
+    async def open(self, adapter: GenericAdapter, member: Member | None = None) -> GenericChannel:
+        env = {"PATH": os.environ["PATH"]}
+        space = Workspace(self.folder, self.folder, self.folder, self.folder, env)
+        return await adapter.open(member or self.member(), space, None)
+
+    @asynccontextmanager
+    async def channel(
+        self, told: dict[str, object], *words: str, member: Member | None = None
+    ) -> AsyncIterator[GenericChannel]:
+        channel = await self.open(self.adapter(told, *words), member)
+        try:
+            yield channel
+        finally:
+            await channel.close()
+            assert self.log.running == {}
+            assert not channel.alive
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+async def turn(channel: GenericChannel, text: str) -> list[Update]:
+    with anyio.fail_after(30):
+        async with aclosing(channel.take_turn(Prompt(text, "turn-1"))) as updates:
+            return [update async for update in updates]
+    raise AssertionError
+
+
+async def reply(channel: GenericChannel, text: str) -> str:
+    end = (await turn(channel, text))[-1]
+    assert isinstance(end, TurnCompleted), end
+    return end.text
+
+
+async def test_a_one_shot_agent_is_started_for_each_turn(desk: Desk) -> None:
+    async with desk.channel(EVENT) as channel:
+        assert (channel.pid, channel.alive, channel.holds_past, channel.thread) == (
+            None,
+            True,
+            False,
+            None,
+        )
+        assert desk.log.seen == 0
+        assert await turn(channel, "!turn") == [Activity(), TurnCompleted("turn 1")]
+        assert await reply(channel, "!turn") == "turn 1"
+        assert desk.log.seen == 2
+
+
+async def test_a_persistent_agent_is_started_once(desk: Desk) -> None:
+    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+        assert (channel.alive, channel.holds_past) == (True, True)
+        assert list(desk.log.running.values()) == [channel.pid]
+        assert [await reply(channel, "!turn") for _ in range(3)] == ["turn 1", "turn 2", "turn 3"]
+        assert desk.log.seen == 1
+
+
+async def test_silence_shows_what_is_printed(desk: Desk) -> None:
+    async with desk.channel(SILENT, "--plain", member=desk.member(systemInstruction="")) as channel:
+        updates = await turn(channel, "hello")
+    assert updates[-1] == TurnCompleted("heard: hello")
+    assert "".join(u.text for u in updates if isinstance(u, TextDelta)) == "heard: hello\n"
+
+
+async def test_after_a_silence_nothing_goes_on_working(desk: Desk) -> None:
+    async with desk.channel(SILENT, "--plain") as channel:
+        assert await turn(channel, "!hang") == [TurnCompleted("")]
+        assert (channel.pid, desk.log.running) == (None, {})
+        assert channel.alive
+
+
+async def test_the_member_may_set_the_silence(desk: Desk) -> None:
+    member = desk.member(idleTimeoutMs=400)
+    async with desk.channel(SILENT, "--plain", member=member) as channel:
+        begun = time.monotonic()
+        assert await turn(channel, "!hang") == [TurnCompleted("")]
+        assert time.monotonic() - begun >= 0.4
+
+
+def test_the_clocks(desk: Desk) -> None:
+    silent, other = desk.adapter(SILENT), desk.adapter(EVENT)
+    assert silent.limits(desk.member()) == Limits(30.0, 120.0)
+    assert other.limits(desk.member()) == Limits(1800.0, 120.0)
+    member = desk.member(timeoutMs=5000, quietAfterMs=100)
+    assert other.limits(member) == Limits(5.0, 0.1)
+
+
+async def test_a_pattern(desk: Desk) -> None:
+    told: dict[str, object] = {"completionDetection": "custom", "completionPattern": "^<END>$"}
+    async with desk.channel(told, "--plain", "--end", "<END>") as channel:
+        assert await reply(channel, "!cwd") == f"{desk.folder}\n<END>"
+
+
+async def test_a_detector_that_is_not_there(desk: Desk) -> None:
+    told: dict[str, object] = {"completionDetection": "custom", "detector": "nobody"}
+    with pytest.raises(AgentMissing, match='no detector "nobody"'):
+        await desk.open(desk.adapter(told))
+
+
+# -- who it is ---------------------------------------------------------------------------------
+
+
+async def test_the_role_goes_by_flag_and_then_not_in_the_message(desk: Desk) -> None:
+    told = EVENT | {"systemPromptFlag": "--system"}
+    async with desk.channel(told) as channel:
+        assert await reply(channel, "!whoami") == ROLE
+        assert await reply(channel, "hello") == "heard: hello"
+
+
+async def test_the_role_goes_in_front_of_each_message_to_a_new_process(desk: Desk) -> None:
+    for told in (EVENT, EVENT | {"systemPromptFlag": "--system", "supportsSystemPrompt": False}):
+        async with desk.channel(told) as channel:
+            for _ in range(2):
+                assert await reply(channel, "hello") == f"heard: [SYSTEM]\n{ROLE}\n\nhello"
+
+
+async def test_a_persistent_agent_is_told_its_role_once(desk: Desk) -> None:
+    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+        assert await reply(channel, "one\ntwo") == f"heard: [SYSTEM]\n{ROLE}\n\none\ntwo"
+        assert await reply(channel, "three\nfour") == "heard: three\nfour"
+
+
+async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: Desk) -> None:
+    told = EVENT | {"systemPromptFlag": "--system", "modelFlag": "--graceful"}
+    member = desk.member(model="opus", additionalArgs=["args"])
+    async with desk.channel(told, "--deaf", member=member) as channel:
+        heard = json.loads(await reply(channel, "go"))
+    assert heard == ["--deaf", "--graceful", "opus", "--system", ROLE, "args"]
+
+
+# -- what goes wrong ---------------------------------------------------------------------------
+
+
+async def test_an_agent_that_is_not_installed(desk: Desk) -> None:
+    for told in (EVENT, EVENT | STAYS):
+        agent = AgentDefinition(
+            name="ghost", command="no-such-agent", capabilities=Capabilities.model_validate(told)
+        )
+        adapter = GenericAdapter(agent, desk.log, keeper="subreaper")
+        if told is EVENT:
+            [end] = await turn(await desk.open(adapter), "hello")
+            assert isinstance(end, TurnFailed)
+            assert (end.kind, end.retry) == ("missing", False)
+            assert str(desk.folder) in end.message
+        else:
+            with pytest.raises(AgentMissing):
+                await desk.open(adapter)
+    assert desk.log.running == {}
+
+
+async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: Desk) -> None:
+    async with desk.channel(EVENT) as channel:
+        end = (await turn(channel, "!exit 3"))[-1]
+        assert isinstance(end, TurnFailed)
+        assert (end.kind, end.exit_code, end.stderr_tail) == ("exit", 3, "boom\n")
+        assert desk.log.running == {}
+        assert await reply(channel, "!turn") == "turn 1"
+
+
+async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: Desk) -> None:
+    pool, key = ChannelPool(), Key("s", "scripted", "ann")
+    adapter = desk.adapter(EVENT | STAYS, "--persistent")
+
+    async def take(text: str) -> Update:
+        channel = await pool.get(key, lambda: desk.open(adapter))
+        assert isinstance(channel, GenericChannel)
+        return (await turn(channel, text))[-1]
+
+    assert await take("!turn") == TurnCompleted("turn 1")
+    first = pool.running()
+    failed = await take("!silent-exit 9")
+    assert isinstance(failed, TurnFailed)
+    assert failed.exit_code == 9
+    assert await take("hello") == TurnCompleted(f"heard: [SYSTEM]\n{ROLE}\n\nhello")
+    assert [r.key for r in pool.running()] == [key]
+    assert pool.running() != first
+    await pool.close_all()
+    assert (pool.running(), desk.log.running) == ([], {})
+
+
+async def test_a_stuck_turn_is_over_at_its_limit(desk: Desk) -> None:
+    async with desk.channel(EVENT, member=desk.member(timeoutMs=300)) as channel:
+        [end] = await turn(channel, "!hang")
+        assert isinstance(end, TurnFailed)
+        assert (end.kind, desk.log.running) == ("timeout", {})
+
+
+@pytest.mark.parametrize("deaf", [False, True])
+async def test_a_turn_is_broken_off(desk: Desk, deaf: bool) -> None:
+    words = ["--persistent", *(["--deaf"] if deaf else [])]
+    async with desk.channel(EVENT | STAYS, *words) as channel:
+        assert await reply(channel, "!turn")
+        async with anyio.create_task_group() as group:
+
+            async def interrupt() -> None:
+                await anyio.wait_all_tasks_blocked()
+                await channel.interrupt()
+
+            group.start_soon(interrupt)
+            assert (await turn(channel, "!hang"))[-1] == TurnInterrupted("")
+        assert not channel.alive
+
+
+async def test_an_interrupt_between_turns_harms_nobody(desk: Desk) -> None:
+    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+        await reply(channel, "!turn")
+        await channel.interrupt()
+        assert await reply(channel, "!turn") == "turn 2"
+
+
+async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: Desk) -> None:
+    word = token()
+    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
+        await reply(channel, f"!daemon {word}")
+        assert await left(word) == 1
+    assert await left(word) == 0
+
+
+async def test_one_that_is_closed_while_it_starts_is_not_left(desk: Desk) -> None:
+    async with desk.channel(EVENT) as channel:
+        async with anyio.create_task_group() as group:
+
+            async def close() -> None:
+                await until(lambda: desk.log.seen == 1)
+                await channel.close()
+
+            group.start_soon(close)
+            assert isinstance((await turn(channel, "!hang"))[-1], TurnFailed)
+        assert desk.log.running == {}
+        [end] = await turn(channel, "again")
+        assert isinstance(end, TurnFailed)
+        assert end.kind == "missing"
+
+
+async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk: Desk) -> None:
+    told = SILENT | {"persistent": True}
+    async with desk.channel(told, "--persistent", "--plain") as channel:
+        lines = ["heard: [SYSTEM]", f"heard: {ROLE}", "heard: ", "heard: one", "heard: two"]
+        assert await reply(channel, "one\ntwo") == "\n".join(lines)
+        assert await reply(channel, "three") == "heard: three"
+
+
+async def test_under_a_terminal(desk: Desk) -> None:
+    channel = await desk.open(desk.adapter(EVENT, use_pty=True))
+    assert await reply(channel, "!tty") == "[true, true, true, true]"
+    await channel.close()

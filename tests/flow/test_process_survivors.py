@@ -1,0 +1,108 @@
+"""What a dead owner left is found by its mark and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import anyio
+import pytest
+
+from coterie.process import survivors
+from tests.unit.process.children import carrying, left, scripted, started, token, until
+
+SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
+ORPHAN = """
+import os, subprocess, sys
+if os.fork():
+    os._exit(0)
+os.setsid()
+subprocess.run(sys.argv[1:], env={})  # whose child has scrubbed its environment
+"""
+
+
+def leave_orphan(mark: str, word: str) -> None:
+    """A marked process in its own session without a parent, and its unmarked child."""
+    argv = [sys.executable, "-I", "-S", "-c", ORPHAN, *SLEEP, word]
+    subprocess.run(argv, env=os.environ | {survivors.MARK: mark}, check=True)
+
+
+@pytest.fixture
+def mark() -> str:
+    return token()
+
+
+async def test_the_marked_and_their_children_are_found_and_ended(mark: str) -> None:
+    word = token()
+    leave_orphan(mark, word)
+    await until(lambda: len(survivors.find([mark])) == 2 and len(carrying(word)) == 2)
+    assert await anyio.to_thread.run_sync(survivors.find, [token()]) == []
+    assert await survivors.end_in_thread([token(), mark]) == []
+    assert await left(word) == 0
+
+
+async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: str) -> None:
+    words = [token() for _ in range(3)]
+    marks = [token() for _ in range(3)]
+    for one, word in zip(marks, words, strict=True):
+        leave_orphan(one, word)
+    await until(lambda: all(len(carrying(word)) == 2 for word in words))
+    assert await survivors.end_in_thread(marks[:2]) == []
+    assert [await left(word) for word in words] == [0, 0, 2]
+    assert await survivors.end_in_thread([marks[2]]) == []
+
+
+async def test_a_living_keeper_is_asked_and_ends_what_only_it_can_find() -> None:
+    word = token()
+    async with started(scripted("--persistent", "--deaf")) as child:
+        child.post(f"!daemon {word}\n".encode())
+        assert b"daemon left" in await child.receive()
+        begun = time.monotonic()
+        assert await survivors.end_in_thread([child.spawn.mark]) == []
+        assert time.monotonic() - begun < 5
+        assert await left(word) == 0
+
+
+async def test_a_stopped_keeper_is_woken() -> None:
+    word = token()
+    async with started(scripted("--persistent")) as child:
+        child.post(f"!daemon {word}\n".encode())
+        assert b"daemon left" in await child.receive()
+        os.kill(child.pid, signal.SIGSTOP)
+        assert await survivors.end_in_thread([child.spawn.mark]) == []
+        assert await left(word) == 0
+
+
+async def test_a_zombie_is_dead(mark: str) -> None:
+    child = subprocess.Popen(["true"], env={survivors.MARK: mark})
+    await until(lambda: survivors.find([mark]) == [])  # not yet reaped by us
+    assert await survivors.end_in_thread([mark]) == []
+    child.wait()
+
+
+async def test_neither_we_nor_those_above_us_are_ended(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "import sys, os; from coterie.process import survivors; "
+    script += "print([p.pid == os.getpid() for p in survivors.end(sys.argv[1:], 2)])"
+    run = [sys.executable, "-c", script, mark]
+    told = await anyio.to_thread.run_sync(
+        lambda: subprocess.run(
+            run, env=os.environ | {survivors.MARK: mark}, capture_output=True, text=True, check=True
+        )
+    )
+    assert told.stdout == "[True]\n"
+
+
+async def test_those_that_cannot_be_proven_dead_are_returned(mark: str) -> None:
+    child = subprocess.Popen(SLEEP, env=os.environ | {survivors.MARK: mark})
+    await until(lambda: [p.pid for p in survivors.find([mark])] == [child.pid])
+    try:
+        # No patience at all: it looks once, and once is not a proof.
+        assert [p.pid for p in await survivors.end_in_thread([mark], patience=-1)] == [child.pid]
+    finally:
+        child.kill()
+        child.wait()

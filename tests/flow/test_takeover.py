@@ -1,0 +1,266 @@
+"""Who may run a task: one owner, alive by its lock, replaced only when proven dead."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.engine.owner import Owner, living, proven_dead, sweep
+from coterie.engine.takeover import Claimant
+from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy
+from coterie.model import instant
+from coterie.model.journal import AppendMessage, ChildLease, Fence
+from coterie.model.message import Message
+from coterie.model.task import TaskCreated
+from coterie.process.machine import Machine
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.scripted import team
+
+HERE = Machine("here", "boot", "ns")
+
+
+class Reaping:
+    """Remembers whom it was asked to end."""
+
+    def __init__(self, left: Sequence[int] = ()) -> None:
+        self.left = left
+        self.asked: list[str] = []
+
+    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+        self.asked += [child.mark for child in children]
+        return self.left
+
+
+async def make_task(storage: SqliteStorage, owner: str, task_id: str = "k3f9") -> Fence:
+    created = TaskCreated(
+        task_id=task_id,
+        at=instant.now(),
+        session_id=task_id,
+        workflow="chat",
+        workflow_version=1,
+        goal="hello",
+        author="you",
+        team=team("ada"),
+    )
+    fence = await storage.create(created, owner, None)
+    assert fence is not None
+    return fence
+
+
+def child(mark: str, machine: Machine = HERE) -> ChildLease:
+    return ChildLease(
+        "k3f9",
+        "ada",
+        "echo",
+        mark,
+        machine.boot_id,
+        machine.pid_namespace,
+        machine.host,
+        instant.now(),
+    )
+
+
+def owner(folder: Path) -> Owner:
+    return Owner(folder / "owners", "here")
+
+
+def test_an_owner_lives_as_long_as_its_lock(tmp_path: Path) -> None:
+    mine = owner(tmp_path)
+    assert living(mine.folder, mine.id) is not None
+    with proven_dead(mine.folder, mine.id) as dead:
+        assert not dead
+    mine.release()
+    assert living(mine.folder, mine.id) is None
+
+
+def test_the_files_of_the_dead_are_swept_away_and_no_others(tmp_path: Path) -> None:
+    mine, other = owner(tmp_path), owner(tmp_path)
+    (mine.folder / "deadbeef").write_text("{}")
+    (mine.folder / "needed").write_text("{}")
+    sweep(mine.folder, frozenset({"needed"}))
+    assert {path.name for path in mine.folder.iterdir()} == {mine.id, other.id, "needed"}
+    mine.release()
+    other.release()
+
+
+async def test_a_task_of_a_living_owner_is_refused(tmp_path: Path) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    one = await anyio.to_thread.run_sync(owner, tmp_path)
+    two = await anyio.to_thread.run_sync(owner, tmp_path)
+    await make_task(storage, one.id)
+    with pytest.raises(TaskBusy, match=rf"k3f9 is already running \(pid {os.getpid()} on here\)"):
+        await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")
+    await storage.close()
+
+
+async def test_a_dead_owners_children_are_ended_before_the_task_goes_on(tmp_path: Path) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    fence = await make_task(storage, "gone")
+    await storage.leases.record_child(fence, child("m1"))
+    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    reaper = Reaping()
+    taken = await Claimant(mine, storage.leases, reaper, HERE).take("k3f9")
+    assert (reaper.asked, taken.token) == (["m1"], 2)
+    assert await storage.leases.children("k3f9") == []
+    message = AppendMessage(Message("k3f9", 1, "ada", "late", instant.now()))
+    with pytest.raises(LeaseLost):
+        await storage.commit(fence, message)
+    await storage.close()
+
+
+async def test_children_that_will_not_die_keep_the_task_from_going_on(tmp_path: Path) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    fence = await make_task(storage, "gone")
+    await storage.leases.record_child(fence, child("m1"))
+    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    with pytest.raises(TaskBusy) as refused:
+        await Claimant(mine, storage.leases, Reaping([77]), HERE).take("k3f9")
+    assert refused.value.hint == "Processes of its last run could not be ended: 77."
+    await storage.close()
+
+
+@pytest.mark.parametrize(
+    ("machine", "refused"),
+    [
+        (Machine("there", "other", "ns"), True),
+        (Machine("here", "boot", "container"), True),
+        (Machine("here", "last boot", "ns"), False),
+    ],
+)
+async def test_children_that_cannot_be_seen_are_a_reason_to_refuse(
+    tmp_path: Path, machine: Machine, refused: bool
+) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    fence = await make_task(storage, "gone")
+    await storage.leases.record_child(fence, child("m1", machine))
+    mine = await anyio.to_thread.run_sync(owner, tmp_path)
+    claimant = Claimant(mine, storage.leases, Reaping(), HERE)
+    if refused:
+        with pytest.raises(SurvivorsElsewhere, match="cannot be seen from here"):
+            await claimant.take("k3f9")
+    else:
+        assert (await claimant.take("k3f9")).token == 2
+    await storage.close()
+
+
+async def test_a_parked_task_is_free_although_its_owner_lives(tmp_path: Path) -> None:
+    storage = await SqliteStorage.open(tmp_path / "c.db")
+    one = await anyio.to_thread.run_sync(owner, tmp_path)
+    two = await anyio.to_thread.run_sync(owner, tmp_path)
+    await storage.leases.park(await make_task(storage, one.id))
+    assert (await Claimant(two, storage.leases, Reaping(), HERE).take("k3f9")).token == 2
+    with pytest.raises(NotFound):
+        await Claimant(two, storage.leases, Reaping(), HERE).take("nope")
+    await storage.close()
+
+
+RACER = """
+import sys
+from pathlib import Path
+import anyio
+from coterie.engine.children import SurvivorReaper
+from coterie.engine.owner import Owner
+from coterie.engine.takeover import Claimant
+from coterie.errors import TaskBusy
+from coterie.process.machine import Machine
+from coterie.stores.sqlite import SqliteStorage
+
+async def main(folder):
+    storage = await SqliteStorage.open(folder / "c.db")
+    owner = Owner(folder / "owners", "h")
+    claimant = Claimant(owner, storage.leases, SurvivorReaper(), Machine.here())
+    print("ready", flush=True)
+    for task in sys.stdin:
+        try:
+            await claimant.take(task.strip())
+            print("won", flush=True)
+        except TaskBusy:
+            print("lost", flush=True)
+    await storage.close()
+
+anyio.run(main, Path(sys.argv[1]))
+"""
+
+
+def test_of_two_that_race_for_a_dead_task_one_wins_every_time(tmp_path: Path) -> None:
+    ids = [f"t{number:03}" for number in range(100)]
+
+    async def furnish() -> None:
+        storage = await SqliteStorage.open(tmp_path / "c.db")
+        for task_id in ids:
+            await make_task(storage, "gone", task_id)
+        await storage.close()
+
+    anyio.run(furnish)
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACER, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        for _ in range(2)
+    ]
+    outcomes: list[list[str]] = []
+    try:
+        assert [racer.stdout.readline() for racer in racers if racer.stdout] == ["ready\n"] * 2
+        for task_id in ids:
+            for racer in racers:
+                assert racer.stdin is not None
+                racer.stdin.write(task_id + "\n")
+            outcomes.append([racer.stdout.readline().strip() for racer in racers if racer.stdout])
+    finally:
+        for racer in racers:
+            racer.communicate(timeout=30)
+    assert all(sorted(outcome) == ["lost", "won"] for outcome in outcomes)
+    assert len(outcomes) == 100
+
+
+def test_an_owner_that_is_stopped_still_lives(tmp_path: Path) -> None:
+    """SIGSTOP is no death: there are no clocks, so how long it lasts makes no difference."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", RACER, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+
+    async def furnish() -> None:
+        storage = await SqliteStorage.open(tmp_path / "c.db")
+        await make_task(storage, "gone")
+        await storage.close()
+
+    async def tries() -> int:
+        storage = await SqliteStorage.open(tmp_path / "c.db")
+        mine = await anyio.to_thread.run_sync(owner, tmp_path)
+        claimant = Claimant(mine, storage.leases, Reaping(), HERE)
+        refused = 0
+        for _ in range(20):
+            try:
+                await claimant.take("k3f9")
+            except TaskBusy:
+                refused += 1
+        await storage.close()
+        return refused
+
+    try:
+        assert holder.stdout.readline() == "ready\n"
+        anyio.run(furnish)
+        holder.stdin.write("k3f9\n")
+        assert holder.stdout.readline() == "won\n"
+        holder.send_signal(signal.SIGSTOP)
+        assert anyio.run(tries) == 20
+        holder.send_signal(signal.SIGCONT)
+    finally:
+        holder.communicate(timeout=30)

@@ -1,0 +1,98 @@
+"""Finding installed agents and entering them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, family
+from coterie.config.registry import add_agent, load_registry, registry_path
+from coterie.config.scan import find_agents, missing_agents, scan
+from coterie.model.agent import AgentDefinition
+from tests.conftest import House
+
+NOW = "2026-11-15T12:00:00.000Z"
+LATER = "2026-11-16T12:00:00.000Z"
+
+
+def install(folder: Path, *names: str) -> str:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def version_of(command: str) -> str | None:
+    return None if command.endswith("gemini") else f"{Path(command).name}-cli 1.0 (new)\n"
+
+
+def test_a_registry_is_made_by_scan(house: House, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "codex", "gemini", "unrelated")
+    done = scan(version_of, NOW, search=search)
+    assert (done.added, done.updated, done.missing) == (("codex", "gemini"), (), ())
+    assert [(one.command, one.version) for one in done.found] == [
+        (f"{search}/codex", "1.0"),
+        (f"{search}/gemini", None),
+    ]
+    assert load_registry().agents == done.registry.agents
+    codex = json.loads(registry_path().read_text())["agents"]["codex"]
+    assert codex == {
+        "name": "codex",
+        "displayName": "OpenAI Codex",
+        "command": f"{search}/codex",
+        "baseArgs": ["exec", "--json", "--skip-git-repo-check"],
+        "capabilities": {
+            "supportsSystemPrompt": False,
+            "completionDetection": "jsonl",
+            "completionTypes": ["turn.completed"],
+            "modelFlag": "--model",
+        },
+        "version": "1.0",
+        "installedAt": NOW,
+    }
+
+
+def test_nothing_found_makes_an_empty_registry(house: House, tmp_path: Path) -> None:
+    assert scan(version_of, NOW, search=install(tmp_path / "bin")).found == ()
+    assert json.loads(registry_path().read_text()) == {"schemaVersion": "1.2", "agents": {}}
+
+
+def test_a_scan_keeps_what_a_person_changed(house: House, tmp_path: Path) -> None:
+    search = install(tmp_path / "bin", "claude")
+    mine = AgentDefinition(
+        name="claude", command=f"{search}/claude", base_args=("--mine",), installed_at=NOW
+    )
+    add_agent(mine)
+    done = scan(version_of, LATER, search=search)
+    assert (done.added, done.updated) == ((), ("claude",))
+    found = load_registry().get("claude")
+    assert (found.base_args, found.version, found.installed_at) == (("--mine",), "1.0", NOW)
+    assert scan(version_of, LATER, search=search).updated == ()
+
+
+def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
+    old = install(tmp_path / "old", "claude")
+    scan(version_of, NOW, search=old)
+    (tmp_path / "old" / "claude").unlink()
+    new = install(tmp_path / "new", "claude")
+    assert missing_agents(load_registry(), new) == ("claude",)
+    done = scan(version_of, NOW, search=new)
+    assert (done.updated, done.missing) == (("claude",), ())
+    assert load_registry().get("claude").command == f"{new}/claude"
+
+
+def test_a_file_that_cannot_be_run_is_not_found(house: House, tmp_path: Path) -> None:
+    (tmp_path / "claude").touch()
+    assert find_agents(version_of, str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize("known", KNOWN_AGENTS, ids=[known.name for known in KNOWN_AGENTS])
+def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, known: KnownAgent) -> None:
+    made = known.definition("/opt/x", "1", NOW)
+    add_agent(made)
+    assert load_registry().get(known.name) == made
+    assert known.install.startswith("npm i -g ")
+    assert family(made) == known.name

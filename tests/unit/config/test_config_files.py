@@ -1,0 +1,79 @@
+"""Reading and writing: never half a file, never a wait without end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie.config.environment import coterie_home
+from coterie.config.files import expanded, keep_copy, locked, shown, write_atomically
+from coterie.config.project import find_project
+from coterie.errors import StorageError, StorageLocked, UsageError
+from tests.conftest import House
+
+
+def test_a_writer_that_never_lets_go(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    with locked(path), pytest.raises(StorageLocked) as caught, locked(path, patience=0.05):
+        pass
+    assert str(caught.value) == f"Another process is writing it ({path})."
+    with locked(path, patience=0.05):
+        pass
+
+
+WRITER = """
+import resource, sys
+from pathlib import Path
+from coterie.config.files import write_atomically
+from coterie.errors import StorageFull
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    write_atomically(Path(sys.argv[1]), "x" * 200_000)
+except StorageFull as error:
+    print(error, error.hint)
+"""
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("old")
+    done = subprocess.run(
+        [sys.executable, "-c", WRITER, str(path)], check=True, capture_output=True, text=True
+    )
+    assert done.stdout == f"The disk is full ({tmp_path}). Free some space, then try again.\n"
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("x.json", "old")]
+
+
+def test_a_file_where_a_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match="Writing failed: Not a directory"):
+        write_atomically(tmp_path / "file" / "x.json", "{}")
+
+
+def test_copies_are_numbered(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    for text in ("1", "2", "2", "3"):
+        path.write_text(text)
+        keep_copy(path, "x.bak")
+    copies = {one.name: one.read_text() for one in tmp_path.glob("x.bak*")}
+    assert copies == {"x.bak": "1", "x.bak.2": "2", "x.bak.3": "3"}
+
+
+def test_paths_as_people_type_them(house: House) -> None:
+    assert shown(house.project / "a" / "b") == "a/b"
+    assert shown(house.home / "x") == "~/x"
+    assert shown(Path("/etc/x")) == "/etc/x"
+    assert shown(house.project) == str(house.project)
+    assert expanded("~/x") == house.home / "x"
+    assert expanded("~no-such-user-here/x") == Path("~no-such-user-here/x")
+
+
+def test_a_folder_that_was_deleted_under_us(house: House) -> None:
+    house.project.rmdir()
+    assert shown(Path("/etc/x")) == "/etc/x"
+    assert coterie_home() == house.coterie_home
+    with pytest.raises(UsageError, match=r"^The current folder is gone\.$"):
+        find_project()

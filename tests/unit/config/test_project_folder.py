@@ -1,0 +1,289 @@
+"""Which folder is the project, its `.coterie`, and the list of known projects."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.config.environment import coterie_home, passthrough
+from coterie.config.known_projects import known_projects, remember_project
+from coterie.config.project import Project, find_project, is_tracked, make_project, network_type
+from coterie.errors import StorageError, StorageReadOnly, UsageError
+from tests.conftest import House
+
+NOW = "2026-11-15T12:00:00.000Z"
+Write = Callable[[Path, str], Path]
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def test_the_nearest_parent_with_a_coterie_folder(house: House) -> None:
+    deep = house.project / "a" / "b"
+    deep.mkdir(parents=True)
+    (house.project / ".git").mkdir()
+    assert find_project(start=deep).root == house.project
+    (house.project / "a" / ".coterie").mkdir()
+    assert find_project(start=deep).root == house.project / "a"
+
+
+def test_else_the_git_root_else_here(house: House) -> None:
+    deep = house.project / "a" / "b"
+    deep.mkdir(parents=True)
+    assert find_project(start=deep).root == deep
+    (house.project / ".git").write_text("gitdir: elsewhere")  # a worktree
+    assert find_project(start=deep).root == house.project
+
+
+def test_the_chosen_folder_is_taken_as_it_is(house: House) -> None:
+    (house.project / ".git").mkdir()
+    inner = house.project / "inner"
+    inner.mkdir()
+    assert find_project("inner").root == inner
+    assert find_project(inner / "..").root == house.project
+
+
+def test_the_users_own_folder_makes_no_project(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = house.home / "code" / "x"
+    work.mkdir(parents=True)
+    house.coterie_home.mkdir()
+    assert find_project(start=work).root == work
+    (house.home / ".git").mkdir()  # people keep their dotfiles in git
+    assert find_project(start=work).root == work
+    monkeypatch.setenv("COTERIE_HOME", str(house.home / "code" / ".coterie"))
+    (house.home / "code" / ".coterie").mkdir()
+    assert find_project(start=work).root == work
+
+
+@pytest.mark.parametrize("chosen", ["~", "/", None])
+def test_home_and_root_are_refused(house: House, chosen: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_project(chosen, house.home)
+    assert str(caught.value) in (
+        "A project cannot be your home folder.",
+        "A project cannot be /.",
+    )
+    assert caught.value.hint == "cd into a project, or name one: -C DIR"
+
+
+def test_a_folder_that_is_none(house: House) -> None:
+    with pytest.raises(UsageError, match=r"^nowhere is no folder\.$"):
+        find_project("nowhere")
+
+
+# -- making ------------------------------------------------------------------------------------
+
+
+def test_the_folder_is_private_and_ignored_by_git(house: House) -> None:
+    project = Project(house.project)
+    assert not project.exists
+    assert make_project(project)
+    assert stat.S_IMODE(project.folder.stat().st_mode) == 0o700
+    assert (project.folder / ".gitignore").read_text() == "*\n"
+    assert [path.name for path in house.project.iterdir()] == [".coterie"]
+    (project.folder / ".gitignore").write_text("*\n!mine\n")
+    assert not make_project(project)
+    assert (project.folder / ".gitignore").read_text() == "*\n!mine\n"
+
+
+def test_a_folder_that_cannot_be_written(house: House) -> None:
+    with pytest.raises(StorageReadOnly) as caught:
+        make_project(Project(Path("/sys/kernel")))
+    assert str(caught.value) == "The folder cannot be written (/sys/kernel)."
+    assert caught.value.hint == "Make /sys/kernel writable, or work elsewhere: -C DIR"
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("kind", ["file", "link"])
+def test_something_else_in_its_place(house: House, tmp_path: Path, kind: str) -> None:
+    place = house.project / ".coterie"
+    if kind == "file":
+        place.touch()
+    else:
+        place.symlink_to(tmp_path)
+    with pytest.raises(UsageError, match=r"/\.coterie is no folder\."):
+        make_project(Project(house.project))
+
+
+MOUNTS = r"""
+/dev/sda1 / ext4 rw 0 0
+server:/export /net/home nfs4 rw 0 0
+/dev/sdb1 /net/home/disk ext4 rw 0 0
+me@host: /mnt/my\040files fuse.sshfs rw 0 0
+drvfs /mnt/c 9p rw 0 0
+//nas/x /mnt/nas cifs rw 0 0
+tmpfs /tmp tmpfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/home/ann", None),
+        ("/net/home/ann", "nfs4"),
+        ("/net/homely", None),
+        ("/net/home/disk/ann", None),
+        ("/mnt/my files/x", "fuse.sshfs"),
+        ("/mnt/c/Users/ann", "9p"),
+        ("/mnt/nas", "cifs"),
+        ("/tmp/x", None),
+    ],
+)
+def test_network_file_systems_are_known(path: str, found: str | None) -> None:
+    assert network_type(Path(path), MOUNTS) == found
+
+
+def test_a_sandbox_whose_only_disk_is_9p() -> None:
+    assert network_type(Path("/home/ann"), "none / 9p rw 0 0\n") is None
+
+
+def test_a_network_file_system_is_refused(house: House) -> None:
+    with pytest.raises(StorageError) as caught:
+        make_project(Project(house.project), "x / nfs rw 0 0\n")
+    assert str(caught.value) == (
+        f"Coterie's locks cannot be trusted on a network file system (nfs) "
+        f"({house.project}/.coterie)."
+    )
+    assert caught.value.hint == "Work on a copy on a local disk: -C DIR"
+    assert not (house.project / ".coterie").exists()
+
+
+def test_a_coterie_folder_that_came_with_the_repository(house: House) -> None:
+    def git(*args: str) -> None:
+        subprocess.run(["git", *args], cwd=house.project, check=True, capture_output=True)
+
+    project = Project(house.project)
+    git("init", "-q")
+    make_project(project)
+    (house.project / "a").touch()
+    git("add", "a")
+    assert not is_tracked(project)
+    git("add", "-f", ".coterie/.gitignore")
+    assert is_tracked(project)
+    inner = house.project / "sub"
+    inner.mkdir()
+    assert is_tracked(Project(inner))  # with care: the index is only searched for the name
+
+
+# -- known projects ----------------------------------------------------------------------------
+
+
+def made(root: Path) -> Project:
+    (root / ".coterie").mkdir(parents=True)
+    return Project(root)
+
+
+def test_projects_are_remembered_once_and_in_order(house: House, tmp_path: Path) -> None:
+    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+    assert known_projects().projects == ()
+    for project in (one, two, one):
+        assert remember_project(project, NOW) is None
+    assert known_projects().projects == (one, two)
+    assert stat.S_IMODE((house.coterie_home / "projects.json").stat().st_mode) == 0o600
+
+
+def test_projects_that_are_gone_are_skipped(house: House, tmp_path: Path) -> None:
+    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+    remember_project(one, NOW)
+    remember_project(two, NOW)
+    one.folder.rmdir()
+    assert known_projects().projects == (two,)
+    one.folder.mkdir()
+    assert known_projects().projects == (one, two)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"projects": 3}', "\0" * 40])
+def test_a_damaged_list_is_set_aside(
+    house: House, write: Write, tmp_path: Path, damage: str
+) -> None:
+    path = write(house.coterie_home / "projects.json", damage)
+    found = known_projects()
+    assert found.projects == ()
+    (notice,) = found.notices
+    assert notice.message.endswith(
+        " It was set aside as ~/.coterie/projects.json.damaged.1; projects are listed anew."
+    )
+    assert path.with_name("projects.json.damaged.1").read_text() == damage
+    one = made(tmp_path / "one")
+    assert remember_project(one, NOW) is None
+    assert known_projects().projects == (one,)
+    write(path, damage)
+    assert remember_project(one, NOW) is not None
+    assert path.with_name("projects.json.damaged.2").read_text() == damage
+    assert known_projects().projects == (one,)
+
+
+def test_strange_entries_are_passed_over(house: House, write: Write, tmp_path: Path) -> None:
+    one = made(tmp_path / "one")
+    entries = [
+        3,
+        {},
+        {"path": 5},
+        {"path": "not/absolute"},
+        {"path": "/\0"},
+        {"path": str(one.root)},
+    ]
+    write(house.coterie_home / "projects.json", json.dumps({"projects": entries}))
+    assert known_projects().projects == (one,)
+
+
+def test_a_home_that_cannot_be_written_is_no_failure(house: House, tmp_path: Path) -> None:
+    notice = remember_project(made(tmp_path / "one"), NOW, Path("/sys/nowhere"))
+    assert notice is not None
+    assert notice.message.startswith("This project is not in the list of known projects: ")
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from coterie.config.known_projects import remember_project
+from coterie.config.project import Project
+for number in range(10):
+    remember_project(Project(Path(sys.argv[1]) / f"{sys.argv[2]}-{number}"), "now")
+"""
+
+
+def test_writers_at_once_lose_nothing(house: House, tmp_path: Path) -> None:
+    for writer in range(4):
+        for number in range(10):
+            made(tmp_path / f"{writer}-{number}")
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    running = [subprocess.Popen([*command, str(writer)]) for writer in range(4)]
+    assert [process.wait() for process in running] == [0, 0, 0, 0]
+    assert len(known_projects().projects) == 40
+
+
+# -- environment -------------------------------------------------------------------------------
+
+
+def test_where_the_users_folder_is(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert coterie_home() == house.coterie_home
+    monkeypatch.delenv("COTERIE_HOME")
+    assert coterie_home() == house.home / ".coterie"
+    monkeypatch.setenv("COTERIE_HOME", "~/elsewhere")
+    assert coterie_home() == house.home / "elsewhere"
+    monkeypatch.setenv("COTERIE_HOME", "here")
+    assert coterie_home() == house.project / "here"
+
+
+def test_no_key_is_passed_through(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "LC_ALL",
+        "https_proxy",
+        "SSL_CERT_FILE",
+        "TERM",
+        "ANTHROPIC_API_KEY",
+        "SSH_AUTH_SOCK",
+    ):
+        monkeypatch.setenv(name, "x")
+    passed = passthrough()
+    assert {"LC_ALL", "https_proxy", "SSL_CERT_FILE", "TERM", "PATH"} <= set(passed)
+    assert not {"ANTHROPIC_API_KEY", "SSH_AUTH_SOCK", "HOME", "COTERIE_HOME"} & set(passed)

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import anyio
+import pytest
+
+from coterie.errors import AgentMissing
+from coterie.model.interaction import Response
+from coterie.model.prompt import Prompt
+from coterie.model.update import TurnCompleted, Update
+from coterie.process.pool import ChannelPool, Key, Running
+
+ANN = Key("s1", "cat", "ann")
+
+
+@dataclass
+class Line:
+    """A channel that only knows whether it is open."""
+
+    pid: int | None = 1
+    alive: bool = True
+    thread: str | None = None
+    holds_past: bool = True
+    problem: AgentMissing | None = None
+    closing: anyio.Event = field(default_factory=anyio.Event)
+    may_close: anyio.Event | None = None
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        yield TurnCompleted("")
+
+    async def answer(self, key: str, response: Response) -> None: ...
+
+    async def interrupt(self) -> None: ...
+
+    async def close(self) -> None:
+        self.closing.set()
+        if self.may_close is not None:
+            await self.may_close.wait()
+        if self.problem is not None:
+            raise self.problem
+        self.alive, self.pid = False, None
+
+
+@dataclass
+class Exchange:
+    """Opens lines, and remembers them."""
+
+    pool: ChannelPool = field(default_factory=ChannelPool)
+    lines: list[Line] = field(default_factory=list[Line])
+
+    async def open(self) -> Line:
+        await anyio.lowlevel.checkpoint()
+        self.lines.append(Line(pid=len(self.lines) + 1))
+        return self.lines[-1]
+
+
+async def test_a_channel_is_opened_once_and_used_again() -> None:
+    exchange = Exchange()
+    first = await exchange.pool.get(ANN, exchange.open)
+    assert await exchange.pool.get(ANN, exchange.open) is first
+    assert len(exchange.lines) == 1
+
+
+async def test_many_at_once_get_one_channel() -> None:
+    exchange = Exchange()
+    async with anyio.create_task_group() as group:
+        for _ in range(10):
+            group.start_soon(exchange.pool.get, ANN, exchange.open)
+    assert len(exchange.lines) == 1
+
+
+async def test_sessions_agents_and_members_never_share() -> None:
+    exchange = Exchange()
+    keys = [ANN, Key("s2", "cat", "ann"), Key("s1", "dog", "ann"), Key("s1", "cat", "ann#2")]
+    for key in keys:
+        await exchange.pool.get(key, exchange.open)
+    assert [running.key for running in exchange.pool.running()] == keys
+    assert exchange.pool.running("s2") == [Running(keys[1], 2)]
+    # Two that look alike are still two: the label is never a key.
+    assert Key("s", "a-b", "c").label == Key("s", "a", "b-c").label == "a-b-c"
+    assert Key("s", "a-b", "c") != Key("s", "a", "b-c")
+
+
+async def test_a_dead_channel_is_closed_and_replaced() -> None:
+    exchange = Exchange()
+    first = await exchange.pool.get(ANN, exchange.open)
+    exchange.lines[0].alive = False
+    assert await exchange.pool.get(ANN, exchange.open) is not first
+    assert exchange.lines[0].closing.is_set()
+
+
+async def test_no_new_one_while_the_old_one_cannot_be_ended() -> None:
+    exchange = Exchange()
+    await exchange.pool.get(ANN, exchange.open)
+    exchange.lines[0].problem = AgentMissing("ann", "f", "cat", "would not die")
+    exchange.lines[0].alive = False
+    with pytest.raises(AgentMissing):
+        await exchange.pool.get(ANN, exchange.open)
+    assert len(exchange.lines) == 1
+
+
+async def test_a_new_one_waits_for_the_end_of_the_old_one() -> None:
+    exchange = Exchange()
+    await exchange.pool.get(ANN, exchange.open)
+    old = exchange.lines[0]
+    old.may_close = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(exchange.pool.close, ANN)
+        await old.closing.wait()
+        group.start_soon(exchange.pool.get, ANN, exchange.open)
+        await anyio.wait_all_tasks_blocked()
+        assert len(exchange.lines) == 1
+        old.may_close.set()
+    assert len(exchange.lines) == 2
+
+
+async def test_one_that_is_closed_while_it_is_opened_is_not_kept() -> None:
+    exchange = Exchange()
+    may_open, opening = anyio.Event(), anyio.Event()
+
+    async def open_late() -> Line:
+        opening.set()
+        await may_open.wait()
+        return await exchange.open()
+
+    async def get() -> None:
+        with pytest.raises(anyio.ClosedResourceError):
+            await exchange.pool.get(ANN, open_late)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(get)
+        await opening.wait()
+        group.start_soon(exchange.pool.close_all)
+        await anyio.wait_all_tasks_blocked()
+        may_open.set()
+    assert [line.alive for line in exchange.lines] == [False]
+    assert exchange.pool.running() == []
+
+
+async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
+    exchange = Exchange()
+    members = [Key("s1", "cat", name) for name in ("ann", "bob", "cyd")]
+    for key in members:
+        await exchange.pool.get(key, exchange.open)
+    exchange.lines[1].problem = AgentMissing("bob", "f", "cat", "would not die")
+    exchange.lines[2].may_close = exchange.lines[0].closing  # needs the first to be closing too
+    exchange.lines[0].may_close = exchange.lines[2].closing
+    with pytest.raises(AgentMissing):
+        await exchange.pool.close_all("s1")
+    assert [line.alive for line in exchange.lines] == [False, True, False]
+    assert [running.key.member for running in exchange.pool.running()] == ["bob"]
+
+
+async def test_closing_is_not_cancelled_half_way() -> None:
+    exchange = Exchange()
+    await exchange.pool.get(ANN, exchange.open)
+    exchange.lines[0].may_close = anyio.Event()
+    async with anyio.create_task_group() as group:
+        group.start_soon(exchange.pool.close, ANN)
+        await exchange.lines[0].closing.wait()
+        group.cancel_scope.cancel()
+        exchange.lines[0].may_close.set()
+    assert not exchange.lines[0].alive

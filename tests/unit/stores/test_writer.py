@@ -1,0 +1,176 @@
+"""The way to the writer's thread and back."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from coterie.errors import StorageDamaged
+from coterie.model.interaction import Display
+from coterie.model.journal import AppendAudit, AppendEvent, AppendMessage, Fence
+from coterie.model.message import Message
+from coterie.model.task import UserInteractionRequested
+from coterie.model.tool_call import AuditEntry
+from coterie.stores.sqlite import SqliteStorage, watch, writer
+from coterie.stores.sqlite import storage as storage_module
+from coterie.stores.sqlite.opening import open_database
+from coterie.testing.contracts.samples import (
+    TASK,
+    at,
+    closing,
+    created,
+    interaction,
+    message,
+    opening,
+    started,
+)
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every statement that reaches the database."""
+    said: list[str] = []
+
+    def traced(path: Path, timeout: float) -> sqlite3.Connection:
+        connection = open_database(path, timeout)
+        connection.set_trace_callback(said.append)
+        return connection
+
+    monkeypatch.setattr(storage_module, "open_database", traced)
+    return said
+
+
+@pytest.fixture
+async def storage(said: list[str], tmp_path: Path) -> AsyncGenerator[SqliteStorage]:
+    storage = await SqliteStorage.open(tmp_path / "coterie.db")
+    yield storage
+    await storage.close()
+
+
+@pytest.fixture
+async def fence(storage: SqliteStorage) -> Fence:
+    fence = await storage.create(created(), "me", None)
+    assert fence is not None
+    await storage.commit(fence, started())
+    return fence
+
+
+async def test_a_turns_close_and_the_next_open_are_one_commit(
+    storage: SqliteStorage, fence: Fence, said: list[str]
+) -> None:
+    said.clear()
+    for seq in range(1, 11):
+        await storage.commit(fence, *opening(f"round/{seq}/turn/ann"))
+        storage.post(fence, *closing(f"round/{seq}/turn/ann", seq))
+    assert said.count("COMMIT") == 10
+
+
+async def test_the_log_is_cut_when_nothing_happens(
+    storage: SqliteStorage, fence: Fence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "IDLE", 0.05)
+    log = anyio.Path(tmp_path / "coterie.db-wal")
+    await storage.commit(fence, AppendMessage(message(1)))
+    assert (await log.stat()).st_size > 0
+    with anyio.fail_after(5):
+        while (await log.stat()).st_size > 0:  # noqa: ASYNC110 - a file tells nobody
+            await anyio.sleep(0.02)
+    await storage.commit(fence, AppendMessage(message(2)))
+
+
+async def test_others_are_looked_for_only_while_somebody_waits(
+    storage: SqliteStorage, fence: Fence, said: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = await storage.changed(0)
+    with anyio.move_on_after(0.3):
+        await storage.changed(seen)
+    looks = said.count("PRAGMA data_version")
+    assert 3 <= looks <= 8
+    await anyio.sleep(2 * watch.LOOK)
+    looks = said.count("PRAGMA data_version")
+    await anyio.sleep(4 * watch.LOOK)
+    assert said.count("PRAGMA data_version") <= looks + 1
+
+
+async def test_a_cancelled_commit_is_kept_and_hurts_nobody(
+    storage: SqliteStorage, fence: Fence
+) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await storage.commit(fence, AppendMessage(message(1)))
+    assert scope.cancelled_caught
+    await storage.commit(fence, AppendMessage(message(2)))
+    assert len(await storage.conversation.messages(TASK)) == 2
+
+
+async def test_a_cancelled_close_closes(tmp_path: Path) -> None:
+    storage = await SqliteStorage.open(tmp_path / "coterie.db")
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await storage.close()
+    assert [file.name for file in tmp_path.glob("coterie.db*")] == ["coterie.db"]
+
+
+async def test_a_cancelled_opening_leaves_no_thread(tmp_path: Path) -> None:
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        await SqliteStorage.open(tmp_path / "coterie.db")
+    await anyio.sleep(0.05)
+    assert [t for t in threading.enumerate() if t.name == "coterie-database"] == []
+
+
+async def test_a_callback_that_raises_is_reported_and_hurts_nobody(
+    storage: SqliteStorage, fence: Fence
+) -> None:
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    told: list[str] = []
+
+    def wrong() -> None:
+        raise ZeroDivisionError
+
+    storage.post(fence, AppendMessage(message(1)), after=wrong)
+    await storage.commit(fence, AppendMessage(message(2)), after=lambda: told.append("second"))
+    assert told == ["second"]
+    assert [type(context["exception"]) for context in reported] == [ZeroDivisionError]
+
+
+async def test_halves_of_characters_are_kept_mended(storage: SqliteStorage, fence: Fence) -> None:
+    half = "half \ud83d"
+    await storage.commit(fence, AppendMessage(Message(TASK, 1, "ann", half, at(1))))
+    entry = AuditEntry("ToolCallRequested", "c", half, "ann", TASK, at(1), input={half: [half]})
+    await storage.commit(fence, AppendAudit(entry))
+    asked = interaction("q1").model_copy(update={"display": Display(title=half)})
+    request = UserInteractionRequested(task_id=TASK, at=at(2), interaction=asked)
+    await storage.commit(fence, AppendEvent(request))
+    await storage.inbox.request(TASK, "say", half, half)
+    [found] = await storage.conversation.messages(TASK)
+    assert found.text == "half \ufffd"
+    [audited] = await storage.audit.of_task(TASK)
+    assert audited.input == {"half \ufffd": ["half \ufffd"]}
+    [question] = await storage.inbox.questions()
+    assert question.interaction.display.title == "half \ufffd"
+    [word] = await storage.inbox.requests(TASK)
+    assert word.text == "half \ufffd"
+    assert await storage.problems() == []
+
+
+async def test_closing_ends_the_thread_and_its_pipe(tmp_path: Path) -> None:
+    def descriptors() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    await (await SqliteStorage.open(tmp_path / "coterie.db")).close()
+    (tmp_path / "empty.db").touch()
+    before = descriptors()
+    for _ in range(5):
+        await (await SqliteStorage.open(tmp_path / "coterie.db")).close()
+        with pytest.raises(StorageDamaged):
+            await SqliteStorage.open(tmp_path / "empty.db")
+    assert descriptors() == before

@@ -1,0 +1,180 @@
+"""A member's folder and what its process sees."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import StorageReadOnly, UsageError
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.folder import environment, make_folder, member_folder, open_workspace
+from tests.conftest import House
+
+ANN = Member(id="ann", name="ann", display_name="Ann", agent="x")
+
+
+def member(**more: object) -> Member:
+    return ANN.model_copy(update=more)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_folder_is_made_and_kept(house: House) -> None:
+    folder = house.project / ".coterie" / "teams" / "pair" / "ann"
+    made = make_folder(house.project, "pair", ANN)
+    assert made == Workspace(
+        folder=folder, home=folder / "home", tmp=folder / "tmp", execution_dir=folder / "work"
+    )
+    assert (mode(folder), mode(made.home), mode(made.tmp)) == (0o700, 0o700, 0o700)
+    assert made.execution_dir.resolve() == house.project
+    (made.home / "memory").write_text("kept")
+    assert make_folder(house.project, "pair", ANN) == made
+    assert (made.home / "memory").read_text() == "kept"
+
+
+def test_a_project_may_be_moved(house: House) -> None:
+    make_folder(house.project, "pair", ANN)
+    moved = house.project.rename(house.project.with_name("moved"))
+    made = make_folder(moved, "pair", ANN)
+    assert made.execution_dir.resolve() == moved
+
+
+def test_what_a_person_linked_is_kept(house: House, tmp_path: Path) -> None:
+    made = make_folder(house.project, "pair", ANN)
+    material = tmp_path / "material"
+    material.mkdir()
+    made.execution_dir.unlink()
+    made.execution_dir.symlink_to(material)
+    assert make_folder(house.project, "pair", ANN).execution_dir.resolve() == material
+    made.execution_dir.unlink()
+    made.execution_dir.mkdir()  # a worktree
+    assert not make_folder(house.project, "pair", ANN).execution_dir.is_symlink()
+
+
+def test_material_that_is_gone(house: House, tmp_path: Path) -> None:
+    made = make_folder(house.project, "pair", ANN)
+    made.execution_dir.unlink()
+    made.execution_dir.symlink_to(tmp_path / "gone")
+    with pytest.raises(UsageError) as caught:
+        make_folder(house.project, "pair", ANN)
+    assert str(caught.value) == (
+        f"ann works in {made.execution_dir}, which links to {tmp_path}/gone: "
+        "there is no such folder."
+    )
+
+
+def test_the_folders_that_a_team_file_names(house: House, tmp_path: Path) -> None:
+    lib = house.project / "lib"
+    lib.mkdir()
+    ann = member(
+        working_dir=str(tmp_path / "far" / "ann"),
+        home_dir=str(tmp_path / "homes" / "ann"),
+        execution_dir=str(lib),
+    )
+    made = make_folder(house.project, "pair", ann)
+    assert made == Workspace(
+        folder=tmp_path / "far" / "ann",
+        home=tmp_path / "homes" / "ann",
+        tmp=tmp_path / "far" / "ann" / "tmp",
+        execution_dir=lib,
+    )
+    assert (made.folder / "work").readlink() == lib
+    other = member(working_dir=str(made.folder), execution_dir=str(house.project))
+    assert make_folder(house.project, "pair", other).execution_dir == house.project
+    assert (made.folder / "work").readlink() == house.project
+
+
+def test_the_default_may_be_spelled_out(house: House) -> None:
+    folder = house.project / ".coterie" / "teams" / "pair" / "ann"
+    made = make_folder(house.project, "pair", member(execution_dir=str(folder / "work")))
+    assert made.execution_dir == folder / "work"
+    assert made.execution_dir.resolve() == house.project
+
+
+def test_a_member_folder_elsewhere_links_to_the_project(house: House, tmp_path: Path) -> None:
+    made = make_folder(house.project, "pair", member(working_dir=str(tmp_path / "ann")))
+    assert made.execution_dir.readlink() == house.project
+
+
+def test_work_that_does_not_exist(house: House) -> None:
+    with pytest.raises(UsageError, match=r"^ann works in /nowhere: there is no such folder\.$"):
+        make_folder(house.project, "pair", member(execution_dir="/nowhere"))
+
+
+@pytest.mark.parametrize(
+    "place", ["teams", "teams/pair", "teams/pair/ann", "teams/pair/ann/home", "teams/pair/ann/tmp"]
+)
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_nothing_is_made_through_a_link(
+    house: House, tmp_path: Path, place: str, kind: str
+) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    path = house.project / ".coterie" / place
+    path.parent.mkdir(parents=True, mode=0o700)
+    if kind == "link":
+        path.symlink_to(target)
+    else:
+        path.touch()
+    with pytest.raises(UsageError) as caught:
+        make_folder(house.project, "pair", ANN)
+    assert str(caught.value) == f"{path} is no folder."
+    assert list(target.iterdir()) == []
+
+
+def test_a_home_that_others_could_read_is_closed(house: House) -> None:
+    made = make_folder(house.project, "pair", ANN)
+    made.home.chmod(0o755)
+    make_folder(house.project, "pair", ANN)
+    assert mode(made.home) == 0o700
+
+
+@pytest.mark.parametrize(
+    ("team", "name"), [("..", "ann"), ("pair", "../ann"), ("a/b", "ann"), ("pair", "")]
+)
+def test_names_that_are_no_folders(house: House, team: str, name: str) -> None:
+    with pytest.raises(UsageError, match="cannot be the name of a folder"):
+        member_folder(house.project, team, member(id=name))
+
+
+def test_a_project_that_cannot_be_written() -> None:
+    with pytest.raises(StorageReadOnly) as caught:
+        make_folder(Path("/sys/kernel"), "pair", ANN)
+    assert caught.value.path == "/sys/kernel/.coterie/teams/pair/ann"
+    assert caught.value.hint is not None
+
+
+# -- environment -------------------------------------------------------------------------------
+
+
+def test_the_whole_environment(house: House) -> None:
+    ann = member(env={"API_KEY": "mine", "PATH": "/mine", "LANG": "de"})
+    passed = {
+        "PATH": "/bin",
+        "TERM": "xterm",
+        "LANG": "C",
+        "COTERIE_HOME": "/x",
+        "HOME": "/home/me",
+    }
+    agent = {"LANG": "fr", "FLAG": "1", "CODEX_HOME": "/x"}
+    made = open_workspace(house.project, "pair", ann, passed, agent)
+    assert made.env == {
+        "PATH": "/mine",
+        "TERM": "xterm",
+        "LANG": "de",
+        "FLAG": "1",
+        "API_KEY": "mine",
+        "HOME": str(made.home),
+        "TMPDIR": str(made.tmp),
+    }
+
+
+def test_a_variable_that_breaks_isolation_is_refused_by_name(house: House) -> None:
+    made = make_folder(house.project, "pair", ANN)
+    with pytest.raises(UsageError, match="ann: CLAUDE_CONFIG_DIR in env would break its isolation"):
+        environment(member(env={"CLAUDE_CONFIG_DIR": "/x"}), made, {})
