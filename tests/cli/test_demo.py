@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import Cli
 
 SHIPPED = Path(__file__).parents[2] / "src" / "coterie" / "rehearsal"
+
+
+@pytest.fixture
+def bare(bare: Cli, tmp_path: Path) -> Cli:
+    """Temporary folders are made where the test cleans up."""
+    (tmp_path / "tmp").mkdir()
+    return Cli(bare.house, {"TMPDIR": str(tmp_path / "tmp")})
 
 
 def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
@@ -19,6 +28,7 @@ def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
     assert "coterie init" in ran.out
     assert list(bare.house.project.iterdir()) == []
     assert list(bare.house.home.iterdir()) == []
+    assert list((bare.house.home.parent / "tmp").iterdir()) == []
 
 
 def test_the_lines_it_names_are_the_lines_of_the_file(bare: Cli) -> None:

@@ -175,6 +175,13 @@ def test_the_inbox_covers_every_project(cli: Cli, elsewhere: Path) -> None:
     assert cli("inbox").out == "Nothing waits for you.\n"
 
 
+def test_the_inbox_opens_anywhere(cli: Cli, elsewhere: Path) -> None:
+    home = cli.house.home
+    assert f"answer -C {elsewhere} q1" in cli("inbox", cwd=home).out
+    assert "Waits    q1  you" in cli(cwd=home).out
+    assert cli("answer", "q1", "--say", "/end", cwd=home).code == 0
+
+
 def test_an_answer_never_slips_into_another_project(cli: Cli, elsewhere: Path) -> None:
     cli.team("ada", "you")
     assert cli("chat", "over here").code == 3

@@ -154,6 +154,11 @@ async def test_an_interrupt_reaches_the_process_group(keeper: KeeperName) -> Non
             assert await all_output(child) == b"caught\n"
 
 
+async def test_lines_come_one_by_one(keeper: KeeperName) -> None:
+    async with started(program("printf", r"one\ntwo\n\nhalf"), keeper) as child:
+        assert [line.text async for line in child.lines()] == ["one", "two", "", "half"]
+
+
 async def test_output_can_be_diverted(keeper: KeeperName) -> None:
     async with started(program("cat"), keeper) as child:
         seen: list[bytes] = []

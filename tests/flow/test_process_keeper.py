@@ -104,6 +104,15 @@ async def test_a_swarm_that_never_stays_the_same_is_caught(keeper: KeeperName) -
     assert await left(word) == 0
 
 
+async def test_a_stopped_keeper_is_woken_and_does_its_work() -> None:
+    word = token()
+    async with started(scripted("--persistent")) as child:
+        await act(child, f"!daemon {word}")
+        os.kill(child.pid, signal.SIGSTOP)
+        assert await child.terminate()
+        assert await left(word) == 0
+
+
 @both
 async def test_an_end_that_is_cancelled_is_still_an_end(keeper: KeeperName) -> None:
     word = token()

@@ -129,7 +129,7 @@ async def _answered(call: Call, app: App, question: Interaction) -> None:
     text = DEFAULT_ANSWER if question.kind == "Input" else None
     note = f"{question.interaction_id} is answered by default in the demo"
     call.record("note", {"message": note})
-    call.line(f"     {note}" + (f": {default}" if default else ""))
+    call.line(f"     {note}" + (f": {default}\n" if default else "\n"))
     with contextlib.suppress(CoterieError):  # the task may have ended meanwhile
         await app.answer(question.interaction_id, choice=default, text=text, author=YOU)
 

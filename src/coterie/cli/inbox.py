@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli import card, figures, records
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.project import all_known, here, named, opened
+from coterie.cli.project import all_known, around, named, opened
 from coterie.cli.text import one_line
 from coterie.cli.transcript import asking
 from coterie.config.files import shown
@@ -37,9 +36,8 @@ def inbox(call: Call) -> None:
     if not found:
         call.line("Nothing waits for you.")
         return
-    home = here(call).root
     for view in found:
-        call.lines([*card.brief(asked(view, home), call.width, call.paint), ""])
+        call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
 
 
 def waiting(call: Call) -> list[QuestionView]:
@@ -57,13 +55,14 @@ async def _open_questions(app: App) -> list[QuestionView]:
     return await app.questions()
 
 
-def asked(view: QuestionView, home: Path) -> card.Asked:
+def asked(call: Call, view: QuestionView) -> card.Asked:
     """A question with what stands around it; another project is named."""
     question = view.interaction
     who = asking(view.member, question.author_actor_id)
     place = f"{question.task_id} {one_line(view.task_title)}"
     elsewhere = ""
-    if view.project != home:
+    near = around(call)
+    if near is None or view.project != near.root:
         place = f"{shown(view.project)} · {place}"
         elsewhere = f" -C {shlex.quote(str(view.project))}"
     since = figures.since(view.asked_at) if view.state == "open" else ""
@@ -113,7 +112,7 @@ def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
     number = view.interaction.interaction_id
     call.line(f"{number} answered: {one_line(done.choice)}")
     if done.resumable:
-        place = asked(view, here(call).root).project
+        place = asked(call, view).project
         call.line(f"Nobody runs {done.task_id} now:  coterie resume{place} {done.task_id}")
     return None
 
@@ -132,10 +131,10 @@ def find_question(call: Call, name: str) -> tuple[Project, QuestionView]:
     One that this project has already closed counts too: an answer that comes too late must be
     refused, and not be taken for the answer to a question of the same number elsewhere.
     """
-    first = here(call).root
+    first = around(call)
     found: list[tuple[Project, QuestionView]] = []
     for project in all_known(call):
-        if project.root != first and any(one.root == first for one, _ in found):
+        if first is not None and project.root != first.root and found and found[0][0] == first:
             break
         views = opened(project, _every_question)
         found += [(project, view) for view in _called(name, views)]

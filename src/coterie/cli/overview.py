@@ -27,13 +27,10 @@ _FEW = 5
 def overview(call: Call) -> None:
     """What waits, what runs, what to type next."""
     from coterie.cli.inbox import waiting
-    from coterie.errors import UsageError
+    from coterie.cli.project import around
 
-    try:
-        project = _here(call)
-    except UsageError:  # in a home folder there is no project, and no reason to complain
-        project = None
-    questions = waiting(call) if project is not None else []
+    project = around(call)
+    questions = waiting(call)
     tasks = _tasks(project)
     for view in tasks:
         _record(call, view)
@@ -46,12 +43,6 @@ def overview(call: Call) -> None:
     call.record("overview", {"tasks": len(tasks), "questions": len(questions), "next": follow})
     call.lines(_lines(call, tasks, questions))
     call.line(f"Next     {follow}")
-
-
-def _here(call: Call) -> Project:
-    from coterie.cli.project import here
-
-    return here(call)
 
 
 def _tasks(project: Project | None) -> list[TaskView]:

@@ -9,7 +9,7 @@ from coterie.cli.call import Call
 from coterie.config.known_projects import KnownProjects, known_projects, remember_project
 from coterie.config.mistakes import Notice
 from coterie.config.project import Project, find_project, make_project
-from coterie.errors import NotFound
+from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 
 if TYPE_CHECKING:
@@ -21,6 +21,16 @@ T = TypeVar("T")
 def here(call: Call) -> Project:
     """The project around us, or the one that `-C` names."""
     return find_project(call.directory)
+
+
+def around(call: Call) -> Project | None:
+    """The same; None in a home folder, which is no project and no reason to complain either."""
+    try:
+        return here(call)
+    except UsageError:
+        if call.directory is not None:
+            raise
+        return None
 
 
 def made(call: Call, project: Project, *, announced: bool = True) -> Project:
@@ -74,6 +84,7 @@ def all_known(call: Call) -> tuple[Project, ...]:
     """Every project something was done in, this one first."""
     known: KnownProjects = known_projects()
     notices(call, known.notices)
-    first = here(call)
-    others = [one for one in known.projects if one.root != first.root]
-    return tuple(one for one in (first, *others) if one.database.exists())
+    first = around(call)
+    others = [one for one in known.projects if first is None or one.root != first.root]
+    found = [first, *others] if first is not None else others
+    return tuple(one for one in found if one.database.exists())

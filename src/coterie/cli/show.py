@@ -42,12 +42,12 @@ def show(call: Call, id_: str) -> None:
     call.lines(_task(detail, here(call).root, call.width))
     open_ones = [view for view in detail.questions if view.state == "open"]
     for view in open_ones:
-        call.lines(["", *card.brief(asked(view, here(call).root), call.width, call.paint)])
+        call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
 
 
 def _show_question(call: Call, name: str) -> None:
     _, view = find_question(call, name)
-    question = asked(view, here(call).root)
+    question = asked(call, view)
     call.record("interaction", records.question(view))
     call.lines(card.card(question, call.width, paint=call.paint))
     if view.state == "open":

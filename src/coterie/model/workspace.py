@@ -17,3 +17,11 @@ class Workspace:
     execution_dir: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """The whole environment of the member's process; nothing is inherited besides."""
+    team_instruction: str = ""
+    """What every member of the team is told, besides its own role."""
+    trusted: bool = False
+    """Whether the user has trusted the material: then its own instruction files count as text."""
+    user_home: Path | None = None
+    """The user's own home, where signing in was done; credentials are linked, never copied."""
+    rehearsal: str | None = None
+    """The address of a stand-in for the model, where this is only a rehearsal."""

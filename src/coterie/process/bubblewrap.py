@@ -1,7 +1,7 @@
 """The other keeper: a pid namespace that the kernel itself ends, made by `bwrap`.
 
 The outer bwrap is our child and dies with us; the namespace's init dies with the outer one, and
-with the init everything in the namespace.  Two things are not as one would think:
+with the init everything in the namespace.  Three things are not as one would think:
 
 - The outer bwrap ends as soon as the agent does, a moment before the rest of the namespace, so
   its end proves nothing.  A pidfd of the init does: the kernel lets an init end only when
@@ -9,6 +9,9 @@ with the init everything in the namespace.  Two things are not as one would thin
 - Each of the two sets its death signal only some time after its start.  If Coterie were killed
   in between, the agent would run without an owner.  So a gate stands before it: a shell that
   waits for a line on stdin, which is written when both have, and that ends at the end of stdin.
+- If Coterie is killed in the fraction of a millisecond between the outer one's death signal and
+  its word to the inner one to go on (bubblewrap issue 633), the inner one waits for that word
+  for ever.  Nothing was ever run in it; it carries the mark and goes with the next take-over.
 """
 
 from __future__ import annotations

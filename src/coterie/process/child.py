@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from functools import partial
 
 import anyio
@@ -10,6 +10,7 @@ import anyio
 from coterie.errors import AgentMissing
 from coterie.process import bubblewrap, subreaper, terminal
 from coterie.process.launch import Stdio
+from coterie.process.lines import Line, LineSplitter
 from coterie.process.pipes import Inflow, Outflow, Tail, read_from, write_to
 from coterie.process.shield import shielded
 from coterie.process.spawn import GRACE, Hold, KeeperFailed, KeeperName, Spawn
@@ -91,6 +92,15 @@ class Child:
         """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
         return await self._output.receive()
 
+    async def lines(self) -> AsyncGenerator[Line]:
+        """Every line of stdout as it comes, the last one even if it has no newline."""
+        splitter = LineSplitter()
+        while chunk := await self.receive():
+            for line in splitter.feed(chunk):
+                yield line
+        if (half := splitter.finish()) is not None:
+            yield half
+
     def pending(self) -> list[bytes]:
         """What has been read and not yet received."""
         return self._output.pending()
@@ -145,7 +155,7 @@ class Child:
     def _exited(self) -> None:
         """Someone who lives on may hold its output open, but not for ever."""
         for flow in (self._output, self._errors):
-            flow.end_within(OUTPUT_AFTER_EXIT)
+            flow.end_when_quiet(OUTPUT_AFTER_EXIT)
 
     # -- the beginning -------------------------------------------------------------------------
 

@@ -69,9 +69,11 @@ class Inflow(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.ended.set()
         self._news.set()
+        if self._sink is not None:
+            self._sink(b"")
 
     async def receive(self) -> bytes:
-        """The next chunk; empty when nothing will come any more."""
+        """The next chunk; empty when nothing will come any more.  For one reader at a time."""
         while not self._chunks:
             if self.ended.is_set():
                 return b""
@@ -84,7 +86,10 @@ class Inflow(asyncio.Protocol):
         return [self._pop() for _ in range(len(self._chunks))]
 
     def divert(self, sink: Callable[[bytes], None] | None) -> None:
-        """Give what is kept, and all that comes from now on, to `sink`; None: keep it again."""
+        """Give what is kept, and all that comes from now on, to `sink`; None: keep it again.
+
+        The end comes as an empty chunk.
+        """
         self._sink = sink
         if sink is not None:
             for chunk in self.pending():
@@ -98,15 +103,22 @@ class Inflow(asyncio.Protocol):
             self._paused = False
         return chunk
 
-    def end_within(self, seconds: float) -> None:
-        """End it even if someone keeps the pipe open, once it has been quiet for so long."""
-        asyncio.get_running_loop().call_later(seconds, self._end_if_quiet, seconds, self._seen)
+    def end_when_quiet(self, seconds: float, looks: int = 10) -> None:
+        """End it even if someone keeps the pipe open, once it has been quiet for so long.
 
-    def _end_if_quiet(self, seconds: float, seen: int) -> None:
+        Who goes on writing is heard for so many times that long, but not for ever; what we
+        ourselves are slow to receive is never cut.
+        """
+        loop = asyncio.get_running_loop()
+        loop.call_later(seconds, self._end_if_quiet, seconds, looks, self._seen)
+
+    def _end_if_quiet(self, seconds: float, looks: int, seen: int) -> None:
         if self.ended.is_set():
             return
-        if self._paused or self._seen != seen:
-            self.end_within(seconds)
+        if self._paused:
+            self.end_when_quiet(seconds, looks)
+        elif self._seen != seen and looks > 1:
+            self.end_when_quiet(seconds, looks - 1)
         else:
             self.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 
@@ -59,6 +60,7 @@ class Subreaper:
 
     def kill(self) -> None:
         self._say(b"k")
+        self.program.signal(signal.SIGCONT)  # one that was stopped hears nothing
 
     async def proven_gone(self) -> bool:
         await self.program.gone.wait()

@@ -185,7 +185,7 @@ def _chunk_size(line: bytes) -> int:
 class _Zstd(Protocol):
     """What we use of `compression.zstd`, which Python has since 3.14."""
 
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 def _unpacked(body: bytes, packing: str) -> bytes:

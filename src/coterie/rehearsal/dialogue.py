@@ -91,7 +91,7 @@ class Asked:
     @cached_property
     def newest(self) -> str:
         """The newest thing the user said, without what the CLI put around it."""
-        said = [item.text for item in self.conversation if _from_user(item)]
+        said = [item.text for item in self.conversation if isinstance(item, Said) and _user(item)]
         return said[-1].strip() if said else ""
 
     @cached_property
@@ -101,7 +101,7 @@ class Asked:
         for item in reversed(self.conversation):
             if isinstance(item, ToolResult):
                 waiting.insert(0, item)
-            elif isinstance(item, ToolCall) or item.role == "assistant" or _from_user(item):
+            elif isinstance(item, ToolCall) or item.role == "assistant" or _user(item):
                 break
         return tuple(waiting)
 
@@ -111,8 +111,8 @@ class Asked:
         return "\n\n".join(self.system)
 
 
-def _from_user(item: Item) -> bool:
-    return isinstance(item, Said) and item.role == "user" and not _CONTEXT.match(item.text)
+def _user(said: Said) -> bool:
+    return said.role == "user" and not _CONTEXT.match(said.text)
 
 
 # -- answered ----------------------------------------------------------------------------------

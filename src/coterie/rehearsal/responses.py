@@ -166,9 +166,9 @@ def _call(call: ToolCall) -> Json:
 
 def _begun(item: Json) -> Json:
     """An item before anything of it was streamed."""
-    empty = {"content": [], "summary": [], "arguments": "", "input": ""}
-    begun = item | {key: value for key, value in empty.items() if key in item}
-    return begun | ({"status": "in_progress"} if "status" in item else {})
+    empty: Json = {"content": [], "summary": [], "arguments": "", "input": ""}
+    empty["status"] = "in_progress"
+    return item | {key: value for key, value in empty.items() if key in item}
 
 
 def _progress(item: Json, reply: Reply) -> Iterator[tuple[str, Json]]:

@@ -20,7 +20,8 @@ _CLIENTS: Mapping[str, Client] = {
 def client_of(user_agent: str) -> Client:
     """The program behind a User-Agent."""
     said = user_agent.lower()
-    return next((client for start, client in _CLIENTS.items() if said.startswith(start)), "other")
+    found = (client for start, client in _CLIENTS.items() if said.startswith(start))
+    return next(found, "other")
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,10 @@ class ScriptedChannels:
     holds_past: bool = True
     clocks: Limits = Limits(total=60.0, quiet_after=30.0)
     missing: frozenset[str] = frozenset()
+    threads: bool = False
+    """Whether the agents have threads of their own that can be taken up again."""
+    lost: frozenset[str] = frozenset()
+    """Threads that cannot be found again."""
     open: dict[str, Channel] = field(default_factory=dict[str, Channel])
     opened: list[ScriptedChannel] = field(default_factory=list[ScriptedChannel])
 
@@ -87,13 +91,16 @@ class ScriptedChannels:
             raise AgentMissing(member.id, self.folder(member), "ghost", "not installed")
         known = self.open.get(member.id)
         if known is None or not known.alive:
-            self.open[member.id] = known = self._new(member)
+            self.open[member.id] = known = self._new(member, thread)
         return known
 
-    def _new(self, member: Member) -> Channel:
+    def _new(self, member: Member, thread: str | None) -> Channel:
         if member.type == "human":
             return HumanChannel(member)
         channel = ScriptedChannel(member, self.script, self.holds_past)
+        if self.threads:
+            found = thread is not None and thread not in self.lost
+            channel.thread = thread if found else f"thread-{len(self.opened) + 1}-{id(self):x}"
         self.opened.append(channel)
         return channel
 

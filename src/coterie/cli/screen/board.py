@@ -68,7 +68,7 @@ class Board:
     def saw(self, record: Record) -> None:
         """Something happened."""
         match record:
-            case MemberRecord():
+            case MemberRecord() if not self.is_person(record.member):
                 self._note(record.member, record.state, record.reason)
             case ToolCallRecord():
                 busy = record.status == "started"
@@ -97,8 +97,6 @@ class Board:
             self._open[name] = (record, time.monotonic())
             return
         self._open.pop(name, None)
-        if self.is_person(record.member):
-            self._note(record.member, "idle", "")
 
     # -- asking --------------------------------------------------------------------------------
 

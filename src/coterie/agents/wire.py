@@ -1,0 +1,150 @@
+"""JSON lines both ways with a member's agent: what the adapters that speak a protocol share.
+
+Everything is driven by the child's own callbacks, so a channel needs no task of its own and may
+be opened by one task and closed by another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+
+from coterie.errors import AgentMissing
+from coterie.ports import ChildLog
+from coterie.process.child import Child, KeeperName, Spawn, start
+from coterie.process.completion import parse_object
+from coterie.process.lines import LineSplitter
+
+Object = dict[str, Any]
+NOISE = 20
+"""How many lines that were no JSON are kept: some CLIs say there why they will not start."""
+
+
+@dataclass(frozen=True)
+class Starting:
+    """How an agent's process is started; `env` is all that it gets."""
+
+    member: str
+    agent: str
+    command: str
+    args: tuple[str, ...]
+    cwd: str
+    folder: str
+    env: Mapping[str, str]
+    children: ChildLog
+    keeper: KeeperName = "auto"
+
+
+class WireEnded(Exception):
+    """The agent is gone: its exit code, and the last that it wrote."""
+
+    def __init__(self, exit_code: int, tail: str) -> None:
+        super().__init__(f"exit code {exit_code}")
+        self.exit_code = exit_code
+        self.tail = tail
+
+
+@dataclass
+class Wire:
+    """One agent process that speaks JSON lines.  Whoever opened it must close it."""
+
+    child: Child
+    children: ChildLog
+    _lines: LineSplitter = field(default_factory=LineSplitter)
+    _messages: deque[Object] = field(default_factory=deque[Object])
+    _noise: deque[str] = field(default_factory=lambda: deque[str](maxlen=NOISE))
+    _news: anyio.Event = field(default_factory=anyio.Event)
+    _ended: bool = False
+    _closed: bool = False
+
+    @classmethod
+    async def open(cls, what: Starting) -> Wire:
+        """Start the agent; AgentMissing when it cannot be."""
+        mark = await what.children.starting(what.member, what.agent)
+        spawn = Spawn(
+            command=what.command,
+            args=what.args,
+            cwd=what.cwd,
+            env=what.env,
+            member=what.member,
+            folder=what.folder,
+            mark=mark,
+        )
+        try:
+            child = await start(spawn, what.keeper)
+        except AgentMissing:
+            what.children.ended(mark)
+            raise
+        what.children.started(mark, child.pid)
+        wire = cls(child, what.children)
+        child.divert(wire._feed)
+        return wire
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self.child.pid if self.alive else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be spoken to."""
+        return not (self._closed or self._ended) and self.child.alive
+
+    @property
+    def tail(self) -> str:
+        """The last it said outside the protocol."""
+        return "\n".join([*self._noise, self.child.stderr_tail]).strip()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Queue one line."""
+        self.child.post(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+    async def receive(self) -> Object:
+        """The next message; WireEnded when there will be none."""
+        while not self._messages:
+            if self._ended:
+                raise WireEnded(await self.child.exit(), self.tail)
+            self._news = anyio.Event()
+            await self._news.wait()
+        return self._messages.popleft()
+
+    def put_back(self, messages: list[Object]) -> None:
+        """Give messages back that were for somebody else, in their order."""
+        self._messages.extendleft(reversed(messages))
+        if messages:
+            self._news.set()
+
+    def drop_pending(self) -> None:
+        """Forget what came since the last turn ended: it is nobody's any more."""
+        self._messages.clear()
+
+    async def close(self) -> None:
+        """End the agent and its whole tree; returns when it is proven gone."""
+        self._closed = True
+        if not await self.child.terminate():
+            spawn = self.child.spawn
+            problem = f"its process ({self.child.pid}) could not be ended"
+            raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
+        self.children.ended(self.child.spawn.mark)
+
+    def _feed(self, chunk: bytes) -> None:
+        for line in self._lines.feed(chunk):
+            self._take(line.text)
+        if not chunk:
+            last = self._lines.finish()
+            if last is not None:
+                self._take(last.text)
+            self._ended = True
+        self._news.set()
+
+    def _take(self, line: str) -> None:
+        message = parse_object(line)
+        if message is not None:
+            self._messages.append(dict(message))
+        elif line.strip():
+            self._noise.append(line[:2000])

@@ -1,0 +1,73 @@
+"""What the CLIs ask a model for themselves: titles, summaries, choices between models.
+
+Such a request is no turn of anybody's, so it neither reaches the brain nor moves a script on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coterie.rehearsal.dialogue import Asked, Reply, reply
+from coterie.rehearsal.loose import compact, items, mapping, text
+
+_DEEPEST = 8
+
+
+def aside(asked: Asked) -> tuple[str, Reply] | None:
+    """The name of the side call and its answer; None for a turn."""
+    match asked.client:
+        case "opencode" if asked.instructions.startswith("You are a title generator"):
+            return "title", reply(_title(asked))
+        # A turn of Gemini CLI is streamed and has tools; its router, next-speaker check, loop
+        # detector, edit corrector and session summary have neither.
+        case "gemini" if not asked.stream and not asked.tools:
+            if asked.schema:
+                return "choice", reply(compact(smallest(asked.schema)))
+            return "summary", reply(_title(asked))
+        case "qwen" if asked.tools == ("respond_in_schema",):
+            return "choice", reply("")
+        case _:
+            return None
+
+
+def _title(asked: Asked) -> str:
+    words = asked.newest.strip('"').split()[:6]
+    return " ".join(["Rehearsal:", *words])[:48]
+
+
+def smallest(schema: Mapping[str, object], depth: int = 0) -> object:
+    """The plainest value that follows a schema, as far as the CLIs' schemas go."""
+    if choices := items(schema.get("enum")):
+        return choices[0]
+    if "const" in schema:
+        return schema["const"]
+    kind = schema.get("type")
+    kind = (items(kind) or [kind])[0]
+    match text(kind).lower():
+        case "object":
+            return _object(schema, depth)
+        case "array":
+            return [smallest(mapping(schema.get("items")), depth + 1)] * _least(schema, "minItems")
+        case "integer" | "number":
+            return _least(schema, "minimum")
+        case "boolean":
+            return False
+        case "null":
+            return None
+        case _:
+            return ""
+
+
+def _object(schema: Mapping[str, object], depth: int) -> object:
+    if depth > _DEEPEST:
+        return {}
+    parts = mapping(schema.get("properties"))
+    wanted = {text(name) for name in items(schema.get("required"))}
+    return {
+        name: smallest(mapping(part), depth + 1) for name, part in parts.items() if name in wanted
+    }
+
+
+def _least(schema: Mapping[str, object], key: str) -> int:
+    least = schema.get(key)
+    return int(least) if isinstance(least, int | float) else 0

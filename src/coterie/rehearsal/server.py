@@ -1,0 +1,211 @@
+"""The stand-in for every model service: an HTTP server on loopback that asks a brain.
+
+It lives inside `async with`; nothing of it is left when that ends.  Every request is kept in
+`requests` for tests and reports, the credential of each in memory only.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+import anyio
+from anyio.abc import ByteStream, SocketAttribute
+
+from coterie.rehearsal.asides import aside
+from coterie.rehearsal.connection import GONE, Connection, HttpRequest, Malformed, Unreadable
+from coterie.rehearsal.dialogue import Answer, Asked, Brain, Refusal, Reply, Silence
+from coterie.rehearsal.loose import Json, compact
+from coterie.rehearsal.received import Opened, Received, opened
+from coterie.rehearsal.routes import looked_up, wire_for
+from coterie.rehearsal.wire import Event, Posted, Wire, client_of
+
+HOST = "127.0.0.1"
+KEPT = 1000
+"""So many requests are kept whole; of older ones only what `report` shows."""
+
+_JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
+_UPGRADE = 426
+"""What makes Codex give up WebSocket at once; any other refusal it tries seven times."""
+
+
+class RehearsalServer:
+    """`async with RehearsalServer(brain) as server:` gives a server at `server.url`."""
+
+    def __init__(self, brain: Brain, *, port: int = 0) -> None:
+        self._brain = brain
+        self._wanted_port = port
+        self._port = 0
+        self._began = 0.0
+        self._open = AsyncExitStack()
+        self._arrived = anyio.Event()
+        self.requests: list[Received] = []
+        """Every request, in the order of arrival."""
+        self.answers: dict[int, Answer] = {}
+        """What the brain answered, by the number of the request."""
+
+    # -- for those who use it ------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a path."""
+        return f"http://{HOST}:{self._port}"
+
+    @property
+    def turns(self) -> list[Received]:
+        """The requests that the brain was asked."""
+        return [request for request in self.requests if request.is_turn]
+
+    async def turn(self, number: int) -> Received:
+        """The turn of this number, from 1; waits until it has come."""
+        while len(turns := self.turns) < number:
+            await self._arrived.wait()
+        return turns[number - 1]
+
+    def report(self) -> list[Json]:
+        """What came, fit to be shown or written: no credential, no text."""
+        return [request.report() for request in self.requests]
+
+    # -- life ----------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as opening:
+            listener = await anyio.create_tcp_listener(
+                local_host=HOST, local_port=self._wanted_port
+            )
+            await opening.enter_async_context(listener)
+            group = await opening.enter_async_context(anyio.create_task_group())
+            opening.callback(group.cancel_scope.cancel)
+            self._port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio, not Django
+            self._began = anyio.current_time()
+            group.start_soon(listener.serve, self._serve)
+            self._open = opening.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return await self._open.__aexit__(kind, error, traceback)
+
+    # -- one connection ------------------------------------------------------------------------
+
+    async def _serve(self, stream: ByteStream) -> None:
+        connection = Connection(stream)
+        async with stream:
+            try:
+                while connection.kept and (request := await connection.next_request()):
+                    await self._handle(connection, request)
+            except Malformed as error:
+                connection.kept = False
+                with suppress(*GONE):
+                    await _respond(connection, error.status, _problem(str(error)))
+            except GONE:
+                pass
+
+    async def _handle(self, connection: Connection, request: HttpRequest) -> None:
+        try:
+            data = request.unpacked()
+        except Unreadable as error:
+            self._keep(opened(request, b""))
+            packings = {"accept-encoding": "gzip, deflate, identity"}
+            await _respond(connection, 415, _problem(str(error)), packings)
+            return
+        seen = opened(request, data)
+        wire = wire_for(seen)
+        if request.wants_upgrade:
+            self._keep(seen)
+            await _respond(connection, _UPGRADE, _problem("There is no WebSocket here."))
+        elif wire is None:
+            self._keep(seen)
+            await _respond(connection, *looked_up(seen))
+        elif seen.problem:
+            self._keep(seen)
+            await _refuse(connection, wire, Refusal(400, seen.problem))
+        else:
+            await self._turn(connection, wire, seen)
+
+    async def _turn(self, connection: Connection, wire: Wire, seen: Opened) -> None:
+        client = client_of(seen.headers.get("user-agent", ""))
+        asked = wire.asked(Posted(seen.path, seen.query, client, seen.body, seen.size))
+        side = aside(asked)
+        number = self._keep(seen, asked, side[0] if side else None)
+        answer = side[1] if side else await self._brain.answer(asked)
+        self.answers[number] = answer
+        match answer:
+            case Silence():
+                await connection.left()
+                connection.kept = False
+            case Refusal():
+                await _refuse(connection, wire, answer)
+            case Reply() if asked.stream or answer.breaks:
+                await _stream(connection, list(wire.events(asked, answer)), answer)
+            case Reply():
+                await _respond(connection, 200, wire.whole(asked, answer))
+
+    def _keep(self, seen: Opened, asked: Asked | None = None, side: str | None = None) -> int:
+        number = len(self.requests) + 1
+        received = Received(
+            number=number,
+            at=anyio.current_time() - self._began,
+            method=seen.method,
+            path=seen.shown_target,
+            headers=seen.shown_headers,
+            token=seen.token,
+            body=seen.body,
+            asked=asked,
+            aside=side,
+        )
+        self.requests.append(received)
+        if number > KEPT:
+            old = self.requests[number - KEPT - 1]
+            self.requests[number - KEPT - 1] = replace(old, body={}, asked=_without_texts(old))
+        arrived, self._arrived = self._arrived, anyio.Event()
+        arrived.set()
+        return number
+
+
+def _without_texts(old: Received) -> Asked | None:
+    return replace(old.asked, system=(), conversation=()) if old.asked else None
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def _problem(message: str) -> Json:
+    return {"error": {"type": "invalid_request_error", "message": message}}
+
+
+async def _respond(
+    connection: Connection, status: int, body: Json, headers: dict[str, str] | None = None
+) -> None:
+    data = compact(body).encode(errors="replace")
+    await connection.respond(status, data, {**_JSON, **(headers or {})})
+
+
+async def _refuse(connection: Connection, wire: Wire, refusal: Refusal) -> None:
+    status, body = wire.refused(refusal)
+    wait = refusal.retry_after
+    await _respond(connection, status, body, {} if wait is None else {"retry-after": f"{wait:g}"})
+
+
+async def _stream(connection: Connection, events: list[Event], reply: Reply) -> None:
+    await connection.begin(200, _EVENTS)
+    kept = events[: (len(events) + 1) // 2] if reply.breaks else events
+    begun = False
+    for event in kept:
+        if event.piece and begun and reply.pause:
+            await anyio.sleep(reply.pause)
+        begun = begun or event.piece
+        await connection.chunk(event.encoded())
+    if reply.breaks == "stall":
+        await connection.left()
+    if reply.breaks:
+        connection.kept = False  # and so it is closed, in the middle of the body
+    else:
+        await connection.end()

@@ -1,0 +1,173 @@
+"""A turn that was cut is taken up again with what is known of it; a yes is never used twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.engine import steering
+from coterie.errors import AnswerRefused
+from coterie.model.interaction import Display, Option
+from coterie.model.prompt import Prompt
+from coterie.model.team import Member
+from coterie.model.update import (
+    Asked,
+    PendingCall,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    Update,
+)
+from coterie.testing.scripted import ScriptedChannels, team
+from coterie.testing.stage import stage
+
+COMMAND = {"command": "rm -rf build"}
+
+
+def asks(call_id: str) -> Asked:
+    return Asked(
+        key=call_id,
+        kind="Confirm",
+        purpose="confirm_risky_action",
+        display=Display(title="ada wants to run a command", content="rm -rf build"),
+        options=(Option(id="approve", label="once"), Option(id="reject", label="deny")),
+        call=PendingCall(call_id, "Bash", COMMAND, "/w"),
+    )
+
+
+def script(*updates: Update) -> Callable[[Member, Prompt], list[Update]]:
+    return lambda member, prompt: list(updates)
+
+
+WHOLE = (
+    ToolCallStarted("c2", "Bash", COMMAND),
+    asks("c2"),
+    ToolCallFinished("c2", is_error=False),
+    TurnCompleted("done"),
+)
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+def dying(*updates: Update) -> Callable[[Member, Prompt], list[Update]]:
+    def play(member: Member, prompt: Prompt) -> list[Update]:
+        class Dying(list[Update]):
+            def __iter__(self):
+                yield from updates
+                raise Killed
+
+        return Dying()
+
+    return play
+
+
+async def cut(folder: Path, *updates: Update) -> None:
+    """A first run that is killed after these updates."""
+    async with stage(folder) as it:
+        await it.start(team("ada"))
+        with pytest.raises(Killed):
+            await it.run(ScriptedChannels(dying(*updates), threads=True), patience=None)
+
+
+async def parked(folder: Path) -> None:
+    """A first run that stops at an open permission, since nobody is there."""
+    async with stage(folder) as it:
+        await it.start(team("ada"))
+        first = script(ToolCallStarted("c1", "Bash", COMMAND), asks("c1"))
+        result = await it.run(ScriptedChannels(first, threads=True))
+        assert (result.status, result.reason) == ("waiting", "question")
+
+
+async def test_an_unanswered_permission_closes_as_stale_and_is_asked_anew(tmp_path: Path) -> None:
+    await parked(tmp_path)
+    async with stage(tmp_path) as it:
+        channels = ScriptedChannels(script(*WHOLE), threads=True)
+        assert (await it.run(channels)).status == "waiting"
+        with pytest.raises(AnswerRefused, match="q1 was closed: the turn that asked was cut"):
+            await steering.answer(it.look, "q1", "approve", None, "you")
+        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
+        assert "Bash rm -rf build: it was not run." in channels.opened[0].sent[0].text
+
+
+async def test_a_yes_that_was_never_delivered_serves_one_equal_request(tmp_path: Path) -> None:
+    await parked(tmp_path)
+    async with stage(tmp_path) as it:
+        await steering.answer(it.look, "q1", "approve", None, "you")
+        again = (*WHOLE[:3], asks("c3"), TurnCompleted("done"))
+        channels = ScriptedChannels(script(*again), threads=True)
+        result = await it.run(channels)
+        assert result.status == "waiting"  # the second equal request is a new question
+        answers = channels.opened[0].answers
+        assert [answer.selected_option_id for answer in answers] == ["approve"]
+        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q2"]
+
+
+async def test_a_yes_that_was_delivered_is_not_used_again_and_the_question_says_so(
+    tmp_path: Path,
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        first = script(ToolCallStarted("c1", "Bash", COMMAND), asks("c1"))
+        await it.run(ScriptedChannels(first, threads=True))
+        await steering.answer(it.look, "q1", "approve", None, "you")
+        delivered = dying(ToolCallStarted("c2", "Bash", COMMAND), asks("c2"))
+        with pytest.raises(Killed):
+            await it.run(ScriptedChannels(delivered, threads=True))
+    async with stage(tmp_path) as later:
+        channels = ScriptedChannels(script(*WHOLE), threads=True)
+        assert (await later.run(channels)).status == "waiting"
+        [question] = await later.look.questions()
+        assert "(may already have run at " in question.interaction.display.title
+        assert "whether it ran is unknown" in channels.opened[0].sent[0].text
+
+
+async def test_the_agent_is_told_what_ran_and_what_is_unknown(tmp_path: Path) -> None:
+    await cut(
+        tmp_path,
+        ToolCallStarted("c1", "Read", {"file_path": "a.py"}),
+        ToolCallFinished("c1", is_error=False),
+        ToolCallStarted("c2", "Bash", {"command": "make"}),
+    )
+    async with stage(tmp_path) as it:
+        channels = ScriptedChannels(lambda *_: "done", threads=True)
+        assert (await it.run(channels)).status == "completed"
+        [prompt] = channels.opened[0].sent
+        assert prompt.tries == 2
+        lines = prompt.text.splitlines()
+        assert lines[0] == "[RESUMED]"
+        assert lines[2:] == [
+            "- Read a.py: it ran to its end; do not run it again.",
+            "- Bash make: whether it ran is unknown; look before you do it again.",
+            "",
+            "[MESSAGE]",
+            "hello",
+        ]
+
+
+async def test_a_lost_thread_gets_the_past_from_our_store(tmp_path: Path) -> None:
+    await cut(tmp_path, ToolCallStarted("c1", "Bash", {"command": "make"}))
+    async with stage(tmp_path) as it:
+        [turn] = await it.storage.journal.turns("k3f9")
+        lost = frozenset({turn.thread or ""})
+        channels = ScriptedChannels(lambda *_: "done", threads=True, lost=lost)
+        await it.run(channels)
+        text = channels.opened[0].sent[0].text
+        assert "Your own history of this conversation was lost" in text
+        assert text.endswith("[MESSAGE]\nhello")
+
+
+async def test_a_thread_taken_up_again_is_sent_only_what_is_new(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada", human="max"))
+        first = ScriptedChannels(lambda *_: "one", threads=True)
+        await it.run(first)
+        await steering.say(it.look, "k3f9", "and then? ", None)
+    async with stage(tmp_path) as later:
+        second = ScriptedChannels(lambda *_: "two", threads=True)
+        await later.run(second)
+        assert second.opened[0].thread == first.opened[0].thread
+        assert [prompt.text for prompt in second.opened[0].sent] == ["[MESSAGE]\nand then?"]
