@@ -18,7 +18,7 @@ SAY := @printf 'coterie: %s\n'
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 
-.PHONY: help demo test check bench chaos lock schemas format coverage clean
+.PHONY: help demo test check bench chaos lock picture schemas format coverage clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -108,6 +108,9 @@ check-schemas: $(DEV)
 format: $(DEV) ## format, and mend what lint can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+picture: $(RUNTIME) ## the picture in the README, from a real run
+	@$(BIN)/python scripts/picture
 
 schemas: $(RUNTIME) ## write src/coterie/config/schemas/*.json from the models
 	@$(BIN)/python -m coterie.config.schemas

@@ -13,7 +13,7 @@ import anyio.to_thread
 from coterie.agents.table import BUILT_IN, Adapters
 from coterie.config.environment import passthrough
 from coterie.config.project import Project, make_project
-from coterie.config.registry import load_registry
+from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import load_team
 from coterie.config.teams import reading_for
@@ -58,17 +58,21 @@ class App:
     settings: Settings
     machine: Machine
     pool: ChannelPool
+    home: Path | None = None
     _owner: Owner | None = None
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, root: Path) -> AsyncGenerator[App]:
-        """Open the project's database (made if absent) for the length of the block."""
+    async def open(cls, root: Path, home: Path | None = None) -> AsyncGenerator[App]:
+        """Open the project's database (made if absent) for the length of the block.
+
+        `home` stands in for the user's `~/.coterie`: its registry and settings count.
+        """
         project = Project(root)
-        settings = await anyio.to_thread.run_sync(_prepared, project)
+        settings = await anyio.to_thread.run_sync(_prepared, project, home)
         storage = await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
-        app = cls(root, storage, settings, machine, ChannelPool())
+        app = cls(root, storage, settings, machine, ChannelPool(), home)
         try:
             yield app
         finally:
@@ -225,7 +229,7 @@ class App:
 
     def _members(self, created: TaskCreated) -> _MakeChannels:
         """Everything a task's members are made of; reads files."""
-        agents = load_registry(own_adapters=BUILT_IN).agents
+        agents = load_registry(registry_path(self.home), BUILT_IN).agents
         adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
         team = created.team
         if any(member.env for member in team.members) and created.team_file:
@@ -261,9 +265,9 @@ class _MakeChannels:
         return open_workspace(self.app.root, self.team.name, member, passthrough(), env)
 
 
-def _prepared(project: Project) -> Settings:
+def _prepared(project: Project, home: Path | None) -> Settings:
     make_project(project)
-    return load_settings(project.folder).values
+    return load_settings(project.folder, home).values
 
 
 def _new_id(length: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -17,10 +18,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
-from tests.cli.command import Cli
-
-_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_=>]|\r")
+from tests.cli.command import Cli, steady
+from tests.cli.glass import Glass
 
 
 class Terminal:
@@ -32,7 +33,8 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.resize(columns)
         self.before = termios.tcgetattr(self.slave)
-        self.seen = ""
+        self.glass = Glass()
+        self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self.child = subprocess.Popen(
             [sys.executable, "-m", "coterie", *words],
             stdin=self.slave,
@@ -51,15 +53,13 @@ class Terminal:
         """Press keys."""
         os.write(self.master, keys.encode())
 
-    def until(self, text: str, patience: float = 30) -> str:
-        """Read until the text is shown; gives what was shown up to there and forgets it."""
+    def until(self, text: str, patience: float = 30) -> None:
+        """Read until the text is to be seen."""
         end = time.monotonic() + patience
-        while text not in self.seen:
+        while text not in self.glass.shown:
             ready, _, _ = select.select([self.master], [], [], max(end - time.monotonic(), 0))
-            assert ready, f"{text!r} never came; there was {self.seen[-2000:]!r}"
-            self.seen += _CONTROL.sub("", os.read(self.master, 65536).decode(errors="replace"))
-        shown, _, self.seen = self.seen.partition(text)
-        return shown
+            assert ready, f"{text!r} never came; there was\n{self.glass.shown}"
+            self.glass.write(self.decode(os.read(self.master, 65536)))
 
     def ended(self) -> int:
         """Wait for the end; the terminal is as it was before."""
@@ -101,9 +101,36 @@ def test_a_whole_conversation(cli: Cli, open_terminal: Any) -> None:
     terminal.until("rex heard '@rex and now?'")
     terminal.until("speak next")
     terminal.type("/end\r")
-    terminal.until("Done  ")
     terminal.until("you ended it")
     assert terminal.ended() == 0
+    shown = re.sub(r"(?<=Done  )\w+|(?<=log )\w+", "k3f9", terminal.glass.shown)
+    assert steady(shown) == snapshot("""\
+ pair: ada, rex.   What should they do?
+
+ you   fix it
+
+ ada   ada
+       ada heard 'fix it'
+                                                                            0.1s
+
+ rex   rex
+       rex heard "ada heard 'fix it'"
+                                                                            0.1s
+
+ you   @rex and now?
+
+ rex   rex
+       rex heard '@rex and now?'
+                                                                            0.1s
+
+ ada   ada
+       ada heard "rex heard '@rex and now?'"
+                                                                            0.1s
+
+Done  k3f9 · 6 turns · 0.1s
+  why      you ended it
+  next     coterie log k3f9
+""")
 
 
 @pytest.mark.parametrize("columns", [80, 40])

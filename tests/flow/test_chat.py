@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anyio
@@ -11,11 +12,11 @@ import pytest
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
 from coterie.model.prompt import Limits, Prompt
-from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord
+from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed, Update
-from coterie.testing.scripted import ScriptedChannels, team
+from coterie.testing.scripted import Recorder, ScriptedChannel, ScriptedChannels, team
 from coterie.testing.stage import TASK, Stage, stage
 
 
@@ -248,8 +249,8 @@ async def test_stop_parks_it_and_a_later_run_tries_again(tmp_path: Path) -> None
         script = Flaky(3)
         await it.start(team("ada", "bob"))
         channels = ScriptedChannels(script)
+        results: list[str] = []
         async with anyio.create_task_group() as group:
-            results: list[str] = []
 
             async def run() -> None:
                 result = await it.run(channels, patience=None)
@@ -288,46 +289,46 @@ async def test_a_turn_without_an_end_fails_as_stuck(tmp_path: Path) -> None:
         assert states.count("stuck") == 3
 
 
+class SlowChannel(ScriptedChannel):
+    """Says something only after it was told to be quiet, twice."""
+
+    quiet = anyio.Event()
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        for number in range(2):
+            await self.quiet.wait()
+            self.quiet = anyio.Event()
+            yield TextDelta(str(number))
+        yield TurnCompleted("at last")
+
+
+class Listening(Recorder):
+    """Wakes the slow one when it is told quiet."""
+
+    def __init__(self, slow: SlowChannel) -> None:
+        super().__init__()
+        self.slow = slow
+
+    def saw(self, record: Record) -> None:
+        super().saw(record)
+        if isinstance(record, MemberRecord) and record.state == "quiet":
+            self.slow.quiet.set()
+
+
 async def test_quiet_is_told_once_per_incident_and_is_over_with_the_next_sign(
     tmp_path: Path,
 ) -> None:
-    class Slow(ScriptedChannels):
-        pass
-
     async with stage(tmp_path) as it:
-        await it.start(team("ada"))
-        quiet = anyio.Event()
-
-        class Watching:
-            def saw(self, record: object) -> None:
-                it.recorder.records.append(record)  # type: ignore[arg-type]
-                if isinstance(record, MemberRecord) and record.state == "quiet":
-                    quiet.set()
-
-        channels = Slow(lambda *_: "", clocks=Limits(total=60, quiet_after=0.02))
-        channel = await channels.channel(team("ada").members[0], None)
-
-        async def take_turn(prompt: Prompt):
-            for number in range(2):
-                await quiet.wait()
-                quiet_again = anyio.Event()
-                nonlocal_quiet(quiet_again)
-                yield TextDelta(str(number))
-            yield TurnCompleted("at last")
-
-        def nonlocal_quiet(event: anyio.Event) -> None:
-            nonlocal quiet
-            quiet = event
-
-        channel.take_turn = take_turn  # type: ignore[method-assign]
-        result = await it.engine.run(TASK, lambda *_: channels, Watching(), 0.0)
-        assert result.status == "completed"
-        states = [
-            r.state
-            for r in it.recorder.records
-            if isinstance(r, MemberRecord) and r.state in ("quiet", "working")
-        ]
-        assert states == ["working", "quiet", "working", "quiet", "working"]
+        members = team("ada")
+        await it.start(members)
+        slow = SlowChannel(members.members[0], plain)
+        it.recorder = listening = Listening(slow)
+        clocks = Limits(total=60, quiet_after=0.02)
+        channels = ScriptedChannels(plain, clocks=clocks, open={"ada": slow})
+        assert (await it.run(channels)).status == "completed"
+        states = [r.state for r in listening.records if isinstance(r, MemberRecord)]
+        told = [state for state in states if state in ("quiet", "working")]
+        assert told == ["working", "quiet", "working", "quiet", "working"]
 
 
 async def test_what_an_open_question_asks_is_told_with_who_asks(tmp_path: Path) -> None:

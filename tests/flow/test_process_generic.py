@@ -105,7 +105,7 @@ def desk(tmp_path: Path) -> Desk:
 
 async def turn(channel: GenericChannel, text: str) -> list[Update]:
     with anyio.fail_after(30):
-        async with aclosing(channel.take_turn(Prompt(text, "turn-1"))) as updates:
+        async with aclosing(channel.take_turn(Prompt(text))) as updates:
             return [update async for update in updates]
     raise AssertionError
 

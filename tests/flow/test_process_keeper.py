@@ -224,3 +224,39 @@ async def test_many_start_and_end_side_by_side() -> None:
                 for keeper in KEEPERS:
                     group.start_soon(once, keeper)
     assert await left(word) == 0
+
+
+WITHOUT = """
+import anyio, sys
+from coterie.errors import AgentMissing
+from coterie.process.child import start
+from tests.unit.process.children import program
+
+async def main():
+    child = await start(program("/bin/sh", "-c", "exit 4"), "auto")
+    print(await child.exit(), await child.terminate())
+    try:
+        await start(program("/bin/sh"), "bubblewrap")
+    except AgentMissing as error:
+        print(error)
+
+anyio.run(main)
+"""
+
+
+async def test_without_bubblewrap_auto_is_our_own_keeper(tmp_path: Path) -> None:
+    root = Path(owner.__file__).parents[3]
+    modules = os.pathsep.join([*sys.path, str(root), str(root / "src")])
+    told = await anyio.to_thread.run_sync(
+        lambda: subprocess.run(
+            [sys.executable, "-c", WITHOUT],
+            env={"PATH": str(tmp_path), "PYTHONPATH": modules},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    )
+    assert told.stdout.splitlines() == [
+        "4 True",
+        "ann cannot start: /bin/sh: its keeper, bubblewrap: not installed (in teams/t/ann).",
+    ]

@@ -13,9 +13,9 @@ class RpcError(Exception):
     """The agent answered a request with an error."""
 
     def __init__(self, method: str, error: Object) -> None:
-        self.method = method
-        self.code = error.get("code")
-        self.message = str(error.get("message", "no reason given"))
+        self.method: str = method
+        self.code: Any = error.get("code")
+        self.message: str = str(error.get("message", "no reason given"))
         self.data: Any = error.get("data")
         super().__init__(f"{method}: {self.message}")
 

@@ -7,9 +7,9 @@ from typing import Literal
 import click
 
 from coterie.cli.call import Call, command, group, pass_call
+from coterie.cli.project import notices
 from coterie.cli.text import one_line, table
 from coterie.config import migrate as migration
-from coterie.config.mistakes import Notice
 from coterie.config.registry import Registry, add_agent, load_registry
 from coterie.config.scan import Scan, by_hand, program
 from coterie.config.scan import scan as scan_for
@@ -78,9 +78,8 @@ def migrate(call: Call) -> None:
     """Rewrite an old registry to the newest form; a copy is kept, dropped prompts are shown."""
     done = migration.migrate()
     dropped = [vars(one) for one in done.dropped]
-    call.record("migration", {"path": str(done.path), "changed": done.changed,
-                              "backup": str(done.backup) if done.backup else None,
-                              "dropped": dropped})  # fmt: skip
+    fields = {"path": str(done.path), "changed": done.changed, "dropped": dropped}
+    call.record("migration", fields | {"backup": str(done.backup) if done.backup else None})
     if not done.changed:
         call.line(f"{done.path} is as it should be; nothing was changed.")
         return
@@ -97,12 +96,6 @@ for _one in (list_, scan, add, migrate):
 
 
 # -- shown elsewhere too -----------------------------------------------------------------------
-
-
-def notices(call: Call, told: tuple[Notice, ...]) -> None:
-    """What was worth saying about a file, on stderr."""
-    for notice in told:
-        call.note(f"note: {notice.message}" + (f"  {notice.hint}" if notice.hint else ""))
 
 
 def said_of_scan(made: Scan) -> str:

@@ -65,7 +65,7 @@ class Call:
     def width(self) -> int:
         """How many columns a line may have."""
         try:
-            return max(os.get_terminal_size(sys.stdout.fileno()).columns, 20)
+            return max(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 20)
         except OSError:
             return 80
 
@@ -85,6 +85,10 @@ class Call:
         """Several lines for a reader."""
         if shown:
             self.line("\n".join(shown))
+
+    def prose(self, shown: str) -> None:
+        """Sentences for a reader, folded."""
+        self.lines(text.wrap(shown, min(self.width, 80) - 1))
 
     def note(self, shown: str) -> None:
         """A line beside the result, on stderr."""

@@ -163,17 +163,21 @@ class _Answering:
 
 def _introduced(call: Call, project: Project, *, keep: bool) -> None:
     call.record("demo", {"folder": str(project.root), "kept": keep, "members": list(MEMBERS)})
-    call.line("Three scripted members review a small file, cart.py, one after the other.")
-    call.line("Each is a real process that reads the file; what they say is kept in a real")
-    call.line("database. No login, no tokens; all of it happens in a temporary folder.")
+    call.prose(
+        "Three scripted members review a small file, cart.py, one after the other. "
+        "Each is a real process that reads the file; what they say is kept in a real "
+        "database. No login, no tokens; all of it happens in a temporary folder."
+    )
 
 
 def _farewell(call: Call, kept: Path | None) -> None:
     call.line()
-    call.line("Every turn was on disk before the next one began: kill it at any moment, and")
-    call.line("`coterie resume` goes on where it was. The same works with your own agents.")
+    call.prose(
+        "Every turn was on disk before the next one began: kill it at any moment, and "
+        "`coterie resume` goes on where it was. The same works with your own agents."
+    )
     if kept is not None:
         call.line(f"Kept     {kept}")
-    call.line("Next     coterie doctor      which agents you have")
-    call.line("         coterie init        a first team, from what was found")
-    call.line('         coterie "why is test_total slow? fix it"')
+    call.line("Next     coterie doctor   your agents")
+    call.line("         coterie init     a first team")
+    call.line('         coterie "what the team should do"')

@@ -156,7 +156,8 @@ class Transcript:
 
     def _error(self, record: ErrorRecord) -> list[str]:
         who = "" if not record.member or record.member in record.message else f"{record.member}: "
-        more = [f"in {shown(Path(record.where))}"] if record.where else []
+        named = record.where is None or record.where in record.message
+        more = [] if named else [f"in {shown(Path(record.where or ''))}"]
         more += [record.hint] if record.hint else []
         first, *rest = self._folded(f"{who}{record.message}", 3)
         lines = [self._paint(f" ! {first}", "bad"), *(f"   {line}" for line in rest)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
@@ -27,7 +27,7 @@ _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
 
 class _Entry(BaseModel):
     # Refused where a person writes it: a misspelt fact would silently mean something else.
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         frozen=True,
         extra="forbid",
         alias_generator=to_camel,

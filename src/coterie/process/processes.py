@@ -86,10 +86,23 @@ def describe(pid: int, parent: int) -> Process:
 def only_child(pid: int) -> int | None:
     """The child of a process that has exactly one and sleeps; None when it is not so (yet)."""
     state, _ = _stat(str(pid)) or ("", 0)
-    listed = _read(PROC / str(pid) / "task" / str(pid) / "children").split()
-    if not listed:  # a kernel without CONFIG_PROC_CHILDREN, or there is none
-        listed = [child for child, parent in _linux_parents() if parent == pid]
-    return int(listed[0]) if state == "S" and len(listed) == 1 else None
+    if state != "S":
+        return None
+    children = _listed(pid) if _listed(os.getpid()) is not None else _looked_for(pid)
+    return children[0] if children is not None and len(children) == 1 else None
+
+
+def _listed(pid: int) -> list[int] | None:
+    """The children of a process as the kernel lists them; None where it does not."""
+    try:
+        listed = (PROC / str(pid) / "task" / str(pid) / "children").read_bytes()
+    except OSError:  # no CONFIG_PROC_CHILDREN, or no such process
+        return None
+    return [int(child) for child in listed.split()]
+
+
+def _looked_for(pid: int) -> list[int]:
+    return [child for child, parent in _linux_parents() if parent == pid]
 
 
 def _linux_parents() -> Iterator[tuple[int, int]]:

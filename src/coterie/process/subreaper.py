@@ -30,6 +30,7 @@ class Subreaper:
         self.program = Program()
         self._mark = mark
         self._control: int | None = control
+        self._lost = False
 
     @property
     def pid(self) -> int:
@@ -67,11 +68,13 @@ class Subreaper:
         if self._control is not None:
             os.close(self._control)
             self._control = None
-        if self.exit.code is not None:
+        if self.exit.code is None:
+            self._lost = True
+            self.exit.tell(self.program.code)
+        if not self._lost:
             return True
         # The keeper was killed from outside: the agent went with it (its death signal), and
         # what can still be found of the rest is found by its mark.
-        self.exit.tell(self.program.code)
         return not await survivors.end_in_thread([self._mark], SWEEP)
 
     def _say(self, letter: bytes) -> None:

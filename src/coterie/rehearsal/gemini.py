@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from coterie.rehearsal.dialogue import (
     Asked,
@@ -94,7 +95,8 @@ def _result(response: Json) -> ToolResult:
 
 def whole(asked: Asked, reply: Reply) -> Json:
     """The response in one."""
-    parts = [part for part, _ in _parts(reply)]
+    one = replace(reply, pieces=(reply.text,) if reply.pieces else ())
+    parts = [part for part, _ in _parts(one)]
     return _response(asked, reply, new_id("resp"), parts, last=True)
 
 

@@ -59,6 +59,12 @@ class RehearsalServer:
         """The requests that the brain was asked."""
         return [request for request in self.requests if request.is_turn]
 
+    async def request(self, number: int) -> Received:
+        """The request of this number, from 1; waits until it has come."""
+        while len(self.requests) < number:
+            await self._arrived.wait()
+        return self.requests[number - 1]
+
     async def turn(self, number: int) -> Received:
         """The turn of this number, from 1; waits until it has come."""
         while len(turns := self.turns) < number:

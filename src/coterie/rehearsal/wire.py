@@ -19,9 +19,10 @@ _CLIENTS: Mapping[str, Client] = {
 
 def client_of(user_agent: str) -> Client:
     """The program behind a User-Agent."""
-    said = user_agent.lower()
-    found = (client for start, client in _CLIENTS.items() if said.startswith(start))
-    return next(found, "other")
+    for start, client in _CLIENTS.items():
+        if user_agent.lower().startswith(start):
+            return client
+    return "other"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coterie.model.journal import Fence, Write
+from coterie.model.message import Message
+from coterie.model.task import TaskCreated
 from coterie.ports import Storage
 
 
@@ -58,9 +60,9 @@ class MortalStorage:
     def leases(self) -> Any:
         return _Mortal(self, self.real.leases)
 
-    async def create(self, *args: Any) -> Fence | None:
+    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """Pass on."""
-        return await self.live(self.real.create, *args)
+        return await self.live(self.real.create, event, owner, opening)
 
     async def commit(
         self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None

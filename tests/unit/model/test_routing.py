@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.model.routing import Rounds, following, pick
-from coterie.model.team import Member, Team
+from coterie.model.team import Member, MemberType, Team
 
 
-def member(name: str, kind: str = "ai", order: int = 0) -> Member:
+def member(name: str, kind: MemberType = "ai", order: int = 0) -> Member:
     return Member(
         id=name,
         name=name,
         display_name=name.capitalize(),
         type=kind,
-        order=order,  # type: ignore[arg-type]
+        order=order,
     )
 
 

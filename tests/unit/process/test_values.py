@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import os
 
-from coterie.process import processes, terminal
+from coterie.process import keeper, processes, terminal
 from coterie.process.bubblewrap import find_program
 from coterie.process.machine import Machine
 from coterie.process.pipes import Tail
@@ -56,3 +56,9 @@ def test_a_program_is_found_as_exec_would() -> None:
     find_program("sh", "/", None)
     find_program("/bin/sh", "/", "")
     find_program("bin/sh", "/", "")
+
+
+def test_the_keeper_knows_parents_without_the_kernels_list() -> None:
+    assert keeper.parent(str(os.getpid())) == os.getppid()
+    assert keeper.parent("0") == 0
+    assert os.getpid() not in keeper.children()

@@ -1,0 +1,310 @@
+"""A script: a JSON file of rules that say who gets which replies.
+
+    {"rules": [
+        {"when": {"system": "You are Alice", "message": {"regex": "review|check"}},
+         "replies": [{"tools": [{"name": "Bash", "input": {"command": "ls"}}]},
+                     {"text": "I looked.", "pauseMs": 50},
+                     {"fault": 429, "retryAfter": 1, "times": 2}],
+         "then": "last"}],
+     "otherwise": "simulate"}
+
+The first rule whose `when` fits a request answers it with its next reply.  `docs` of every key
+stand with the models below; an unknown key is refused by name.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
+
+from coterie.errors import ConfigError
+from coterie.rehearsal.dialogue import (
+    Answer,
+    Asked,
+    Brain,
+    Client,
+    Dialect,
+    Refusal,
+    Reply,
+    Silence,
+    Stop,
+    ToolCall,
+    Usage,
+    in_pieces,
+    new_id,
+)
+
+Status = Literal[400, 401, 403, 404, 413, 429, 500, 503, 529]
+Fault = Status | Literal["quota", "hang", "stall", "cut"]
+"""`quota` is 429 until tomorrow; `hang` sends nothing at all; `stall` and `cut` stop half-way."""
+
+_MESSAGES: dict[int, str] = {
+    400: "The request is not valid.",
+    401: "The API key is not valid.",
+    403: "This key may not use this model.",
+    404: "The model {model} does not exist.",
+    413: "The request is too large.",
+    429: "Too many requests.",
+    500: "Something went wrong inside.",
+    503: "The service is overloaded.",
+    529: "The service is overloaded.",
+}
+
+
+class _Part(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True
+    )
+
+
+# -- when --------------------------------------------------------------------------------------
+
+
+class Pattern(_Part):
+    """A text that must occur: plain, or as `{"regex": …}`."""
+
+    regex: str
+
+    @model_validator(mode="after")
+    def _compiles(self) -> Self:
+        try:
+            re.compile(self.regex)
+        except re.error as error:
+            raise ValueError(f"is not a regular expression: {error}") from None
+        return self
+
+    def found_in(self, text: str) -> bool:
+        """Whether it occurs."""
+        return re.search(self.regex, text) is not None
+
+
+def _plain(value: object) -> object:
+    return {"regex": re.escape(value)} if isinstance(value, str) else value
+
+
+Text = Annotated[Pattern, BeforeValidator(_plain)]
+
+
+class When(_Part):
+    """Which requests a rule is for; every key that is given must fit."""
+
+    system: Text | None = None
+    """In the system or developer texts: who is asked."""
+    message: Text | None = None
+    """In the newest thing the user said."""
+    tool_result: Text | None = None
+    """In a tool result that waits for an answer."""
+    dialect: Dialect | None = None
+    """The wire format."""
+    client: Client | None = None
+    """The CLI."""
+    model: Text | None = None
+    request: Annotated[int, Field(ge=1)] | None = None
+    """The how manieth of the requests that fit all else."""
+
+    def fits(self, asked: Asked) -> bool:
+        """Whether all but `request` fits."""
+        wanted = (
+            (self.system, asked.instructions),
+            (self.message, asked.newest),
+            (self.model, asked.model),
+        )
+        return (
+            all(pattern is None or pattern.found_in(text) for pattern, text in wanted)
+            and self._fits_results(asked)
+            and self.dialect in (None, asked.dialect)
+            and self.client in (None, asked.client)
+        )
+
+    def _fits_results(self, asked: Asked) -> bool:
+        pattern = self.tool_result
+        return pattern is None or any(pattern.found_in(each.text) for each in asked.results)
+
+
+# -- replies -----------------------------------------------------------------------------------
+
+
+class Call(_Part):
+    """A call of one of the CLI's own tools."""
+
+    name: str
+    input: dict[str, object] | str
+    """As the tool wants it: an object, or text for Codex's `apply_patch` and `exec`."""
+    namespace: str | None = None
+    """Codex: the MCP server, such as `mcp__team`."""
+    id: str | None = None
+
+
+class Tokens(_Part):
+    """The usage to report."""
+
+    input: int = Field(ge=0)
+    output: int = Field(ge=0)
+
+
+class Line(_Part):
+    """One reply, or one fault in its place."""
+
+    text: str | list[str] = ""
+    """What is said; a list is streamed piece by piece, a text word by word."""
+    thinking: str = ""
+    tools: list[Call] = []
+    stop: Stop = "end"
+    usage: Tokens | None = None
+    pause_ms: int = Field(default=0, ge=0)
+    """Between the pieces."""
+    fault: Fault | None = None
+    retry_after: float | None = Field(default=None, ge=0)
+    """Seconds, with an HTTP fault."""
+    problem: str | None = None
+    """The words of an HTTP fault."""
+    times: int = Field(default=1, ge=1)
+    """How often in a row this reply is given."""
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        http = self.fault == "quota" or isinstance(self.fault, int)
+        if (http or self.fault == "hang") and (self.text or self.tools or self.thinking):
+            raise ValueError(f"says something and is the fault {self.fault!r}; it cannot be both")
+        if not http and (self.retry_after is not None or self.problem is not None):
+            raise ValueError("has retryAfter or problem, which belong to an HTTP fault")
+        return self
+
+    def answer(self, asked: Asked) -> Answer:
+        """What to send."""
+        match self.fault:
+            case "hang":
+                return Silence()
+            case "quota":
+                return Refusal(429, self.problem or "Nothing is left for today.", None, True)
+            case None | "stall" | "cut":
+                return self._reply()
+            case _:
+                said = self.problem or _MESSAGES[self.fault].format(model=asked.model)
+                return Refusal(self.fault, said, self.retry_after)
+
+    def _reply(self) -> Reply:
+        pieces = in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)
+        return Reply(
+            pieces=pieces,
+            calls=tuple(
+                ToolCall(call.name, call.input, call.id or new_id("call"), call.namespace)
+                for call in self.tools
+            ),
+            thinking=self.thinking,
+            stop=self.stop,
+            usage=Usage(self.usage.input, self.usage.output) if self.usage else None,
+            pause=self.pause_ms / 1000,
+            breaks=self.fault if self.fault in ("stall", "cut") else None,
+        )
+
+
+class Rule(_Part):
+    """Who gets which replies, one after another."""
+
+    when: When = When()
+    replies: list[Line] = Field(min_length=1)
+    then: Literal["last", "first", "next"] = "last"
+    """When all were given: the last again, all from the first again, or the next rules."""
+
+
+class Script(_Part):
+    """A whole script."""
+
+    rules: list[Rule]
+    otherwise: Literal["simulate", "refuse"] = "simulate"
+    """Where no rule fits: the simulation answers, or the request is refused as invalid."""
+
+
+# -- the brain ---------------------------------------------------------------------------------
+
+
+class _Cue:
+    """A rule and how far it has come."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._lines = [line for line in rule.replies for _ in range(line.times)]
+        self._fitted = 0
+        self._given = 0
+
+    def next_line(self, asked: Asked) -> Line | None:
+        """The next reply, if the request is for this rule."""
+        if not self._rule.when.fits(asked):
+            return None
+        self._fitted += 1
+        if self._rule.when.request not in (None, self._fitted):
+            return None
+        if self._given >= len(self._lines) and self._rule.then == "next":
+            return None
+        given, self._given = self._given, self._given + 1
+        whole = len(self._lines)
+        return self._lines[given % whole if self._rule.then == "first" else min(given, whole - 1)]
+
+
+class Scripted:
+    """A brain that follows a script, and asks another where the script says nothing."""
+
+    def __init__(self, script: Script, otherwise: Brain) -> None:
+        self._cues = [_Cue(rule) for rule in script.rules]
+        self._refuses = script.otherwise == "refuse"
+        self._otherwise = otherwise
+
+    async def answer(self, asked: Asked) -> Answer:
+        """The next reply of the first rule that fits."""
+        for cue in self._cues:
+            if line := cue.next_line(asked):
+                return line.answer(asked)
+        if self._refuses:
+            return Refusal(400, f"No rule of the script fits: {asked.newest[:200]}")
+        return await self._otherwise.answer(asked)
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def read_script(path: Path) -> Script:
+    """The script in a file; a mistake is a ConfigError that names file and place."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", None, str(path)) from None
+    return parse_script(text, str(path))
+
+
+def parse_script(text: str, name: str) -> Script:
+    """The script in a text that came from the file of this name."""
+    try:
+        data: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        at = f"{name}:{error.lineno}:{error.colno}"
+        raise ConfigError(f"{at} is not valid JSON: {error.msg}.", None, at) from None
+    except RecursionError:
+        raise ConfigError(f"{name} is nested too deeply.", None, name) from None
+    try:
+        return Script.model_validate(data)
+    except ValidationError as error:
+        said = [f"{name} {each}." for each in _mistakes(error)]
+        raise ConfigError("\n".join(said), None, name) from None
+
+
+def _mistakes(error: ValidationError) -> Iterable[str]:
+    """One line for each place; of the branches of a union, the first that complains."""
+    placed: dict[str, str] = {}
+    for each in error.errors(include_url=False, include_context=False):
+        # The names of union branches stand in the location; a file has no such places.
+        parts = [part for part in each["loc"] if not _is_branch(part)]
+        place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+        said = each["msg"].removeprefix("Value error, ")
+        placed.setdefault(place.lstrip("."), said[:1].lower() + said[1:])
+    return (f"{place}: {said}" if place else said for place, said in placed.items())
+
+
+def _is_branch(part: str | int) -> bool:
+    return isinstance(part, str) and ("[" in part or part in {"str", "int", "literal"})

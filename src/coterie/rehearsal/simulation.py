@@ -1,0 +1,115 @@
+"""The stand-in that answers when there is no script: by role, briefly, and saying what it is.
+
+It reads who it is from the role text and what is wanted from the newest message.  The same
+question gets the same answer.  It calls a tool only to read a file that the message names.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from coterie.rehearsal.asides import smallest
+from coterie.rehearsal.dialogue import Answer, Asked, Client, Said, ToolCall, reply
+from coterie.rehearsal.loose import compact
+
+_STAND_IN = "stand-in for a model in this rehearsal"
+_ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the )?[^.\n]+)\.(?P<duty>[^.\n]*\.)?")
+# The CLIs say of themselves who the model is; a member's own role comes after.
+_NOT_A_ROLE = re.compile(
+    r"\b(?:CLI|Claude|Codex|Gemini|Qwen|opencode|agent working|epistemically|powered by)\b"
+)
+_READ = re.compile(
+    r"\b(?:read|open|look at|review|see|check)\b[^.\n]{0,40}?[\s`'\"]"
+    r"(?P<file>[\w./-]*\w\.\w{1,8})\b",
+    re.IGNORECASE,
+)
+_FOLDER = re.compile(
+    r"(?:<cwd>|[Ww]orking directory: |working in the directory: |Directories:\*\*\n\s*- )"
+    r"(?P<folder>/[^\n<]*)"
+)
+# Each CLI's own way to read a file: the tool and the name of its one argument.
+_READERS: Mapping[Client, tuple[str, str]] = {
+    "claude": ("Read", "file_path"),
+    "gemini": ("read_file", "file_path"),
+    "qwen": ("read_file", "file_path"),
+    "opencode": ("read", "filePath"),
+    "codex": ("exec_command", "cmd"),
+}
+
+
+class Simulation:
+    """A brain that knows nothing, and says so."""
+
+    async def answer(self, asked: Asked) -> Answer:
+        """Two sentences as the role, or one look into the file that was named."""
+        message = newest_message(asked)
+        if asked.schema:
+            return reply(compact(smallest(asked.schema)))
+        if asked.results:
+            return reply(_about_results(asked))
+        if call := _reading(asked, message):
+            return reply(f"I look at {_named(message)} first.", [call])
+        return reply(_as_role(asked, message))
+
+
+def newest_message(asked: Asked) -> str:
+    """The newest message, without what Coterie sends along as context."""
+    return asked.newest.rpartition("[MESSAGE]")[2].strip()
+
+
+def role(asked: Asked) -> tuple[str, str]:
+    """Who the member is and what it was told to do, as far as its role text says."""
+    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(asked.newest)]
+    own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
+    if not own:
+        return "", ""
+    return own[-1]["who"].strip(), (own[-1]["duty"] or "").strip()
+
+
+def _as_role(asked: Asked, message: str) -> str:
+    who, duty = role(asked)
+    opening = f"{_capital(who)} here, a {_STAND_IN}." if who else f"Here is a {_STAND_IN}."
+    told = f", as I was told: “{duty}”" if duty else ""
+    return f"{opening} On “{_short(message)}” a model would now answer{told or '.'}"
+
+
+def _about_results(asked: Asked) -> str:
+    who, _ = role(asked)
+    newest = asked.results[-1]
+    lines = newest.text.count("\n") + 1
+    got = f"{lines} {'line' if lines == 1 else 'lines'}"
+    outcome = f"The tool failed: “{_short(newest.text)}”." if newest.failed else f"I got {got}."
+    return f"{outcome} {_capital(who) or 'Here'}: I am a {_STAND_IN}, so I say nothing about it."
+
+
+def _reading(asked: Asked, message: str) -> ToolCall | None:
+    tool, argument = _READERS.get(asked.client, ("", ""))
+    name = _named(message)
+    if not name or tool not in asked.tools:
+        return None
+    path = str(PurePosixPath(_folder(asked), name))  # most of them take no relative path
+    given = f"cat -- {shlex.quote(path)}" if tool == "exec_command" else path
+    return ToolCall(tool, {argument: given})
+
+
+def _named(message: str) -> str:
+    found = _READ.search(message)
+    return found["file"] if found else ""
+
+
+def _folder(asked: Asked) -> str:
+    said = [item.text for item in asked.conversation if isinstance(item, Said)]
+    found = _FOLDER.search("\n".join([*asked.system, *said]))
+    return found["folder"].strip() if found else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _short(text: str, longest: int = 80) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

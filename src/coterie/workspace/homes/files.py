@@ -1,0 +1,144 @@
+"""Writing into a member's home and folder: whole or not at all, and never through a link.
+
+All of it blocks: not for the event loop.  What the disk refuses is a StorageError.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coterie.errors import StorageError, UsageError
+from coterie.model.team import Member
+
+TEAM_INSTRUCTION = "../team_instruction.md"
+"""The team's text, as seen from a member's folder."""
+
+OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
+"""The first line of an instruction file; a file without it was written by a person."""
+
+
+def private_folder(path: Path) -> Path:
+    """Make a folder that only its owner can enter; the ones above it are there already."""
+    with _told(path):
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        with _opened(path) as folder:
+            if stat.S_IMODE(os.fstat(folder).st_mode) & 0o077:
+                os.fchmod(folder, 0o700)
+    return path
+
+
+def write_private(path: Path, text: str) -> None:
+    """Give a file this text, readable by its owner alone; left alone where it is so already.
+
+    A link in its place is replaced, not followed; its folder must be there and be no link.
+    """
+    data = text.encode("utf-8", "replace")
+    with _told(path), _opened(path.parent) as folder:
+        if _has(folder, path.name, data):
+            return
+        fresh = _new_name(path)
+        try:
+            _write_new(folder, fresh, data)
+            os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except OSError:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+
+
+def link_private(link: Path, target: Path) -> None:
+    """Have a link lead to a file elsewhere; a file that stands in its place is replaced."""
+    with _told(link), _opened(link.parent) as folder:
+        with suppress(OSError):  # there is none, or it is no link
+            if os.readlink(link.name, dir_fd=folder) == str(target):
+                return
+        fresh = _new_name(link)
+        os.symlink(target, fresh, dir_fd=folder)
+        os.rename(fresh, link.name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def remove_private(path: Path) -> None:
+    """Have no file here; a link goes, what it leads to stays."""
+    with _told(path), _opened(path.parent) as folder, suppress(FileNotFoundError):
+        os.unlink(path.name, dir_fd=folder)
+
+
+# -- the instruction file ----------------------------------------------------------------------
+
+
+def instruction_text(member: Member, team_instruction_reference: str) -> str:
+    """What a member's instruction file says: its role, and where the team's text is."""
+    parts = [OURS, member.system_instruction.strip(), team_instruction_reference.strip()]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write_instruction(path: Path, text: str) -> None:
+    """Write a member's instruction file, for people and for starting its CLI by hand.
+
+    One that a person wrote is kept: a member's folder may be any folder that the user named.
+    """
+    with _told(path):
+        if not os.path.lexists(path) or _is_ours(path):
+            write_private(path, text)
+
+
+def _is_ours(path: Path) -> bool:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n") == OURS
+
+
+# -- without following links -------------------------------------------------------------------
+
+
+@contextmanager
+def _told(path: Path) -> Generator[None]:
+    try:
+        yield
+    except OSError as error:
+        problem = f"The member's files cannot be written: {error.strerror}"
+        raise StorageError(str(path), problem) from error
+
+
+@contextmanager
+def _opened(folder: Path) -> Generator[int]:
+    if folder.is_symlink() or folder.is_file():
+        raise UsageError(
+            f"{folder} is no folder.", "A member's home holds no links to folders: remove it."
+        )
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _has(folder: int, name: str, data: bytes) -> bool:
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+    except OSError:  # absent, or a link
+        return False
+    try:
+        found = os.fstat(descriptor)
+        # Another name of the same file would let whoever made it read what is written next.
+        ours = stat.S_ISREG(found.st_mode) and found.st_nlink == 1
+        private = not stat.S_IMODE(found.st_mode) & 0o077
+        return ours and private and os.pread(descriptor, len(data) + 1, 0) == data
+    finally:
+        os.close(descriptor)
+
+
+def _write_new(folder: int, name: str, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
+        file.write(data)
+
+
+def _new_name(path: Path) -> str:
+    return f".{path.name}.{os.urandom(4).hex()}"

@@ -1,0 +1,243 @@
+"""The five real CLIs, unchanged, take their turns against the rehearsal server."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from coterie.rehearsal.dialogue import ToolCall
+from coterie.rehearsal.environment import SETUPS
+from coterie.rehearsal.script import Script, Scripted
+from coterie.rehearsal.server import RehearsalServer
+from coterie.rehearsal.simulation import Simulation
+
+ROOT = Path(__file__).parents[2]
+BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
+
+ROLE = "You are Alice. You look at security only."
+NOTE = "the note says heliotrope\n"
+SLOWEST = 60
+
+
+@dataclass(frozen=True)
+class Cli:
+    """One CLI: how it is run for one turn, and how its own tools want to be called."""
+
+    name: str
+    args: tuple[str, ...]
+    role_file: str | None
+    """Where in its home a role text stands."""
+    final: Callable[[list[dict[str, Any]]], str]
+    """Its answer, from the JSON lines it printed."""
+    shell: Callable[[str], ToolCall]
+    read: Callable[[Path], ToolCall] | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run left."""
+
+    code: int
+    lines: list[dict[str, Any]]
+    stderr: str
+    answer: str
+
+
+def result_line(lines: list[dict[str, Any]]) -> str:
+    return next((line.get("result", "") for line in lines if line.get("type") == "result"), "")
+
+
+def last_item(lines: list[dict[str, Any]]) -> str:
+    items = [line["item"] for line in lines if line.get("type") == "item.completed"]
+    return next((item["text"] for item in reversed(items) if item["type"] == "agent_message"), "")
+
+
+def assistant_deltas(lines: list[dict[str, Any]]) -> str:
+    said = (line for line in lines if line.get("type") == "message")
+    return "".join(line["content"] for line in said if line["role"] == "assistant")
+
+
+def text_parts(lines: list[dict[str, Any]]) -> str:
+    return "".join(line["part"]["text"] for line in lines if line.get("type") == "text")
+
+
+def tool(name: str, **given: object) -> ToolCall:
+    return ToolCall(name, given)
+
+
+CLIS = [
+    Cli(
+        name="claude",
+        args=("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user")
+        + ("--strict-mcp-config", "--append-system-prompt", ROLE, "--allowedTools", "Bash,Read"),
+        role_file=None,
+        final=result_line,
+        shell=lambda command: tool("Bash", command=command, description="try"),
+        read=lambda path: tool("Read", file_path=str(path)),
+    ),
+    Cli(
+        name="codex",
+        args=("exec", "--json", "--skip-git-repo-check", "--sandbox", "danger-full-access", "-"),
+        role_file="AGENTS.md",
+        final=last_item,
+        shell=lambda command: tool("exec_command", cmd=command),
+    ),
+    Cli(
+        name="gemini",
+        args=("--output-format", "stream-json", "--approval-mode", "yolo"),
+        role_file=".gemini/GEMINI.md",
+        final=assistant_deltas,
+        shell=lambda command: tool("run_shell_command", command=command, description="try"),
+        read=lambda path: tool("read_file", file_path=str(path)),
+        env={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
+    ),
+    Cli(
+        name="qwen",
+        args=("--output-format", "stream-json", "--approval-mode", "yolo"),
+        role_file=".qwen/QWEN.md",
+        final=result_line,
+        shell=lambda command: tool("run_shell_command", command=command, is_background=False),
+        read=lambda path: tool("read_file", file_path=str(path)),
+    ),
+    Cli(
+        name="opencode",
+        args=("run", "--format", "json"),
+        role_file=".config/opencode/AGENTS.md",
+        final=text_parts,
+        shell=lambda command: tool("bash", command=command, description="try"),
+        read=lambda path: tool("read", filePath=str(path)),
+    ),
+]
+
+
+@pytest.fixture(params=CLIS, ids=lambda cli: cli.name)
+def cli(request: pytest.FixtureRequest) -> Cli:
+    found: Cli = request.param
+    if not (BINS / found.name).exists():
+        pytest.skip(f"{found.name} is not installed: scripts/real-clis")
+    return found
+
+
+@dataclass(frozen=True)
+class Home:
+    """A machine of its own for one CLI."""
+
+    cli: Cli
+    root: Path
+
+    @property
+    def work(self) -> Path:
+        return self.root / "work"
+
+    def prepare(self, url: str) -> dict[str, str]:
+        """Write what the CLI needs in its home; returns the environment."""
+        setup = SETUPS[self.cli.name](url)
+        home = self.root / "home"
+        for folder in (home, self.work, self.root / "tmp"):
+            folder.mkdir()
+        if setup.config_file:
+            written(home / setup.config_file, setup.config_text)
+        if self.cli.role_file:
+            written(home / self.cli.role_file, ROLE)
+        written(self.work / "note.txt", NOTE)
+        return {
+            "PATH": os.environ["PATH"],
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "NO_COLOR": "1",
+            "HOME": str(home),
+            "TMPDIR": str(self.root / "tmp"),
+            "CLAUDE_CODE_TMPDIR": str(self.root / "tmp"),
+            "CLAUDE_CONFIG_DIR": str(home / "claude"),
+            "CODEX_HOME": str(home),
+            **self.cli.env,
+            **setup.env,
+        }
+
+    async def run(self, url: str, prompt: str) -> Ran:
+        env = self.prepare(url)
+        program = str(BINS / self.cli.name)
+        args = [*SETUPS[self.cli.name](url).args, *self.cli.args]
+        with anyio.fail_after(SLOWEST):
+            done = await anyio.run_process(
+                [program, *args], input=prompt.encode(), env=env, cwd=self.work, check=False
+            )
+        lines = list(json_lines(done.stdout.decode()))
+        final = self.cli.final(lines)
+        return Ran(done.returncode, lines, done.stderr.decode(), final)
+
+
+def written(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def json_lines(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        if line.startswith("{"):
+            yield json.loads(line)
+
+
+@pytest.fixture
+def home(cli: Cli, tmp_path: Path) -> Iterator[Home]:
+    yield Home(cli, tmp_path)
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def scripted(cli: Cli, *replies: dict[str, Any]) -> Scripted:
+    """The replies for this CLI in this role; anything else is refused, so it would show."""
+    when = {"client": cli.name, "message": "please"}
+    rules = [{"when": when, "replies": list(replies)}]
+    return Scripted(Script.model_validate({"rules": rules, "otherwise": "refuse"}), Simulation())
+
+
+def call(one: ToolCall) -> dict[str, Any]:
+    return {"tools": [{"name": one.name, "input": one.input}]}
+
+
+# ----------------------------------------------------------------------------------------------
+
+
+async def test_a_plain_turn(cli: Cli, home: Home) -> None:
+    async with RehearsalServer(scripted(cli, {"text": "Rehearsed, in some words."})) as server:
+        ran = await home.run(server.url, "please say something")
+    assert (ran.code, ran.answer.strip()) == (0, "Rehearsed, in some words."), ran
+    [turn] = server.turns
+    assert turn.asked is not None
+    assert turn.asked.newest.strip('"') == "please say something"
+    assert json.dumps(turn.body).count(ROLE) == 1
+    assert turn.token.matches("rehearsal")
+    assert {request.aside for request in server.requests} <= {None, "title"}
+
+
+async def test_tools_go_round(cli: Cli, home: Home) -> None:
+    note = home.work / "note.txt"
+    calls = [cli.shell("cat note.txt && echo done-42")]
+    calls += [cli.read(note)] if cli.read else []
+    replies = [*map(call, calls), {"text": "I have read it."}]
+    async with RehearsalServer(scripted(cli, *replies)) as server:
+        ran = await home.run(server.url, "please read the note")
+    assert (ran.code, ran.answer.strip()) == (0, "I have read it."), ran
+    asked = [turn.asked for turn in server.turns if turn.asked]
+    assert len(asked) == len(replies)
+    shown = ["".join(result.text for result in each.results) for each in asked]
+    assert shown[0] == ""
+    assert all("heliotrope" in text for text in shown[1:]), shown
+    assert "done-42" in shown[1]
+
+
+async def test_a_rate_limit_is_waited_out(cli: Cli, home: Home) -> None:
+    limit = {"fault": 429, "retryAfter": 0.1}
+    async with RehearsalServer(scripted(cli, limit, {"text": "Now it works."})) as server:
+        ran = await home.run(server.url, "please try")
+    assert (ran.code, ran.answer.strip()) == (0, "Now it works."), ran
+    assert len(server.turns) == 2
