@@ -11,6 +11,9 @@ from coterie.model.journal import Step, StepKind
 CHANGED = "workflow_changed/"
 """Below this stand the questions about a changed workflow, and with them what was decided."""
 
+ASIDE = "aside/"
+"""Below this stand steps that a fork has set aside."""
+
 ASKED = "/asked/"
 """Below a turn, this stands before what its agent asked on the way."""
 
@@ -33,6 +36,12 @@ class Journal:
         """`steps` in the order in which they were opened."""
         self.task_id = task_id
         self._steps, self._kept = _decided(steps)
+        self.superseded = tuple(
+            step.name
+            for step in steps
+            if step.name not in self._steps and not step.name.startswith(ASIDE)
+        )
+        """Steps that a fork has made count no more, and that still stand under their names."""
         self._asked: set[str] = set()
         self._ahead = {n for n in self._steps if ASKED not in n and not n.startswith(CHANGED)}
 
@@ -75,6 +84,8 @@ def _decided(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[str]]:
     counted: dict[str, Step] = {}
     kept: set[str] = set()
     for step in steps:
+        if step.name.startswith(ASIDE):
+            continue
         choice = _choice(step)
         about = step.name.removeprefix(CHANGED).rpartition("@")[0]
         if choice == "keep":

@@ -48,11 +48,11 @@ class Asking:
             asked = await self._open(name, question, intent)
         else:
             asked = step.input
-        response = await self._wait(asked, question.author)
+        response, waited = await self._wait(asked, question.author)
         # Before it is delivered: from here on nobody can say that it was not.
         task_id, result = self._desk.task.task_id, response.model_dump_json()
         await self._desk.commit(CloseStep(task_id, name, result))
-        return Answer(response, fresh=True)
+        return Answer(response, fresh=waited)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
         """Let an answer that was given to an equal question, and never delivered, serve here."""
@@ -79,11 +79,13 @@ class Asking:
         await desk.commit(OpenStep(step), AppendEvent(event, step=name))
         return interaction.interaction_id
 
-    async def _wait(self, interaction_id: str, author: str) -> Response:
+    async def _wait(self, interaction_id: str, author: str) -> tuple[Response, bool]:
+        """The answer, and whether it came while we waited."""
         desk = self._desk
         inbox = desk.storage.inbox
         question = await _existing(inbox, interaction_id)
-        if question.state == "open":
+        waited = question.state == "open"
+        if waited:
             desk.observer.saw(InteractionRecord(question.interaction, author))
             desk.observer.saw(
                 MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
@@ -102,7 +104,7 @@ class Asking:
                 chosen.author_actor_id,
             )
         )
-        return chosen
+        return chosen, waited
 
     async def _until_answered(self, interaction_id: str) -> Question:
         storage = self._desk.storage

@@ -12,14 +12,14 @@ import anyio
 
 from coterie.engine.context import TaskContext
 from coterie.engine.desk import Desk
-from coterie.engine.journal import Journal, WorkflowChanged
+from coterie.engine.journal import ASIDE, Journal, WorkflowChanged
 from coterie.engine.questions import Asking, Parked
 from coterie.engine.takeover import Claimant
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.interaction import Ask, Display, Option
-from coterie.model.journal import AppendEvent, Fence
+from coterie.model.journal import AppendEvent, Fence, SetAside
 from coterie.model.record import ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
@@ -149,7 +149,11 @@ class _Run:
     async def _prepare(self) -> tuple[TaskContext, Journal, Asking]:
         task_id = self._state.id
         self._desk.conversation = await self._storage.conversation.messages(task_id)
-        journal = Journal(task_id, await self._storage.journal.steps(task_id))
+        steps = await self._storage.journal.steps(task_id)
+        journal = Journal(task_id, steps)
+        if journal.superseded:
+            prefix = f"{ASIDE}{len(steps)}/"
+            await self._desk.commit(SetAside(task_id, prefix, journal.superseded))
         asking = Asking(self._desk, journal)
         past = await self._storage.journal.turns(task_id)
         turns = TurnRunner(self._desk, asking, journal, past)

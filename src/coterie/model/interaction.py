@@ -99,7 +99,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Answer:
-    """What the user said; `fresh` when it was given in this run, not found in the journal."""
+    """What the user said; `fresh` when it was given to this run, not before it."""
 
     response: Response
     fresh: bool

@@ -176,6 +176,18 @@ class TakeRequest:
 
 
 @dataclass(frozen=True)
+class SetAside:
+    """Steps, with their turns, that no longer count since the user chose to do them anew.
+
+    They are kept under another name: `aside` and a number, and the name they had.
+    """
+
+    task_id: str
+    prefix: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SetMemberState:
     """A member's state that another process should see; only the rare ones are kept."""
 
@@ -195,5 +207,6 @@ Write = (
     | OpenTurn
     | CloseTurn
     | TakeRequest
+    | SetAside
     | SetMemberState
 )

@@ -21,6 +21,7 @@ from coterie.model.journal import (
     OpenTurn,
     Request,
     RequestKind,
+    SetAside,
     SetMemberState,
     Step,
     TakeRequest,
@@ -270,6 +271,18 @@ def _take_request(tables: Tables, write: TakeRequest) -> None:
     tables.requests.pop(write.request_id, None)
 
 
+def _set_aside(tables: Tables, write: SetAside) -> None:
+    task_id = write.task_id
+    renamed = {(task_id, name): write.prefix + name for name in write.names}
+    steps = [(renamed.get(key, key[1]), step) for key, step in tables.steps.items()]
+    tables.steps = {(step.task_id, name): replace(step, name=name) for name, step in steps}
+    turns = [
+        replace(turn, step=renamed.get((turn.task_id, turn.step), turn.step))
+        for turn in tables.turns.values()
+    ]
+    tables.turns = {(turn.task_id, turn.step, turn.attempt): turn for turn in turns}
+
+
 def _set_member_state(tables: Tables, write: SetMemberState) -> None:
     if write.state in KEPT_STATES:
         tables.member_states[write.task_id, write.member] = write
@@ -286,5 +299,6 @@ _APPLY: dict[type, Callable[[Tables, Any], None]] = {
     OpenTurn: _open_turn,
     CloseTurn: _close_turn,
     TakeRequest: _take_request,
+    SetAside: _set_aside,
     SetMemberState: _set_member_state,
 }

@@ -221,6 +221,12 @@ DELETE FROM requests WHERE id = ?
 -- name: delete_requests_of_kind
 DELETE FROM requests WHERE task_id = ? AND kind = ?
 
+-- name: set_step_aside
+UPDATE steps SET name = ? || name WHERE task_id = ? AND name = ?
+
+-- name: set_turns_aside
+UPDATE turns SET step = ? || step WHERE task_id = ? AND step = ?
+
 -- name: set_member_state
 INSERT INTO member_states (task_id, member, state, reason, since) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, since = excluded.since

@@ -16,6 +16,7 @@ from coterie.model.journal import (
     IllegalWrite,
     OpenStep,
     OpenTurn,
+    SetAside,
     SetMemberState,
     TakeRequest,
     Write,
@@ -54,6 +55,7 @@ class Writes:
             OpenTurn: self._open_turn,
             CloseTurn: _close_turn,
             TakeRequest: _take_request,
+            SetAside: _set_aside,
             SetMemberState: _set_member_state,
         }
 
@@ -175,6 +177,13 @@ def _close_turn(connection: sqlite3.Connection, write: CloseTurn) -> None:
 
 def _take_request(connection: sqlite3.Connection, write: TakeRequest) -> None:
     connection.execute(SQL["delete_request"], (write.request_id,))
+
+
+def _set_aside(connection: sqlite3.Connection, write: SetAside) -> None:
+    for name in write.names:
+        row = (write.prefix, write.task_id, name)
+        execute(connection, SQL["set_step_aside"], row)
+        execute(connection, SQL["set_turns_aside"], row)
 
 
 def _set_member_state(connection: sqlite3.Connection, write: SetMemberState) -> None:

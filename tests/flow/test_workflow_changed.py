@@ -1,0 +1,131 @@
+"""A workflow that changed under a task: the person decides, and the journal keeps the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.engine import steering
+from coterie.errors import StepRepeated
+from coterie.model.message import Message
+from coterie.model.task import Ended, TaskCreated
+from coterie.ports import Context
+from coterie.testing.scripted import ScriptedChannels, team
+from coterie.testing.stage import Stage, stage
+
+
+class Named:
+    """A workflow of one step with a given meaning, a turn, and a question at the end."""
+
+    name = "chat"
+    version = 1
+
+    def __init__(self, intent: str, *, with_turn: bool = True) -> None:
+        self.intent = intent
+        self.with_turn = with_turn
+        self.done: list[str] = []
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async def work() -> object:
+            self.done.append(self.intent)
+            return self.intent
+
+        result = await context.step("choose", self.intent, work)
+        if self.with_turn:
+            message = await context.turn("turn/1", task.team.members[0], 1)
+            assert isinstance(message, Message)
+        await context.turn("human", task.team.members[1], 2)
+        return Ended("done", str(result))
+
+
+async def first_run(folder: Path) -> None:
+    async with stage(folder, workflow=Named("old")) as it:
+        await it.start(team("ada", human="max"))
+        assert (await it.run(ScriptedChannels(lambda *_: "yes"))).status == "waiting"
+        await steering.say(it.look, "k3f9", "go on", None)
+
+
+async def asked(it: Stage) -> str:
+    result = await it.run(ScriptedChannels(lambda *_: "yes again"))
+    assert (result.status, result.reason) == ("waiting", "question")
+    [question] = await it.look.questions()
+    return f"{question.interaction.display.title}: {question.interaction.display.description}"
+
+
+async def test_another_meaning_under_an_old_name_is_asked_about(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    async with stage(tmp_path, workflow=Named("new")) as it:
+        told = await asked(it)
+        assert told.startswith("The workflow changed at choose: What is recorded no longer fits")
+
+
+async def test_keep_uses_the_recorded_result(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    flow = Named("new")
+    async with stage(tmp_path, workflow=flow) as it:
+        await asked(it)
+        await steering.answer(it.look, "q2", "keep", None, "you")
+        result = await it.run(ScriptedChannels(lambda *_: "yes"))
+        assert (result.status, result.summary, flow.done) == ("completed", "old", [])
+
+
+async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    flow = Named("new")
+    async with stage(tmp_path, workflow=flow) as it:
+        await asked(it)
+        await steering.answer(it.look, "q2", "fork", None, "you")
+        assert (await it.run(ScriptedChannels(lambda *_: "yes again"))).status == "waiting"
+        assert flow.done == ["new"]
+        await steering.say(it.look, "k3f9", "and on", None)
+        result = await it.run(ScriptedChannels(lambda *_: "no"))
+        assert (result.status, result.summary) == ("completed", "new")
+        assert [text for _, text in await it.conversation()] == [
+            "hello",
+            "yes",
+            "yes again",
+            "and on",
+        ]
+        names = [step.name for step in await it.storage.journal.steps("k3f9")]
+        assert {"aside/5/choose", "aside/5/turn/1", "choose", "turn/1"} <= set(names)
+
+
+async def test_a_step_that_is_no_longer_asked_for_is_asked_about(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    async with stage(tmp_path, workflow=Named("old", with_turn=False)) as it:
+        result = await it.run(ScriptedChannels(lambda *_: "yes"))
+        assert result.status == "waiting"
+        titles = [q.interaction.display.title for q in await it.look.questions()]
+        assert titles == ["The workflow changed at turn/1"]
+
+
+async def test_stop_parks_and_asks_again_later(tmp_path: Path) -> None:
+    await first_run(tmp_path)
+    async with stage(tmp_path, workflow=Named("new")) as it:
+        await asked(it)
+        await steering.answer(it.look, "q2", "stop", None, "you")
+        assert (await it.run(ScriptedChannels(lambda *_: "yes"))).reason == "question"
+        assert [q.interaction.interaction_id for q in await it.look.questions()] == ["q3"]
+
+
+class Twice:
+    """Uses one name for two steps."""
+
+    name = "chat"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        async def work() -> object:
+            return 1
+
+        await context.step("same", 1, work)
+        await context.step("same", 2, work)
+        return Ended("never")
+
+
+async def test_a_name_used_twice_is_an_error(tmp_path: Path) -> None:
+    async with stage(tmp_path, workflow=Twice()) as it:
+        await it.start(team("ada"))
+        with pytest.raises(StepRepeated, match="'same' was asked for twice"):
+            await it.run(ScriptedChannels(lambda *_: "yes"))
