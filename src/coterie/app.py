@@ -42,7 +42,7 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workspace.folder import member_folder, open_workspace
 
-__all__ = ["Answered", "App", "keeper_in_use", "version_of"]
+__all__ = ["Answered", "App", "keeper_problem", "version_of"]
 
 WORKFLOWS = {workflow.name: workflow for workflow in (Chat(),)}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
@@ -184,6 +184,10 @@ class App:
         """Agents whose process runs now."""
         return await self._look.running(task_id)
 
+    async def problems(self) -> list[str]:
+        """What is wrong with the database, by a check of every page and both hash chains."""
+        return await self.storage.problems()
+
     # -- steer ---------------------------------------------------------------------------------
 
     async def interrupt(self, task_id: str) -> None:
@@ -275,6 +279,6 @@ def _new_id(length: int) -> str:
     return secrets.choice(_LETTERS) + rest
 
 
-def keeper_in_use() -> str:
-    """Which keeper agents run under on this machine.  Blocks."""
-    return "subreaper" if anyio.run(problem) is not None else "bubblewrap"
+def keeper_problem(keeper: str) -> str | None:
+    """Why agents cannot run under a keeper on this machine; None when they can.  Blocks."""
+    return anyio.run(problem) if keeper == "bubblewrap" else None

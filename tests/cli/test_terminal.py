@@ -24,6 +24,15 @@ from tests.cli.command import Cli, steady
 from tests.cli.glass import Glass
 
 
+# A Ctrl-C that comes while the screen is drawn is the terminal's own to turn into a signal, and
+# that needs a terminal that controls the program.
+ON_TERMINAL = """
+import fcntl, os, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 class Terminal:
     """A program on a pseudo-terminal, read as text."""
 
@@ -36,7 +45,7 @@ class Terminal:
         self.glass = Glass()
         self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self.child = subprocess.Popen(
-            [sys.executable, "-m", "coterie", *words],
+            [sys.executable, "-c", ON_TERMINAL, sys.executable, "-m", "coterie", *words],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,

@@ -33,6 +33,9 @@ from coterie.process.exchange import Completed, Exchange, Failed, Piece
 
 DETECTORS = "coterie.detectors"
 QUIET_AFTER = 120.0
+BACKSTOP = 2.0
+"""We end a turn at its limit ourselves and can say what the agent wrote last; should we not,
+the engine does so this many seconds later."""
 AFTER_INTERRUPT = 2.0
 """How long an agent may take to break off before it is ended."""
 NATURAL_END = 2.0
@@ -51,7 +54,11 @@ class GenericAdapter:
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns."""
         quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.agent.total_timeout_ms(member) / 1000, quiet)
+        return Limits(self.total(member) + BACKSTOP, quiet)
+
+    def total(self, member: Member) -> float:
+        """How long a turn may take, in seconds."""
+        return self.agent.total_timeout_ms(member) / 1000
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -130,7 +137,7 @@ class GenericChannel:
         if self._interrupted:  # before there was anything to break off
             yield TurnInterrupted()
             return
-        total = self._adapter.limits(self._member).total
+        total = self._adapter.total(self._member)
         self._taking = exchange
         try:
             async with aclosing(exchange.take(self._framed(prompt.text), total)) as items:

@@ -17,9 +17,10 @@ from coterie.config.known_agents import KNOWN_AGENTS, known_agent
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry
 from coterie.config.scan import Scan, program, scan
+from coterie.config.settings import load_settings
 from coterie.config.team_edit import new_team
 from coterie.config.teams import mark_default, teams_of
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.workspace.folder import make_folder
 
@@ -102,7 +103,7 @@ def doctor(call: Call) -> None:
     """What is installed and what will work; changes nothing."""
     agents, checks = _agents_and_registry()
     checks += _project_checks(call)
-    checks += [_keeper(), _git()]
+    checks += [_keeper(call), _git()]
     for agent in agents:
         call.record("agent", vars(agent))
     for check in checks:
@@ -166,6 +167,8 @@ def _project_checks(call: Call) -> list[_Check]:
 
 
 async def _count(app: App) -> int:
+    for problem in await app.problems():
+        raise StorageDamaged(str(app.root), problem)
     return len(await app.tasks())
 
 
@@ -178,10 +181,18 @@ def _writable(project: Project) -> _Check:
     return _Check("project", False, f"{place} cannot be written", "-C DIR names another")
 
 
-def _keeper() -> _Check:
-    from coterie.app import keeper_in_use
+def _keeper(call: Call) -> _Check:
+    from coterie.app import keeper_problem
 
-    return _Check("keeper", True, f"{keeper_in_use()}: ends an agent's whole process tree")
+    try:
+        keeper = load_settings(here(call).folder).values.keeper
+    except CoterieError as error:
+        return _Check("settings", False, str(error), error.hint or "")
+    name = "subreaper" if keeper == "auto" else keeper
+    problem = keeper_problem(keeper)
+    if problem is not None:
+        return _Check("keeper", False, f"{name}: {problem}", "coterie config set keeper auto")
+    return _Check("keeper", True, f"{name}: ends an agent's whole process tree")
 
 
 def _git() -> _Check:

@@ -83,7 +83,11 @@ class Transcript:
         member = self._member(record.member)
         if member is None or member.type == "human":
             return self._by_person(record)
-        said = self._indented(record.text) if record.text.strip() else [self._nothing()]
+        said = self._indented(record.text) if record.text.strip() else []
+        if record.cut:
+            said.append(self._aside("(broken off)"))
+        elif not said:
+            said.append(self._aside("(nothing)"))
         lines = self._begin(record.member) + said
         self._speaker = None
         footer = self._footer(record)
@@ -92,8 +96,8 @@ class Transcript:
             lines.append(" " * room + self._paint(footer, "dim"))
         return [*lines, ""]
 
-    def _nothing(self) -> str:
-        return " " * INDENT + self._paint("(nothing)", "dim")
+    def _aside(self, word: str) -> str:
+        return " " * INDENT + self._paint(word, "dim")
 
     def _by_person(self, record: MessageRecord) -> list[str]:
         self._speaker = None

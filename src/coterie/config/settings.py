@@ -46,8 +46,8 @@ class Settings(BaseModel):
 
     keeper: Literal["auto", "bubblewrap", "subreaper"] = Field(
         default="auto",
-        description="What ends an agent's whole process tree: bubblewrap, our own program, or "
-        "bubblewrap where it works.",
+        description="What ends an agent's whole process tree: bubblewrap, or our own program "
+        "(subreaper), which is what auto means.",
     )
     context_message_count: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
         default=CONTEXT_MESSAGES,

@@ -53,7 +53,9 @@ class Desk:
         return message
 
     def tell_state(self, member: Member, state: MemberState, reason: str = "") -> None:
-        """Let surfaces know what a member is doing."""
+        """Let surfaces know what a member is doing; a person only ever waits or is idle."""
+        if member.type == "human" and state in ("starting", "working"):
+            return
         record = MemberRecord(self.task.task_id, member.id, state, reason, instant.now())
         self.observer.saw(record)
 

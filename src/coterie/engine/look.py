@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
+import psutil
 
 from coterie.engine.owner import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
@@ -134,7 +135,9 @@ class Lookout:
         for lease in await self.storage.leases.all():
             if task_id not in (None, lease.task_id) or await self.runner(lease) is None:
                 continue
-            children = await self.storage.leases.children(lease.task_id)
+            children = await anyio.to_thread.run_sync(
+                _still_there, await self.storage.leases.children(lease.task_id)
+            )
             if children:
                 found += await self._of_task(lease.task_id, children)
         return found
@@ -160,6 +163,11 @@ class Lookout:
                 )
             )
         return found
+
+
+def _still_there(children: list[ChildLease]) -> list[ChildLease]:
+    """Those that are starting or run; one that ended by itself is dropped a little later."""
+    return [child for child in children if child.pid is None or psutil.pid_exists(child.pid)]
 
 
 def _answer(question: Question) -> str:

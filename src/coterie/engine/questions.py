@@ -95,6 +95,8 @@ class Asking:
         if question.response is None:
             raise Parked("question")
         chosen = question.response
+        if waited:
+            desk.observer.saw(MemberRecord(desk.task.task_id, author, "idle", "", instant.now()))
         desk.observer.saw(
             InteractionRecord(
                 question.interaction,

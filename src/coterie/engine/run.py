@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.interaction import Ask, Display, Option
-from coterie.model.journal import AppendEvent, Fence, SetAside
+from coterie.model.journal import AppendEvent, Fence, SetAside, Turn
 from coterie.model.record import ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
@@ -32,6 +33,7 @@ from coterie.model.task import (
     TaskState,
     fold,
 )
+from coterie.model.update import Usage, sum_of
 from coterie.ports import Channels, Observer, Storage, Workflow
 
 _PARKED = {"stop": "stopped"}
@@ -105,7 +107,8 @@ class _Run:
         self._desk.observer.saw(TaskRecord(task_id, self._state.created.workflow, "running"))
         parked = await self._workflow_and_ear()
         state = fold(await self._storage.events.of_task(task_id))
-        result = _result(state, self._taken, parked)
+        usage = _total(await self._storage.journal.turns(task_id))
+        result = _result(state, self._taken, parked, usage)
         self._desk.observer.saw(TaskRecord(task_id, state.created.workflow, result.status))
         return result
 
@@ -227,14 +230,24 @@ async def _settle(change: WorkflowChanged, asking: Asking) -> None:
             raise Parked("workflow_changed")
 
 
-def _result(state: TaskState, turns: int, stopped: str = "") -> ResultRecord:
+def _total(turns: list[Turn]) -> Usage | None:
+    """What all turns cost together, as far as their agents told."""
+    told = [turn.detail for turn in turns if turn.outcome == "completed" and turn.detail]
+    return sum_of(Usage(**json.loads(detail)) for detail in told)
+
+
+def _result(
+    state: TaskState, turns: int, stopped: str = "", usage: Usage | None = None
+) -> ResultRecord:
     ended = state.status in ENDED
     task = state.id
+    onward = ("coterie inbox", f"coterie resume {task}")
     return ResultRecord(
         task=task,
         status=state.status if ended else "waiting",
         reason=state.reason if ended else _PARKED.get(stopped, stopped),
         summary=state.summary,
         turns=turns,
-        next=(f"coterie log {task}",) if ended else (f"coterie resume {task}",),
+        usage=usage,
+        next=(f"coterie log {task}",) if ended else onward[0 if state.open_questions else 1 :],
     )

@@ -71,7 +71,14 @@ async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
 
 def _merged(sources: list[list[Entry]]) -> list[Entry]:
     entries = [entry for source in sources for entry in source]
-    return sorted(entries, key=lambda entry: entry.at)
+    return sorted(entries, key=lambda entry: (entry.at, _rank(entry.record)))
+
+
+def _rank(record: Record) -> int:
+    """What comes first of things in one millisecond: a begin, what was said, a question, an end."""
+    if isinstance(record, TaskRecord):
+        return 3 if record.status in ENDED else 0
+    return 2 if isinstance(record, InteractionRecord) else 1
 
 
 def _of_events(events: list[Event]) -> list[Entry]:

@@ -59,6 +59,8 @@ class MessageRecord:
     at: str = ""
     duration_ms: int | None = None
     usage: Usage | None = None
+    cut: bool = False
+    """Whether the user broke it off."""
 
     @classmethod
     def of(
@@ -74,6 +76,7 @@ class MessageRecord:
             at=message.at,
             duration_ms=duration_ms,
             usage=usage,
+            cut=message.cut,
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from coterie.model.interaction import Display, Kind, Option, Purpose, Validation
+
+_Figure = TypeVar("_Figure", int, float)
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,24 @@ class Usage:
     output_tokens: int | None = None
     cost_usd: float | None = None
     source: str = ""
+
+
+def sum_of(costs: Iterable[Usage]) -> Usage | None:
+    """Several costs as one; a figure that none of them tells stays unknown."""
+    known = list(costs)
+    if not known:
+        return None
+    return Usage(
+        input_tokens=_sum(cost.input_tokens for cost in known),
+        output_tokens=_sum(cost.output_tokens for cost in known),
+        cost_usd=_sum(cost.cost_usd for cost in known),
+        source=", ".join(sorted({cost.source for cost in known if cost.source})),
+    )
+
+
+def _sum(figures: Iterable[_Figure | None]) -> _Figure | None:
+    told = [figure for figure in figures if figure is not None]
+    return sum(told[1:], told[0]) if told else None
 
 
 @dataclass(frozen=True)

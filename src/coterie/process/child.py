@@ -191,23 +191,14 @@ async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
 
 
 async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
-    if not spawn.use_pty and await _bubblewrap_wanted(keeper):
-        try:
-            return await _start_under(bubblewrap.hold, spawn)
-        except KeeperFailed:
-            if keeper == "bubblewrap":
-                raise
-            # It worked when it was tried, and now it does not (a limit was reached): go on.
-    return await _start_under(subreaper.hold, spawn)
-
-
-async def _bubblewrap_wanted(keeper: KeeperName) -> bool:
-    if keeper == "subreaper":
-        return False
+    # Our own is what `auto` means: bubblewrap ends an agent without TERM when we are killed, can
+    # itself be left waiting for ever if we die while it starts, and takes sudo from the agent.
+    if keeper != "bubblewrap" or spawn.use_pty:
+        return await _start_under(subreaper.hold, spawn)
     problem = await bubblewrap.problem()
-    if problem is not None and keeper == "bubblewrap":
+    if problem is not None:
         raise KeeperFailed(f"its keeper, bubblewrap: {problem}")
-    return problem is None
+    return await _start_under(bubblewrap.hold, spawn)
 
 
 Holder = Callable[[Spawn, Stdio], Awaitable[Hold]]

@@ -26,6 +26,8 @@ def aside(asked: Asked) -> tuple[str, Reply] | None:
             return "summary", reply(_title(asked))
         case "qwen" if asked.tools == ("respond_in_schema",):
             return "choice", reply("")
+        case "qwen" if "memory extraction subagent" in asked.instructions[:200]:
+            return "memory", reply("There is nothing to remember.")
         case _:
             return None
 

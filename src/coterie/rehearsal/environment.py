@@ -72,6 +72,8 @@ def codex(url: str, key: str = KEY) -> Setup:
         "web_search": "disabled",
         "model_providers": {"rehearsal": provider},
         "analytics": {"enabled": False},
+        # Else git is sent to its vendor's list of plug-ins at every start.
+        "features": {"plugins": False},
     }
     return Setup({"REHEARSAL_API_KEY": key}, (), config, "config.toml")
 
@@ -95,6 +97,8 @@ def qwen(url: str, key: str = KEY) -> Setup:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
+        # Else a second conversation follows every turn, about what to remember.
+        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
     }
     env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
     return Setup(env, ("--auth-type", "openai"), config, ".qwen/settings.json")
@@ -122,6 +126,8 @@ def opencode(url: str, key: str = KEY) -> Setup:
         "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        # Else it fetches its plug-in package into every configuration folder, in the background.
+        "npm_config_offline": "true",
     }
     return Setup(env, (), config, ".config/opencode/opencode.json")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
+from math import ceil
 from types import TracebackType
 from typing import Self
 
@@ -196,8 +197,14 @@ async def _respond(
 
 async def _refuse(connection: Connection, wire: Wire, refusal: Refusal) -> None:
     status, body = wire.refused(refusal)
-    wait = refusal.retry_after
-    await _respond(connection, status, body, {} if wait is None else {"retry-after": f"{wait:g}"})
+    await _respond(connection, status, body, _waiting(refusal.retry_after))
+
+
+def _waiting(seconds: float | None) -> dict[str, str]:
+    """In whole seconds, as HTTP has it (Codex reads nothing else), and exactly, as SDKs read it."""
+    if seconds is None:
+        return {}
+    return {"retry-after": str(ceil(seconds)), "retry-after-ms": f"{seconds * 1000:.0f}"}
 
 
 async def _stream(connection: Connection, events: list[Event], reply: Reply) -> None:

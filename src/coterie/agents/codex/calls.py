@@ -1,0 +1,213 @@
+"""The tool calls of a turn, each told once, from the two ways in which Codex tells of them.
+
+An item tells more (the exit code, the diff), but a command that the sandbox stopped may have no
+item at all.  The raw response items miss none, so whatever comes first begins a call; its item
+ends it, or where it has none the raw output does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from coterie.agents.wire import Object
+from coterie.model.update import ToolCallFinished, ToolCallStarted
+from coterie.process.completion import clean
+
+LONGEST = 20_000
+"""So much of any text is kept of what goes into a tool and comes out of it."""
+
+SHELL = "shell"
+PATCH = "apply_patch"
+_EXIT = re.compile(r"exited with code (-?\d+)")
+_OWN_NAMES = {"exec_command": SHELL}
+
+Told = ToolCallStarted | ToolCallFinished
+
+
+class Calls:
+    """Which calls of a turn have begun and which have ended."""
+
+    def __init__(self) -> None:
+        self._begun: dict[str, ToolCallStarted] = {}
+        self._held: dict[str, ToolCallStarted] = {}
+        """Patches that were only asked for: their item, if they get one, tells them better."""
+        self._with_item: set[str] = set()
+        self._ended: set[str] = set()
+
+    @property
+    def running(self) -> list[ToolCallStarted]:
+        """Those that have begun and not ended, oldest first."""
+        return [call for key, call in self._begun.items() if key not in self._ended]
+
+    def get(self, call_id: str) -> ToolCallStarted | None:
+        """A call that has begun."""
+        return self._begun.get(call_id)
+
+    def item_started(self, item: Object) -> Iterator[Told]:
+        """An item has begun."""
+        call = _call_of(item)
+        if call is not None:
+            self._with_item.add(call.call_id)
+            yield from self._begin(call)
+
+    def item_completed(self, item: Object) -> Iterator[Told]:
+        """An item has ended; one that was never begun is told whole."""
+        yield from self.item_started(item)
+        if _call_of(item) is not None:
+            failed = item.get("status") != "completed"
+            yield from self._end(str(item.get("id")), failed, _outcome(item))
+
+    def raw(self, item: Object) -> Iterator[Told]:
+        """A response item as the model said it, or as it was told the outcome."""
+        call_id, kind = item.get("call_id"), str(item.get("type", ""))
+        if not isinstance(call_id, str):
+            return
+        if kind.endswith("_call"):
+            yield from self._asked_for(_raw_call(call_id, item))
+        elif kind.endswith("_output") and call_id not in self._with_item:
+            if held := self._held.pop(call_id, None):
+                yield from self._begin(held)
+            if call := self._begun.get(call_id):
+                text = _raw_text(item.get("output"))
+                yield from self._end(call_id, _raw_failed(call, text), {"output": bounded(text)})
+
+    def leave(self, *, broken_off: bool) -> Iterator[Told]:
+        """The turn is over: say of what still runs that it does, or was broken off."""
+        status = "interrupted" if broken_off else "running"
+        for call in self.running:
+            yield from self._end(call.call_id, broken_off, {"status": status})
+
+    def _asked_for(self, call: ToolCallStarted) -> Iterator[Told]:
+        if call.name == PATCH:
+            self._held[call.call_id] = call
+        else:
+            yield from self._begin(call)
+
+    def _begin(self, call: ToolCallStarted) -> Iterator[Told]:
+        if call.call_id not in self._begun:
+            self._begun[call.call_id] = call
+            yield call
+
+    def _end(self, call_id: str, failed: bool, output: Mapping[str, object]) -> Iterator[Told]:
+        if call_id not in self._ended:
+            self._ended.add(call_id)
+            yield ToolCallFinished(call_id, failed, output)
+
+
+# -- items -------------------------------------------------------------------------------------
+
+
+def _call_of(item: Object) -> ToolCallStarted | None:
+    """The call that an item is about; None for messages, reasoning and what is not known yet."""
+    given: Object
+    match item.get("type"):
+        case "commandExecution":
+            name, given = SHELL, {"command": command_of(item.get("command"))}
+        case "fileChange":
+            changes = changes_of(item)
+            paths = ", ".join(str(change.get("path", "")) for change in changes)
+            name, given = PATCH, {"path": paths, "changes": changes}
+        case "mcpToolCall":
+            name = mcp_name(item.get("server"), item.get("tool"))
+            given = _object(item.get("arguments"))
+        case _:
+            return None
+    return ToolCallStarted(str(item.get("id")), name, bounded(given))
+
+
+def _outcome(item: Object) -> Object:
+    told = {
+        "status": item.get("status"),
+        "exit_code": item.get("exitCode"),
+        "output": item.get("aggregatedOutput"),
+        "result": item.get("result"),
+        "error": item.get("error"),
+    }
+    return bounded({key: value for key, value in told.items() if value is not None})
+
+
+def command_of(command: object) -> str:
+    """The command itself, without the shell that Codex puts around it."""
+    text = str(command or "")
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return text
+    wrapped = len(words) == 3 and words[1] in ("-c", "-lc")
+    return words[2] if wrapped else text
+
+
+def changes_of(item: Object) -> list[Object]:
+    """The changes of a patch."""
+    changes: object = item.get("changes")
+    if not isinstance(changes, list):
+        return []
+    return [_object(change) for change in cast("list[object]", changes)]
+
+
+def mcp_name(server: object, tool: object) -> str:
+    """The name of a tool of an MCP server, as models call it."""
+    return f"mcp__{server}__{tool}"
+
+
+# -- raw items ---------------------------------------------------------------------------------
+
+
+def _raw_call(call_id: str, item: Object) -> ToolCallStarted:
+    name = str(item.get("name") or item.get("type"))
+    namespace = item.get("namespace")
+    given = _arguments(item)
+    if name in _OWN_NAMES:
+        given = {"command": given.get("cmd"), **{k: v for k, v in given.items() if k != "cmd"}}
+    full = f"{namespace}__{name}" if namespace else _OWN_NAMES.get(name, name)
+    return ToolCallStarted(call_id, full, bounded(given))
+
+
+def _arguments(item: Object) -> Object:
+    """What a tool was given: JSON in a text, or the text itself (`apply_patch`, `exec`)."""
+    text = item.get("arguments", item.get("input"))
+    if isinstance(text, str):
+        try:
+            given: object = json.loads(text)
+        except (ValueError, RecursionError):
+            given = None
+        return cast("Object", given) if isinstance(given, dict) else {"input": text}
+    return _object(text)
+
+
+def _raw_text(output: object) -> str:
+    if isinstance(output, list):
+        parts = [_object(part).get("text", "") for part in cast("list[object]", output)]
+        return "\n".join(str(part) for part in parts if part)
+    return output if isinstance(output, str) else json.dumps(output)
+
+
+def _raw_failed(call: ToolCallStarted, text: str) -> bool:
+    """Whether a call without an item failed: a command by its exit code, a patch for certain."""
+    found = _EXIT.search(text)
+    if found is not None:
+        return int(found[1]) != 0
+    return call.name in (SHELL, PATCH)
+
+
+# -- bounds ------------------------------------------------------------------------------------
+
+
+def bounded(value: Any) -> Any:
+    """The same value with its texts cut to what is kept, and fit for any store."""
+    if isinstance(value, str):
+        text = clean(value)
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
+    if isinstance(value, dict):
+        return {clean(key): bounded(part) for key, part in cast("Object", value).items()}
+    if isinstance(value, list):
+        return [bounded(part) for part in cast("list[object]", value)]
+    return value
+
+
+def _object(value: object) -> Object:
+    return cast("Object", value) if isinstance(value, dict) else {}

@@ -1,0 +1,194 @@
+"""A member's line to its Codex: one app-server, one thread, one turn at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from coterie.agents.codex.asking import Request
+from coterie.agents.codex.failures import gone, refused, signed_out
+from coterie.agents.codex.rollout import Rollout
+from coterie.agents.codex.turn import Tokens, Turn
+from coterie.agents.rpc import Rpc, RpcError
+from coterie.agents.wire import Object, WireEnded
+from coterie.model.interaction import Response
+from coterie.model.prompt import Prompt
+from coterie.model.team import Mode
+from coterie.model.update import Asked, TurnInterrupted, Update
+from coterie.workspace.homes.codex import Leftovers
+
+CLEANING = 5.0
+"""How long commands that outlived an interrupted turn may take to end."""
+
+
+@dataclass(frozen=True)
+class Thread:
+    """An open thread: where it works, and what became known of it when it was opened."""
+
+    id: str
+    cwd: str
+    mode: Mode
+    version: str
+    signed_in: bool
+    rollout: Rollout | None
+    """Where the raw items stand, for a thread that was taken up again."""
+
+
+class CodexChannel:
+    """`ports.Channel` on an app-server."""
+
+    holds_past = True
+
+    def __init__(self, rpc: Rpc, thread: Thread, leftovers: Leftovers) -> None:
+        self._rpc = rpc
+        self._wire = rpc.wire
+        self._thread = thread
+        self._leftovers = leftovers
+        self._tokens = Tokens()
+        self._turn: Turn | None = None
+        self._request: Request | None = None
+
+    @property
+    def thread(self) -> str:
+        """Codex's id of the conversation."""
+        return self._thread.id
+
+    @property
+    def version(self) -> str:
+        """The version of Codex, as it told."""
+        return self._thread.version
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._wire.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether another turn can be taken here."""
+        return self._wire.alive
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Send the prompt and yield what comes, the last of it an `End`."""
+        if not self._thread.signed_in:  # offline, Codex would only say that it reconnects
+            yield signed_out()
+            return
+        turn = self._turn = Turn(self._thread.id, self._thread.cwd, self._tokens)
+        try:
+            async with aclosing(self._updates(turn, prompt)) as updates:
+                async for update in updates:
+                    yield update
+        except WireEnded as end:
+            turn.end = gone(end)
+        except RpcError as error:
+            turn.end = refused(error)
+        finally:
+            self._turn = None
+        self._tokens = turn.tokens
+        await anyio.to_thread.run_sync(self._leftovers.remove)
+        assert turn.end is not None
+        yield turn.end
+
+    async def answer(self, key: str, response: Response) -> None:
+        """Give Codex the answer; a word that goes with a no is said to it too."""
+        request, self._request = self._request, None
+        if request is None or request.asked.key != key:
+            return
+        approved = response.selected_option_id == "approve"
+        self._rpc.reply(request.id, request.yes if approved else request.no)
+        word = response.comment or response.input_value
+        if word and not approved and self._turn is not None:
+            told = {"threadId": self._thread.id, "expectedTurnId": self._turn.id}
+            self._rpc.post("turn/steer", {**told, "input": _text(word)})
+
+    async def interrupt(self) -> None:
+        """Ask Codex to break off the turn."""
+        if self._turn is None or self._turn.interrupted:
+            return
+        self._turn.interrupted = True
+        self._break_off(self._turn)
+
+    async def close(self) -> None:
+        """End the process and all below it, and remove what it left in the working folder."""
+        await self._wire.close()
+        await anyio.to_thread.run_sync(self._leftovers.remove)
+
+    # -- one turn ------------------------------------------------------------------------------
+
+    async def _updates(self, turn: Turn, prompt: Prompt) -> AsyncGenerator[Update]:
+        given = {"threadId": turn.thread, "input": _text(prompt.text)}
+        begun = await self._rpc.request("turn/start", given)
+        turn.id = str(begun.get("turn", {}).get("id"))
+        self._break_off(turn)
+        while turn.end is None:
+            message = await self._wire.receive()
+            for update in turn.take(message):
+                if not self._settled(turn, update):
+                    yield update
+            async with aclosing(self._recorded(turn, message)) as updates:
+                async for update in updates:
+                    yield update
+        interrupted = isinstance(turn.end, TurnInterrupted)
+        if interrupted:
+            async with aclosing(self._cleaned(turn)) as updates:
+                async for update in updates:
+                    yield update
+        for update in turn.calls.leave(broken_off=interrupted):
+            yield update
+
+    def _break_off(self, turn: Turn) -> None:
+        if turn.interrupted and turn.id:
+            # Not awaited: for a turn that has just ended by itself there is no answer.
+            self._rpc.post("turn/interrupt", {"threadId": turn.thread, "turnId": turn.id})
+
+    def _settled(self, turn: Turn, update: Update) -> bool:
+        """Answer what needs no person; whether the update has nothing to tell any more."""
+        for request_id in turn.unanswerable:
+            self._rpc.refuse(request_id, "Nobody can answer this here.")
+        turn.unanswerable.clear()
+        if not isinstance(update, Asked) or turn.request is None:
+            return False
+        if self._thread.mode == "full":
+            self._rpc.reply(turn.request.id, turn.request.yes)
+            return True
+        self._request = turn.request
+        return False
+
+    async def _recorded(self, turn: Turn, message: Object) -> AsyncGenerator[Update]:
+        """Look into Codex's own record after each answer of the model, and at the end."""
+        rollout = self._thread.rollout
+        if rollout is not None and message.get("method") in _RECORDED_BY:
+            for item in await anyio.to_thread.run_sync(rollout.new_items):
+                for update in turn.raw(item):
+                    yield update
+
+    async def _cleaned(self, turn: Turn) -> AsyncGenerator[Update]:
+        """End the commands that an interrupted turn left running, and hear that they have."""
+        with anyio.move_on_after(CLEANING):
+            await self._rpc.request("thread/backgroundTerminals/clean", {"threadId": turn.thread})
+        deadline = anyio.current_time() + CLEANING
+        while turn.calls.running and (message := await self._next(deadline)) is not None:
+            for update in _told(turn, message):
+                yield update
+
+    async def _next(self, deadline: float) -> Object | None:
+        with anyio.move_on_at(deadline):
+            return await self._wire.receive()
+        return None
+
+
+_RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")
+
+
+def _told(turn: Turn, message: Object) -> Iterator[Update]:
+    end = turn.end
+    yield from turn.take(message)
+    turn.end = end
+
+
+def _text(text: str) -> list[Object]:
+    return [{"type": "text", "text": text}]

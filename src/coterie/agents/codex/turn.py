@@ -1,0 +1,176 @@
+"""One turn on a thread: what Codex sends, as updates, up to the event that ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import cast
+
+from coterie.agents.codex.asking import Around, Request, request_of
+from coterie.agents.codex.calls import Calls
+from coterie.agents.codex.failures import failed, waiting
+from coterie.agents.wire import Object
+from coterie.model.update import (
+    Activity,
+    End,
+    TextDelta,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+    Usage,
+)
+from coterie.process.completion import clean
+
+SOURCE = "codex"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a thread has cost so far."""
+
+    input: int = 0
+    output: int = 0
+
+    def since(self, before: Tokens) -> Usage:
+        """What was spent after that."""
+        return Usage(self.input - before.input, self.output - before.output, source=SOURCE)
+
+
+@dataclass
+class Turn:
+    """The state of one turn.  `take` is given every message, in order."""
+
+    thread: str
+    cwd: str
+    before: Tokens
+    id: str = ""
+    interrupted: bool = False
+    """Whether the user broke it off."""
+    end: End | None = None
+    request: Request | None = None
+    """What was asked last; nothing comes after it until it is answered."""
+    unanswerable: list[object] = field(default_factory=list[object])
+    """Requests that a yes or a no does not answer, by their ids."""
+    calls: Calls = field(default_factory=Calls)
+    _spent: Tokens | None = None
+    _texts: dict[str, str] = field(default_factory=dict[str, str])
+    """What it said, message by message; the last is the reply."""
+
+    @property
+    def text(self) -> str:
+        """The last message, as far as it has come."""
+        return next(reversed(self._texts.values()), "")
+
+    @property
+    def tokens(self) -> Tokens:
+        """What the thread has cost up to now."""
+        return self._spent or self.before
+
+    def take(self, message: Object) -> Iterator[Update]:
+        """The updates in a message; anything of this thread is at least a sign of life."""
+        params = _object(message.get("params"))
+        method = str(message.get("method", ""))
+        if "id" in message:
+            yield from self._asked(message) if method else ()
+            return
+        if params.get("threadId") != self.thread:
+            return
+        if _turn_of(params) not in ("", self.id):
+            self._of_another_turn(method, params)
+            return
+        handle = _HANDLERS.get(method)
+        updates = list(handle(self, params)) if handle else []
+        yield from updates or (Activity(),)
+
+    def raw(self, item: Object) -> Iterator[Update]:
+        """The updates in a response item."""
+        yield from self.calls.raw(item)
+
+    # -- what comes ----------------------------------------------------------------------------
+
+    def _asked(self, message: Object) -> Iterator[Update]:
+        around = Around(self.cwd, self.text, self.calls)
+        self.request = request_of(message, around)
+        if self.request is None:
+            self.unanswerable.append(message.get("id"))
+            yield Activity()
+        else:
+            yield self.request.asked
+
+    def _said(self, params: Object) -> Iterator[Update]:
+        key, delta = str(params.get("itemId")), clean(str(params.get("delta", "")))
+        if key not in self._texts and self._texts:
+            yield TextDelta("\n\n")
+        self._texts[key] = self._texts.get(key, "") + delta
+        yield TextDelta(delta)
+
+    def _item_started(self, params: Object) -> Iterator[Update]:
+        yield from self.calls.item_started(_object(params.get("item")))
+
+    def _item_completed(self, params: Object) -> Iterator[Update]:
+        item = _object(params.get("item"))
+        if item.get("type") == "agentMessage":
+            key, text = str(item.get("id")), str(item.get("text", ""))
+            if key not in self._texts:
+                yield from self._said({"itemId": key, "delta": text})
+            self._texts[key] = clean(text)
+        yield from self.calls.item_completed(item)
+
+    def _raw(self, params: Object) -> Iterator[Update]:
+        yield from self.raw(_object(params.get("item")))
+
+    def _usage(self, params: Object) -> Iterator[Update]:
+        self._spent = _total(params)
+        yield Activity()
+
+    def _error(self, params: Object) -> Iterator[Update]:
+        # Another error is told again by the end of the turn, which it is not itself.
+        if params.get("willRetry") is True:
+            yield waiting(_object(params.get("error")))
+
+    def _completed(self, params: Object) -> Iterator[Update]:
+        turn = _object(params.get("turn"))
+        match turn.get("status"):
+            case "completed":
+                spent = self._spent.since(self.before) if self._spent else None
+                self.end = TurnCompleted(self.text, spent)
+            case "interrupted" if self.interrupted:
+                self.end = TurnInterrupted(self.text)
+            case "failed":
+                self.end = failed(_object(turn.get("error")))
+            case status:
+                self.end = TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
+        yield Activity()
+
+    def _of_another_turn(self, method: str, params: Object) -> None:
+        """What was late from an earlier turn, or told of one when the thread was taken up."""
+        if method == _USAGE and self._spent is None:
+            self.before = _total(params)
+
+
+_USAGE = "thread/tokenUsage/updated"
+_HANDLERS: dict[str, Callable[[Turn, Object], Iterator[Update]]] = {
+    "error": Turn._error,
+    "item/agentMessage/delta": Turn._said,
+    "item/completed": Turn._item_completed,
+    "item/started": Turn._item_started,
+    "rawResponseItem/completed": Turn._raw,
+    _USAGE: Turn._usage,
+    "turn/completed": Turn._completed,
+}
+
+
+def _turn_of(params: Object) -> str:
+    """The turn that a notification is about; empty where it is about none."""
+    return str(params.get("turnId") or _object(params.get("turn")).get("id") or "")
+
+
+def _total(params: Object) -> Tokens:
+    total = _object(_object(params.get("tokenUsage")).get("total"))
+    given, made = total.get("inputTokens"), total.get("outputTokens")
+    return Tokens(given if isinstance(given, int) else 0, made if isinstance(made, int) else 0)
+
+
+def _object(value: object) -> Object:
+    return cast("Object", value) if isinstance(value, dict) else {}

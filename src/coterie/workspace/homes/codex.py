@@ -1,0 +1,318 @@
+"""A Codex member's home: its config.toml, its AGENTS.md, its login, and what its commands may do.
+
+Four things of Codex 0.166 decide what stands here:
+
+- A folder without a trust level of its own is marked as trusted as soon as a thread is started
+  in it with a sandbox or a permission profile; then the repository's MCP servers run, and its
+  rules answer for the user.  So the folder and all above it are marked as untrusted, by us.
+- In an untrusted folder Codex reads no AGENTS.md.  Where the user trusts the material, its
+  text is copied into the home's own.
+- `sandbox_mode` lets a command write all of the project, and with it `.coterie` and the homes
+  of every member.  A permission profile can leave that out, and does.
+- A git worktree's own folder below `.git` is kept from writing unless a profile names it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.homes.files import (
+    TEAM_INSTRUCTION,
+    instruction_text,
+    link_private,
+    private_folder,
+    remove_private,
+    write_instruction,
+    write_private,
+)
+
+PROFILE = "coterie"
+"""The permission profile that every command runs under."""
+OFF = ("apps", "goals", "hooks", "multi_agent", "plugins", "unbounded_connection_retries")
+"""Features that would run what nobody of the team asked for, or wait for a network for ever."""
+REHEARSAL_MODEL = "gpt-5.5"
+"""A model of its catalogue with plain tools; a rehearsal need not speak any other."""
+KEY = "CODEX_API_KEY"
+_KEYS = (KEY, "OPENAI_API_KEY")
+_REHEARSAL_KEY = "REHEARSAL_API_KEY"
+_DOCUMENTS = ("AGENTS.override.md", "AGENTS.md")
+_DOCUMENT = 32 * 1024
+"""As much of the material's own instructions as Codex itself would read."""
+
+Table = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class CodexHome:
+    """What its process is started with."""
+
+    path: Path
+    """CODEX_HOME."""
+    cwd: Path
+    """Where it works, without links: Codex would take a link for another folder."""
+    env: Mapping[str, str]
+    read_only: bool
+    """Whether its commands can change nothing at all."""
+
+
+def prepare(member: Member, workspace: Workspace) -> CodexHome:
+    """Write a member's home, as the team is now; blocks."""
+    path = private_folder(workspace.home / ".codex")
+    private_folder(_scratch(workspace))
+    cwd = workspace.execution_dir.resolve()
+    worktree = Worktree.around(cwd)
+    read_only = member.permissions.mode == "read"
+    login = _link_login(path / "auth.json", workspace)
+    allowed = {":root": "read"} if read_only else _writable(cwd, worktree, workspace)
+    config = {
+        **_provider(workspace),
+        **({"model": member.model} if member.model else {}),
+        **_settings(_scratch(workspace)),
+        "permissions": {PROFILE: {"filesystem": {**allowed, **dict.fromkeys(login, "deny")}}},
+        "projects": {
+            str(folder): {"trust_level": "untrusted"} for folder in _around(cwd, worktree)
+        },
+    }
+    write_private(path / "config.toml", toml(config))
+    _write_documents(path / "AGENTS.md", cwd, workspace)
+    reference = f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
+    write_instruction(workspace.folder / "AGENTS.md", instruction_text(member, reference))
+    return CodexHome(path, cwd, _environment(path, workspace), read_only)
+
+
+def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
+    env = {**workspace.env, "CODEX_HOME": str(path)}
+    if workspace.rehearsal is None:
+        return env
+    kept = {name: value for name, value in env.items() if name not in _KEYS}
+    return {**kept, _REHEARSAL_KEY: "rehearsal"}
+
+
+# -- config.toml -------------------------------------------------------------------------------
+
+
+def _settings(scratch: Path) -> Table:
+    return {
+        "approval_policy": "on-request",
+        "default_permissions": PROFILE,
+        # A login shell would take PATH from /etc/profile in place of the one we give.
+        "allow_login_shell": False,
+        "check_for_update_on_startup": False,
+        "cli_auth_credentials_store": "file",
+        "project_doc_max_bytes": 0,
+        "web_search": "disabled",
+        "agents": {"enabled": False},
+        "analytics": {"enabled": False},
+        "features": dict.fromkeys(OFF, False),
+        "skills": {"include_instructions": False, "bundled": {"enabled": False}},
+        # What has KEY, SECRET or TOKEN in its name is kept from commands; our mark is not.
+        "shell_environment_policy": {
+            "inherit": "all",
+            "ignore_default_excludes": False,
+            "set": {"TMPDIR": str(scratch)},
+        },
+    }
+
+
+def _provider(workspace: Workspace) -> Table:
+    """Whom it asks: a rehearsal, OpenAI by a key, or whatever its login says."""
+    if workspace.rehearsal is not None:
+        retries = {"request_max_retries": 1, "stream_max_retries": 1}
+        provider = _by_key("Rehearsal", f"{workspace.rehearsal}/v1", _REHEARSAL_KEY)
+        providers = {"rehearsal": {**provider, **retries}}
+        return {
+            "model_provider": "rehearsal",
+            "model": REHEARSAL_MODEL,
+            "model_providers": providers,
+        }
+    if KEY in workspace.env:  # which app-server itself, unlike exec, does not look at
+        provider = _by_key("OpenAI", "https://api.openai.com/v1", KEY)
+        return {"model_provider": "openai-key", "model_providers": {"openai-key": provider}}
+    return {}
+
+
+def _by_key(name: str, url: str, variable: str) -> dict[str, object]:
+    return {"name": name, "base_url": url, "wire_api": "responses", "env_key": variable}
+
+
+def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dict[str, object]:
+    """The folder it works in, except what agents are run by: their homes, and all of Coterie."""
+    folder = workspace.folder.resolve()
+    ours = next((above for above in folder.parents if above.name == ".coterie"), folder)
+    kept = [ours, folder, workspace.home.resolve()]
+    if (cwd / ".coterie").exists():  # else Codex would make an empty one
+        kept.append(cwd / ".coterie")
+    given = [_scratch(workspace), *(worktree.changed_by_commits if worktree else ())]
+    return {
+        ":root": "read",
+        ":workspace_roots": {".": "write", ".agents": "read", ".codex": "read"},
+        **dict.fromkeys(map(str, kept), "read"),
+        **dict.fromkeys(map(str, given), "write"),
+    }
+
+
+def _scratch(workspace: Workspace) -> Path:
+    """Where commands may put what they need for a moment; not where Codex itself does."""
+    return workspace.tmp.resolve() / "commands"
+
+
+def _around(cwd: Path, worktree: Worktree | None) -> list[Path]:
+    """Every folder by which Codex may look up whether this one is trusted."""
+    return [cwd, *cwd.parents, *((worktree.common.parent,) if worktree else ())]
+
+
+def toml(table: Table) -> str:
+    """TOML of nested tables."""
+    return "\n".join(_lines(table, ())) + "\n"
+
+
+def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
+    plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
+    lines = [f"{_text(key)} = {_text(value)}" for key, value in plain.items()]
+    if path and plain:
+        lines.insert(0, f"[{'.'.join(map(_text, path))}]")
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            lines += _lines(cast("Table", value), (*path, key))
+    return lines
+
+
+def _text(value: object) -> str:
+    # What JSON spells TOML spells alike, except that it wants DEL escaped.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+# -- login and instructions --------------------------------------------------------------------
+
+
+def _link_login(link: Path, workspace: Workspace) -> list[str]:
+    """Let the user's login serve this member; the files that hold it.
+
+    Codex writes a renewed login into the file itself, so it goes through the link to the user's
+    own.  One who signed in inside this home, where the user's has no login, stays signed in.
+    """
+    login = workspace.user_home / ".codex" / "auth.json" if workspace.user_home else None
+    if workspace.rehearsal is not None or login is None or not login.is_file():
+        if link.is_symlink():
+            remove_private(link)
+        return [str(link)] if link.exists() else []
+    link_private(link, login)
+    return [str(link), str(login)]
+
+
+def _write_documents(path: Path, cwd: Path, workspace: Workspace) -> None:
+    parts = [workspace.team_instruction.strip()]
+    if workspace.trusted:
+        parts += _documents(cwd)
+    text = "\n\n--- project-doc ---\n\n".join(part for part in parts if part)
+    if text:
+        write_private(path, f"{text}\n")
+    else:
+        remove_private(path)
+
+
+def _documents(cwd: Path) -> list[str]:
+    """The material's own instructions, from the root of its repository down to here."""
+    up = [cwd, *cwd.parents]
+    root = next((folder for folder in up if (folder / ".git").exists()), cwd)
+    folders = reversed(up[: up.index(root) + 1])
+    found = [text for folder in folders if (text := _document(folder, root)) is not None]
+    return ["\n\n".join(found)[:_DOCUMENT]] if found else []
+
+
+def _document(folder: Path, root: Path) -> str | None:
+    for name in _DOCUMENTS:
+        path = (folder / name).resolve()
+        # A link may lead to another file of the material, not to one of the user's.
+        if path.is_file() and path.is_relative_to(root):
+            return path.read_text(encoding="utf-8", errors="replace").strip()
+    return None
+
+
+# -- git ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A git worktree: what it keeps outside its own folder."""
+
+    git_dir: Path
+    common: Path
+    """The `.git` of the repository it belongs to."""
+
+    @classmethod
+    def around(cls, cwd: Path) -> Worktree | None:
+        """The worktree this folder is in; None in a plain checkout or in none."""
+        for folder in (cwd, *cwd.parents):
+            if (folder / ".git").exists():
+                return cls._of(folder / ".git")
+        return None
+
+    @classmethod
+    def _of(cls, pointer: Path) -> Worktree | None:
+        if not pointer.is_file():
+            return None
+        try:
+            kind, _, place = pointer.read_text(encoding="utf-8").strip().partition(": ")
+            git_dir = (pointer.parent / place).resolve()
+            common = (
+                git_dir / (git_dir / "commondir").read_text(encoding="utf-8").strip()
+            ).resolve()
+            back = Path((git_dir / "gitdir").read_text(encoding="utf-8").strip())
+        except (OSError, ValueError):
+            return None
+        # What the pointer says counts only if git itself says so too, where no material reaches.
+        if kind != "gitdir" or back.resolve() != pointer or git_dir.parent != common / "worktrees":
+            return None
+        return cls(git_dir, common)
+
+    @property
+    def changed_by_commits(self) -> list[Path]:
+        """What `git commit` writes; not hooks and config, which would run commands later."""
+        return [self.git_dir, *(self.common / name for name in ("logs", "objects", "refs"))]
+
+
+# -- what it leaves behind ---------------------------------------------------------------------
+
+SYNTHETIC = (".agents", ".aws", ".codex", ".git")
+"""Codex makes these, empty, in the folder it works in, to shield them from a command."""
+
+
+@dataclass(frozen=True)
+class Leftovers:
+    """What was not in the working folder before and is to go again.  All of it blocks.
+
+    What was absent is kept in a file too, so that a start after a crash still knows.
+    """
+
+    cwd: Path
+    absent: frozenset[str]
+
+    @classmethod
+    def before(cls, home: CodexHome) -> Leftovers:
+        """Look at the working folder before anything is started there."""
+        kept = home.path / "absent.json"
+        try:
+            told = cast("object", json.loads(kept.read_text(encoding="utf-8")))
+        except (OSError, ValueError):
+            told = None
+        if isinstance(told, dict):
+            known = cast("dict[str, list[str]]", told).get(str(home.cwd), [])
+            cls(home.cwd, frozenset(SYNTHETIC).intersection(known)).remove()
+        absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
+        write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
+        return cls(home.cwd, absent)
+
+    def remove(self) -> None:
+        """Remove what is there now and empty."""
+        for name in self.absent:
+            try:
+                (self.cwd / name).rmdir()
+            except OSError:  # absent, in use, or not Codex's: then it is not empty
+                continue
