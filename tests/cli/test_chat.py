@@ -171,8 +171,7 @@ def test_a_humans_turn_waits_and_its_answer_counts(cli: Cli) -> None:
 
 Waits  k3f9 · 2 turns · 0.1s
   why      a question waits for your answer
-  next     coterie inbox
-           coterie resume k3f9
+  next     coterie inbox · coterie resume k3f9
 """)
     assert named(cli("answer", "q1", "--say", "thank you [DONE]").out) == snapshot("""\
 q1 answered: thank you [DONE]

@@ -88,5 +88,6 @@ def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
         shown.append(f"  summary  {printable(result.summary)}")
     if result.changed:
         shown.append(f"  changed  {', '.join(map(printable, result.changed))}")
-    shown += [f"  next     {command}" for command in result.next]
+    if result.next:
+        shown.append(f"  next     {" · ".join(result.next)}")
     return shown
