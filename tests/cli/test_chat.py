@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -231,20 +230,6 @@ def test_a_reader_who_leaves_parks_the_task(cli: Cli) -> None:
         child.out.close()
         assert named(child.err.read()) == "Stopped, kept: coterie resume k3f9\n"
         assert child.wait(30) == 130
-
-
-def test_the_first_turn_is_cheap(cli: Cli) -> None:
-    cli.team("ada")
-
-    def spent() -> float:
-        words = [sys.executable, "-m", "coterie", "chat", "hello"]
-        child = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-        _, status, used = os.wait4(child.pid, 0)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        assert child.returncode == 0
-        return used.ru_utime + used.ru_stime
-
-    assert min(spent() for _ in range(3)) < 0.6
 
 
 def test_plain_output_imports_no_screen(cli: Cli) -> None:

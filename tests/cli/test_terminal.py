@@ -23,7 +23,6 @@ from inline_snapshot import snapshot
 from tests.cli.command import Cli, steady
 from tests.cli.glass import Glass
 
-
 # A Ctrl-C that comes while the screen is drawn is the terminal's own to turn into a signal, and
 # that needs a terminal that controls the program.
 ON_TERMINAL = """

@@ -89,5 +89,5 @@ def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
     if result.changed:
         shown.append(f"  changed  {', '.join(map(printable, result.changed))}")
     if result.next:
-        shown.append(f"  next     {" · ".join(result.next)}")
+        shown.append("  next     " + " · ".join(result.next))
     return shown

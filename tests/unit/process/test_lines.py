@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,19 +52,6 @@ def test_a_line_of_64_mib_is_kept_and_a_longer_one_cut() -> None:
         assert splitter.feed(b"y" * MIB) == []
     [line, after] = splitter.feed(b"y\nnext\n")
     assert (len(line.data), line.cut, after) == (64 * MIB, True, Line(b"next"))
-
-
-def test_a_long_line_in_small_chunks_takes_linear_time() -> None:
-    def seconds(chunks: int) -> float:
-        splitter = LineSplitter()
-        begun = time.process_time()
-        for _ in range(chunks):
-            splitter.feed(b"x" * 1024)
-        splitter.feed(b"\n")
-        return time.process_time() - begun
-
-    seconds(1000)
-    assert seconds(20_000) < 60 * max(seconds(1000), 0.001)  # 20 times, were it exact
 
 
 def test_a_partial_line_is_discarded_up_to_its_newline() -> None:

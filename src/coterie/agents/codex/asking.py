@@ -44,7 +44,9 @@ def request_of(message: Object, around: Around) -> Request | None:
     """The question in a request; None where it is not one that a yes or a no answers."""
     method = str(message.get("method"))
     read = _READ.get(method)
-    params = cast("Object", message.get("params")) if isinstance(message.get("params"), dict) else {}
+    params = (
+        cast("Object", message.get("params")) if isinstance(message.get("params"), dict) else {}
+    )
     found = read(params, around) if read else None
     if found is None:
         return None

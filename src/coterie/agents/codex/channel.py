@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -87,7 +87,7 @@ class CodexChannel:
         except RpcError as error:
             turn.end = refused(error)
         finally:
-            self._turn = None
+            self._turn = self._request = None
         self._tokens = turn.tokens
         await anyio.to_thread.run_sync(self._leftovers.remove)
         assert turn.end is not None
@@ -125,19 +125,13 @@ class CodexChannel:
         turn.id = str(begun.get("turn", {}).get("id"))
         self._break_off(turn)
         while turn.end is None:
-            message = await self._wire.receive()
-            for update in turn.take(message):
-                if not self._settled(turn, update):
-                    yield update
-            async with aclosing(self._recorded(turn, message)) as updates:
-                async for update in updates:
-                    yield update
-        interrupted = isinstance(turn.end, TurnInterrupted)
-        if interrupted:
+            for update in await self._heard(turn, await self._wire.receive()):
+                yield update
+        if isinstance(turn.end, TurnInterrupted):
             async with aclosing(self._cleaned(turn)) as updates:
                 async for update in updates:
                     yield update
-        for update in turn.calls.leave(broken_off=interrupted):
+        for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
             yield update
 
     def _break_off(self, turn: Turn) -> None:
@@ -145,49 +139,51 @@ class CodexChannel:
             # Not awaited: for a turn that has just ended by itself there is no answer.
             self._rpc.post("turn/interrupt", {"threadId": turn.thread, "turnId": turn.id})
 
-    def _settled(self, turn: Turn, update: Update) -> bool:
-        """Answer what needs no person; whether the update has nothing to tell any more."""
+    async def _heard(self, turn: Turn, message: Object) -> list[Update]:
+        """What a message has to tell, after we have answered what needs no person."""
+        updates = [
+            update
+            for update in turn.take(message)
+            if not (isinstance(update, Asked) and self._granted(turn))
+        ]
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
-        if not isinstance(update, Asked) or turn.request is None:
-            return False
-        if self._thread.mode == "full":
-            self._rpc.reply(turn.request.id, turn.request.yes)
-            return True
-        self._request = turn.request
-        return False
+        for item in await self._recorded(message):
+            updates += turn.raw(item)
+        return updates
 
-    async def _recorded(self, turn: Turn, message: Object) -> AsyncGenerator[Update]:
-        """Look into Codex's own record after each answer of the model, and at the end."""
+    def _granted(self, turn: Turn) -> bool:
+        """Whether the member may do what was asked for without anybody being asked."""
+        self._request = turn.request
+        if self._thread.mode != "full" or turn.request is None:
+            return False
+        self._rpc.reply(turn.request.id, turn.request.yes)
+        return True
+
+    async def _recorded(self, message: Object) -> list[Object]:
+        """What Codex's own record has to tell after each answer of the model, and at the end."""
         rollout = self._thread.rollout
-        if rollout is not None and message.get("method") in _RECORDED_BY:
-            for item in await anyio.to_thread.run_sync(rollout.new_items):
-                for update in turn.raw(item):
-                    yield update
+        if rollout is None or message.get("method") not in _RECORDED_BY:
+            return []
+        return await anyio.to_thread.run_sync(rollout.new_items)
 
     async def _cleaned(self, turn: Turn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and hear that they have."""
-        with anyio.move_on_after(CLEANING):
-            await self._rpc.request("thread/backgroundTerminals/clean", {"threadId": turn.thread})
         deadline = anyio.current_time() + CLEANING
-        while turn.calls.running and (message := await self._next(deadline)) is not None:
-            for update in _told(turn, message):
+        with anyio.CancelScope(deadline=deadline):
+            await self._rpc.request("thread/backgroundTerminals/clean", {"threadId": turn.thread})
+        while turn.calls.running_commands and (message := await self._next(deadline)) is not None:
+            for update in turn.take(message):
                 yield update
 
     async def _next(self, deadline: float) -> Object | None:
-        with anyio.move_on_at(deadline):
+        with anyio.CancelScope(deadline=deadline):
             return await self._wire.receive()
         return None
 
 
 _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")
-
-
-def _told(turn: Turn, message: Object) -> Iterator[Update]:
-    end = turn.end
-    yield from turn.take(message)
-    turn.end = end
 
 
 def _text(text: str) -> list[Object]:

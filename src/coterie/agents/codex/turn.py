@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -23,6 +23,7 @@ from coterie.model.update import (
 from coterie.process.completion import clean
 
 SOURCE = "codex"
+_USAGE = "thread/tokenUsage/updated"
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,17 @@ class Turn:
     _texts: dict[str, str] = field(default_factory=dict[str, str])
     """What it said, message by message; the last is the reply."""
 
+    def __post_init__(self) -> None:
+        self._handlers: Mapping[str, Callable[[Object], Iterator[Update]]] = {
+            "error": self._error,
+            "item/agentMessage/delta": self._said,
+            "item/completed": self._item_completed,
+            "item/started": self._item_started,
+            "rawResponseItem/completed": self._raw,
+            _USAGE: self._usage,
+            "turn/completed": self._completed,
+        }
+
     @property
     def text(self) -> str:
         """The last message, as far as it has come."""
@@ -79,8 +91,8 @@ class Turn:
         if _turn_of(params) not in ("", self.id):
             self._of_another_turn(method, params)
             return
-        handle = _HANDLERS.get(method)
-        updates = list(handle(self, params)) if handle else []
+        handle = self._handlers.get(method)
+        updates = list(handle(params)) if handle else []
         yield from updates or (Activity(),)
 
     def raw(self, item: Object) -> Iterator[Update]:
@@ -147,18 +159,6 @@ class Turn:
         """What was late from an earlier turn, or told of one when the thread was taken up."""
         if method == _USAGE and self._spent is None:
             self.before = _total(params)
-
-
-_USAGE = "thread/tokenUsage/updated"
-_HANDLERS: dict[str, Callable[[Turn, Object], Iterator[Update]]] = {
-    "error": Turn._error,
-    "item/agentMessage/delta": Turn._said,
-    "item/completed": Turn._item_completed,
-    "item/started": Turn._item_started,
-    "rawResponseItem/completed": Turn._raw,
-    _USAGE: Turn._usage,
-    "turn/completed": Turn._completed,
-}
 
 
 def _turn_of(params: Object) -> str:

@@ -174,16 +174,17 @@ def toml(table: Table) -> str:
 
 def _lines(table: Table, path: tuple[str, ...]) -> list[str]:
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"{_text(key)} = {_text(value)}" for key, value in plain.items()]
+    lines = [f"{toml_value(key)} = {toml_value(value)}" for key, value in plain.items()]
     if path and plain:
-        lines.insert(0, f"[{'.'.join(map(_text, path))}]")
+        lines.insert(0, f"[{'.'.join(map(toml_value, path))}]")
     for key, value in table.items():
         if isinstance(value, Mapping):
             lines += _lines(cast("Table", value), (*path, key))
     return lines
 
 
-def _text(value: object) -> str:
+def toml_value(value: object) -> str:
+    """One value, or one key, in TOML."""
     # What JSON spells TOML spells alike, except that it wants DEL escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 

@@ -1,0 +1,185 @@
+"""The adapter for Codex: starts its app-server in a home of its own and opens a thread there."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import anyio
+import anyio.to_thread
+
+from coterie import __version__
+from coterie.agents.codex.arguments import passed_on
+from coterie.agents.codex.channel import CodexChannel, Thread
+from coterie.agents.codex.failures import readable
+from coterie.agents.codex.one_shot import OneShotChannel
+from coterie.agents.codex.rollout import Rollout
+from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.rpc import Rpc, RpcError
+from coterie.agents.wire import Object, Starting, Wire, WireEnded
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
+from coterie.model.prompt import Limits
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import KeeperName
+from coterie.workspace.homes.codex import PROFILE, CodexHome, Leftovers, prepare
+
+START = 60.0
+"""How long Codex may take to start and open a thread; in practice half a second."""
+_NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
+"""What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
+_UNHEARD = ("account/rateLimits/updated", "thread/readState/changed", "turn/diff/updated")
+_VERSION = re.compile(r"/(\d+\.\d+\.\d+\S*)")
+
+
+class NoAppServer(Exception):
+    """This Codex has no app-server that we can speak to."""
+
+
+@dataclass(frozen=True)
+class CodexAdapter:
+    """Opens members' lines to Codex."""
+
+    agent: AgentDefinition
+    children: ChildLog
+    keeper: KeeperName = "auto"
+    quiet_after: float = QUIET_AFTER
+
+    def limits(self, member: Member) -> Limits:
+        """The clocks for this member's turns."""
+        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
+        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
+
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> CodexChannel | OneShotChannel:
+        """A channel on this thread, or on a new one where Codex cannot find it."""
+        home = await anyio.to_thread.run_sync(prepare, member, workspace)
+        leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
+        start = partial(self._starting, member, workspace, home)
+        opening = Opening(member, home, leftovers, thread)
+        try:
+            return await opening.on(await Wire.open(start("app-server")))
+        except NoAppServer:
+            return OneShotChannel(start, member, leftovers, thread)
+
+    def _starting(
+        self, member: Member, workspace: Workspace, home: CodexHome, *call: str
+    ) -> Starting:
+        way, *rest = call
+        given = passed_on((*self.agent.base_args, *member.additional_args))
+        return Starting(
+            member=member.id,
+            agent=self.agent.name,
+            command=self.agent.command,
+            args=(way, *given, *rest),
+            cwd=str(home.cwd),
+            folder=str(workspace.folder),
+            env=home.env,
+            children=self.children,
+            keeper=self.keeper,
+        )
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What happens between the start of a process and its first turn."""
+
+    member: Member
+    home: CodexHome
+    leftovers: Leftovers
+    thread: str | None
+
+    async def on(self, wire: Wire) -> CodexChannel:
+        """A channel on this process, which is ended if there will be none."""
+        rpc = Rpc(wire, jsonrpc=False)
+        try:
+            with anyio.move_on_after(START):
+                return CodexChannel(rpc, await self._opened(rpc), self.leftovers)
+            raise self._missing(wire, f"it did not open a thread within {START:g} s")
+        except RpcError as error:
+            await wire.close()
+            raise self._missing(wire, f"it refused {error.method}: {error.message}") from None
+        except WireEnded as end:
+            await wire.close()
+            raise self._missing(wire, f"it ended with exit code {end.exit_code}") from None
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await wire.close()
+            raise
+
+    async def _opened(self, rpc: Rpc) -> Thread:
+        version = await self._greeted(rpc)
+        account = await rpc.request("account/read", {"refreshToken": False})
+        await self._without_skills(rpc)
+        opened, resumed = await self._resumed_or_new(rpc)
+        self._check(rpc.wire, opened)
+        thread = cast("Object", opened["thread"])
+        rollout = None
+        if resumed:
+            path = Path(str(thread.get("path")))
+            rollout = await anyio.to_thread.run_sync(Rollout.at_end, path)
+        return Thread(
+            id=str(thread["id"]),
+            cwd=str(self.home.cwd),
+            mode=self.member.permissions.mode,
+            version=version,
+            signed_in=bool(account.get("account")) or not account.get("requiresOpenaiAuth"),
+            rollout=rollout,
+        )
+
+    async def _greeted(self, rpc: Rpc) -> str:
+        client = {"name": "coterie", "title": "Coterie", "version": __version__}
+        can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
+        try:
+            told = await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
+        except RpcError as error:
+            raise NoAppServer from error
+        except WireEnded as end:
+            if any(words in end.tail for words in _NO_APP_SERVER):
+                raise NoAppServer from end
+            raise
+        rpc.notify("initialized")
+        found = _VERSION.search(str(told.get("userAgent", "")))
+        return found[1] if found else ""
+
+    async def _without_skills(self, rpc: Rpc) -> None:
+        """Switch off the skills of the repository, which even an untrusted one could bring in."""
+        told = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
+        for folder in cast("list[Object]", told.get("data", [])):
+            for skill in cast("list[Object]", folder.get("skills", [])):
+                off = {"path": skill.get("path"), "enabled": False}
+                await rpc.request("skills/config/write", off)
+
+    async def _resumed_or_new(self, rpc: Rpc) -> tuple[Object, bool]:
+        # Neither sandbox nor permissions are named here: Codex would mark the folder as trusted.
+        where = {"cwd": str(self.home.cwd)}
+        if self.thread is not None:
+            old = {"threadId": self.thread, "excludeTurns": True, **where}
+            try:
+                return await rpc.request("thread/resume", old), True
+            except RpcError:  # it cannot be found, or another process has it open: it is lost
+                pass
+        role = self.member.system_instruction
+        new = {**where, "experimentalRawEvents": True}
+        if role:
+            new["developerInstructions"] = role
+        return await rpc.request("thread/start", new), False
+
+    def _check(self, wire: Wire, opened: Object) -> None:
+        """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
+        profile = opened.get("activePermissionProfile")
+        name = cast("Object", profile).get("id") if isinstance(profile, dict) else None
+        if name != PROFILE or opened.get("approvalPolicy") != "on-request":
+            raise self._missing(wire, "it does not keep to the permissions it was given")
+
+    def _missing(self, wire: Wire, problem: str) -> AgentMissing:
+        spawn = wire.child.spawn
+        tail = readable(wire.tail)
+        told = f"{problem}\n{tail}" if tail else problem
+        return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
