@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TextIO
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
@@ -212,4 +212,9 @@ def _example(line: str) -> str:
     return f"Example:  {line}"
 
 
-pass_call = click.make_pass_decorator(Call, ensure=True)
+R = TypeVar("R")
+
+
+def pass_call(body: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
+    """Give a command the call it belongs to, as its first argument."""
+    return click.make_pass_decorator(Call, ensure=True)(body)

@@ -47,7 +47,7 @@ class Parking:
 
     def request(self) -> None:
         """Stop what can be stopped now."""
-        self.asked = True
+        self.asked: bool = True
         if self._scope is not None:
             self._scope.cancel()
 
@@ -84,7 +84,7 @@ class Watched:
 
     def saw(self, record: Record) -> None:
         if isinstance(record, MessageRecord):
-            self.turns = max(self.turns, record.turn)
+            self.turns: int = max(self.turns, record.turn)
         self.tell(lambda: self._face.saw(record))
 
     def tell(self, show: Callable[[], None]) -> None:
@@ -94,7 +94,7 @@ class Watched:
         try:
             show()
         except BrokenPipeError:
-            self.left = True
+            self.left: bool = True
             self._stop()
 
 

@@ -22,7 +22,7 @@ class NoVerb(click.UsageError):
         elif " " in words:
             self.hint = f'To say it to your team, quote it:  coterie "{words}"'
         else:
-            self.hint = f'To say it to your team:  coterie chat "{words}"'
+            self.hint: str = f'To say it to your team:  coterie chat "{words}"'
 
 
 class ReaderLeft(Exception):

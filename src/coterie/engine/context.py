@@ -45,7 +45,7 @@ class TaskContext:
 
     async def turn(self, name: str, member: Member, number: int) -> Message | TurnFailed:
         """One turn of a member on the conversation so far."""
-        self.turns = max(self.turns, number)
+        self.turns: int = max(self.turns, number)
         intent = digest("turn", [member.id, self._newest])
         step = self._journal.find(name, "turn", intent)
         if step is not None and step.result is not None:

@@ -25,7 +25,7 @@ class WorkflowChanged(Exception):
         super().__init__(f"{step}: {difference}")
         self.step = step
         self.difference = difference
-        self.question = f"{CHANGED}{step}@{now}"
+        self.question: str = f"{CHANGED}{step}@{now}"
         """The name of the step that asks what to do; another change asks again."""
 
 
@@ -36,7 +36,7 @@ class Journal:
         """`steps` in the order in which they were opened."""
         self.task_id = task_id
         self._steps, self._kept = _decided(steps)
-        self.superseded = tuple(
+        self.superseded: tuple[str, ...] = tuple(
             step.name
             for step in steps
             if step.name not in self._steps and not step.name.startswith(ASIDE)

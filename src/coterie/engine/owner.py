@@ -30,7 +30,7 @@ class Owner:
         """Take a lock file of our own under `folder`."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self.folder = folder
-        self.id = secrets.token_hex(6)
+        self.id: str = secrets.token_hex(6)
         # Locked under a name nobody looks at, then renamed: a file that can be seen is locked,
         # unless its owner is dead.
         hidden = folder / f".{self.id}"

@@ -53,9 +53,9 @@ class Bubblewrap:
 
     def __init__(self) -> None:
         self.agent_pid = 0
-        self.exit = Exit()
-        self.ready = anyio.Event()
-        self.program = Program()
+        self.exit: Exit = Exit()
+        self.ready: anyio.Event = anyio.Event()
+        self.program: Program = Program()
         self.init = 0
         self._init_fd: int | None = None
         self._empty = anyio.Event()
@@ -112,7 +112,7 @@ class Bubblewrap:
             self._init_fd = os.pidfd_open(init)
         except OSError:
             return  # an old kernel, or one is not let: then this keeper is not for us
-        self.init = init
+        self.init: int = init
         asyncio.get_running_loop().add_reader(self._init_fd, self._emptied)
 
     def _emptied(self) -> None:

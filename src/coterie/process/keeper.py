@@ -122,13 +122,15 @@ class Keeper:
         self.status = status
         self.agent = 0
         self.code: int | None = None
-        self.woken, self.waker = os.pipe()
+        woken, waker = os.pipe()
+        self.woken: int = woken
+        self.waker: int = waker
         for end in (self.woken, self.waker):
             os.set_blocking(end, False)
         for number in (*ENDING, signal.SIGCHLD):
             signal.signal(number, notice)  # without one the waker is not written
         signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
-        self.poll = select.poll()
+        self.poll: select.poll = select.poll()
         self.poll.register(control, select.POLLIN)
         self.poll.register(self.woken, select.POLLIN)
 

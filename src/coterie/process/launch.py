@@ -64,7 +64,7 @@ class Program(asyncio.SubprocessProtocol):
     """A started program; `gone` is set when it has ended and was reaped."""
 
     def __init__(self) -> None:
-        self.gone = anyio.Event()
+        self.gone: anyio.Event = anyio.Event()
         self._transport: asyncio.SubprocessTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -39,7 +39,7 @@ class Inflow(asyncio.Protocol):
     """
 
     def __init__(self, also: Callable[[bytes], None] | None = None) -> None:
-        self.ended = anyio.Event()
+        self.ended: anyio.Event = anyio.Event()
         self._also = also
         self._news = anyio.Event()
         self._chunks: deque[bytes] = deque()
@@ -166,7 +166,7 @@ class Outflow(asyncio.BaseProtocol):
         self._flowing.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.broken = True
+        self.broken: bool = True
         self._flowing.set()
 
     def post(self, data: bytes) -> None:

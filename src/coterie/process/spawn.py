@@ -45,7 +45,7 @@ class Exit:
     """The end of an agent itself, whatever is left below it."""
 
     def __init__(self) -> None:
-        self.known = anyio.Event()
+        self.known: anyio.Event = anyio.Event()
         self.code: int | None = None
         """128+n for signal n; None while it runs, or when its keeper could not say."""
         self._then: Callable[[], None] | None = None

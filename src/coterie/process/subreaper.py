@@ -24,10 +24,10 @@ class Subreaper:
 
     def __init__(self, mark: str, control: int) -> None:
         self.agent_pid = 0
-        self.exit = Exit()
-        self.ready = anyio.Event()
+        self.exit: Exit = Exit()
+        self.ready: anyio.Event = anyio.Event()
         self.problem: int | None = None
-        self.program = Program()
+        self.program: Program = Program()
         self._mark = mark
         self._control: int | None = control
         self._lost = False
@@ -40,7 +40,7 @@ class Subreaper:
         """A line of the keeper's status."""
         word, _, number = line.partition(" ")
         if word == "started":
-            self.agent_pid = int(number)
+            self.agent_pid: int = int(number)
             self.ready.set()
         elif word == "failed":
             self.problem = int(number)

@@ -85,7 +85,7 @@ class Connection:
         except GONE:
             return None
         method, target, headers = _parsed_head(head)
-        self.kept = headers.get("connection", "").lower() != "close"
+        self.kept: bool = headers.get("connection", "").lower() != "close"
         self._bodiless = method == "HEAD"
         if headers.get("expect", "").lower() == "100-continue":
             await self._stream.send(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -81,7 +81,7 @@ class Options:
                 setattr(self, name, True)
             else:
                 setattr(self, name, words.pop(0))
-        self.act = words or ["echo"]
+        self.act: list[str] = words or ["echo"]
 
 
 class Agent:
@@ -89,7 +89,7 @@ class Agent:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.turns = 0
+        self.turns: int = 0
 
     # -- in and out ----------------------------------------------------------------------------
 

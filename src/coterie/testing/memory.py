@@ -31,7 +31,7 @@ class MemoryDatabase:
     """What would be on disk, and the storages that have it open."""
 
     def __init__(self) -> None:
-        self.tables = Tables()
+        self.tables: Tables = Tables()
         self.opened: list[MemoryStorage] = []
 
 
@@ -48,12 +48,12 @@ class MemoryStorage:
         self._closed = False
         self._version = 1
         self._waiters: set[asyncio.Event] = set()
-        self.events = _Events(self)
-        self.audit = _Audit(self)
-        self.conversation = _Conversation(self)
-        self.journal = _Journal(self)
-        self.inbox = _Inbox(self)
-        self.leases = _Leases(self)
+        self.events: _Events = _Events(self)
+        self.audit: _Audit = _Audit(self)
+        self.conversation: _Conversation = _Conversation(self)
+        self.journal: _Journal = _Journal(self)
+        self.inbox: _Inbox = _Inbox(self)
+        self.leases: _Leases = _Leases(self)
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         return await self.submit(lambda tables: tables.create(event, owner, opening))

@@ -62,7 +62,7 @@ class Board:
 
     def began(self, task_id: str) -> None:
         """The clock of the task starts."""
-        self.task = task_id
+        self.task: str = task_id
         self._began = time.monotonic()
 
     def saw(self, record: Record) -> None:
@@ -77,7 +77,7 @@ class Board:
                 self._tail = (self._tail + record.text)[-_TAIL:]
             case MessageRecord():
                 self._tail = ""
-                self.turn = max(self.turn, record.turn)
+                self.turn: int = max(self.turn, record.turn)
                 if record.usage is not None:
                     used = (record.usage.input_tokens or 0, record.usage.output_tokens or 0)
                     self._tokens += sum(used)

@@ -114,14 +114,14 @@ class Prompt:
         self._pending: list[str] = []
         self._wake = anyio.Event()
         self._words = Words(names)
-        self.buffer = Buffer(
+        self.buffer: Buffer = Buffer(
             completer=self._words,
             history=_history(history),
             multiline=False,
             accept_handler=self._accept,
         )
         pair = streams or _terminal()
-        self.application = _Lines(
+        self.application: _Lines = _Lines(
             layout=Layout(self._rows()),
             key_bindings=self._keys(),
             input=pair[0],

@@ -37,12 +37,12 @@ class SqliteStorage:
         self._head_file = HeadFile(path)
         self._writes = Writes()
         self._writer = Writer(path, partial(open_database, path, patience), self._keep_head)
-        self.events = SqliteEvents(self._writer)
-        self.audit = SqliteAudit(self._writer)
-        self.conversation = SqliteConversation(self._writer)
-        self.journal = SqliteJournal(self._writer)
-        self.inbox = SqliteInbox(self._writer, self._writes)
-        self.leases = SqliteLeases(self._writer)
+        self.events: SqliteEvents = SqliteEvents(self._writer)
+        self.audit: SqliteAudit = SqliteAudit(self._writer)
+        self.conversation: SqliteConversation = SqliteConversation(self._writer)
+        self.journal: SqliteJournal = SqliteJournal(self._writer)
+        self.inbox: SqliteInbox = SqliteInbox(self._writer, self._writes)
+        self.leases: SqliteLeases = SqliteLeases(self._writer)
 
     @classmethod
     async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:

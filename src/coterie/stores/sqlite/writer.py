@@ -50,7 +50,7 @@ class Writer:
         self._told = False
         self._stopping = False
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self.watch = Watch(self._loop, lambda: self._queue.put(()))
+        self.watch: Watch = Watch(self._loop, lambda: self._queue.put(()))
 
     # -- on the loop ---------------------------------------------------------------------------
 

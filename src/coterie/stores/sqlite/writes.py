@@ -68,7 +68,7 @@ class Writes:
             self._apply[type(write)](connection, write)
 
     def _append_event(self, connection: sqlite3.Connection, write: AppendEvent) -> None:
-        self.events_appended = True
+        self.events_appended: bool = True
         append_event(connection, write.event, write.step)
 
     def _open_step(self, connection: sqlite3.Connection, write: OpenStep) -> None:
