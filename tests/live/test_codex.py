@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import psutil
 import pytest
 
@@ -147,7 +148,7 @@ class House:
     ) -> AsyncGenerator[CodexChannel]:
         member = member or self.member()
         passed = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "SOME_TOKEN": "not for commands"}
-        made = open_workspace(self.project, "pair", member, passed)
+        made = await anyio.to_thread.run_sync(open_workspace, self.project, "pair", member, passed)
         given = {"team_instruction": TEAM, "rehearsal": self.server.url, **workspace}
         adapter = CodexAdapter(self.agent, self.log, "auto", 120.0)
         channel = await adapter.open(member, replace(made, **given), thread)
@@ -313,7 +314,8 @@ def marked(mark: str) -> list[psutil.Process]:
 async def test_commands_run_in_a_sandbox(house: House, tmp_path: Path) -> None:
     probe = (
         "env | grep -c SOME_TOKEN; echo mark=$COTERIE_MARK; echo in > inside.txt; "
-        f"echo out > {tmp_path}/outside.txt; echo x > .coterie/x; echo x > $TMPDIR/scratch && echo ok"
+        f"echo out > {tmp_path}/outside.txt; echo x > .coterie/x; "
+        "echo x > $TMPDIR/scratch && echo ok"
     )
     house.script(shell(probe), patch("note.txt", "one", "two"), reply("Done."))
     async with house.open() as channel:
@@ -461,7 +463,7 @@ async def test_an_interrupted_command_is_ended(house: House) -> None:
 
     async def interrupt_when_it_runs() -> None:
         with anyio.fail_after(SLOWEST):
-            while not sleeping():
+            while not sleeping():  # noqa: ASYNC110 - nobody tells of a process that began
                 await anyio.sleep(0.05)
         await channel.interrupt()
 

@@ -77,8 +77,7 @@ class Calls:
             if held := self._held.pop(call_id, None):
                 yield from self._begin(held)
             if call := self._begun.get(call_id):
-                text = _raw_text(item.get("output"))
-                yield from self._end(call_id, _raw_failed(call, text), {"output": bounded(text)})
+                yield from self._end(call_id, *_raw_outcome(call, item.get("output")))
 
     def leave(self, *, broken_off: bool) -> Iterator[Told]:
         """The turn is over: say of what still runs that it does, or was broken off."""
@@ -191,12 +190,17 @@ def _raw_text(output: object) -> str:
     return output if isinstance(output, str) else json.dumps(output)
 
 
-def _raw_failed(call: ToolCallStarted, text: str) -> bool:
-    """Whether a call without an item failed: a command by its exit code, a patch for certain."""
+def _raw_outcome(call: ToolCallStarted, output: object) -> tuple[bool, Object]:
+    """Whether a call without an item failed, and what it gave.
+
+    A command tells its exit code above its output; a patch has an item unless it was refused.
+    """
+    text = _raw_text(output)
     found = _EXIT.search(text)
-    if found is not None:
-        return int(found[1]) != 0
-    return call.name in (SHELL, PATCH)
+    if call.name != SHELL or found is None:
+        return call.name in (SHELL, PATCH), {"output": bounded(text)}
+    code = int(found[1])
+    return code != 0, {"exit_code": code, "output": bounded(text.partition("\nOutput:\n")[2])}
 
 
 # -- bounds ------------------------------------------------------------------------------------

@@ -99,11 +99,12 @@ class CodexChannel:
         if request is None or request.asked.key != key:
             return
         approved = response.selected_option_id == "approve"
-        self._rpc.reply(request.id, request.yes if approved else request.no)
         word = response.comment or response.input_value
         if word and not approved and self._turn is not None:
+            # Before the no itself, so that the model hears both at once.
             told = {"threadId": self._thread.id, "expectedTurnId": self._turn.id}
             self._rpc.post("turn/steer", {**told, "input": _text(word)})
+        self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
         """Ask Codex to break off the turn."""

@@ -1,0 +1,53 @@
+"""Reading what Claude prints: whatever a field holds, it has the type that was asked for."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from coterie.agents.wire import Object
+from coterie.process.completion import clean
+
+LONGEST = 20_000
+"""So much of any text is kept of what goes into a tool and comes out of it."""
+
+
+def mapping(value: object) -> Object:
+    """A JSON object; an empty one where it is something else."""
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+def mappings(value: object) -> list[Object]:
+    """The JSON objects of a list."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [mapping(item) for item in listed if isinstance(item, dict)]
+
+
+def text(value: object) -> str:
+    """A text that any store can take; an empty one where it is something else."""
+    return clean(value) if isinstance(value, str) else ""
+
+
+def number(value: object) -> int | float:
+    """A number; 0 where it is something else."""
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else 0
+
+
+def texts(value: object) -> str:
+    """What a message or a tool result says: a text, or the texts of its blocks."""
+    if isinstance(value, str):
+        return text(value)
+    said = (text(block.get("text")) or f"[{text(block.get('type'))}]" for block in mappings(value))
+    return "\n".join(said)
+
+
+def bounded(value: object) -> object:
+    """JSON data with its texts cut to what is kept."""
+    if isinstance(value, str):
+        kept = clean(value)
+        return kept if len(kept) <= LONGEST else f"{kept[:LONGEST]}… ({len(kept)} characters)"
+    if isinstance(value, dict):
+        given = cast("dict[str, object]", value)
+        return {clean(name): bounded(item) for name, item in given.items()}
+    if isinstance(value, list):
+        return [bounded(item) for item in cast("list[object]", value)]
+    return value

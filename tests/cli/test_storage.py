@@ -1,0 +1,189 @@
+"""When the disk or the files are not as they should be: a clear error, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coterie.testing import agent as scripted
+from tests.cli.command import Cli, Ran
+
+
+def database(cli: Cli) -> Path:
+    return cli.house.project / ".coterie" / "coterie.db"
+
+
+def refused(ran: Ran, *words: str) -> None:
+    assert ran.code in (1, 2), ran
+    assert "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err, ran.err
+
+
+def opens_again(cli: Cli) -> None:
+    """The database is whole, and a new chat works in it."""
+    with sqlite3.connect(database(cli)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+    assert cli("chat", "hello again").code == 0
+
+
+def test_a_damaged_registry_is_named_with_its_place(cli: Cli) -> None:
+    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry.write_text('{"schemaVersion": "1.2",\n "agents": {"x": {"comand": "x"}}}')
+    refused(cli("chat", "--agents", "x", "hello there"), "config.json:2", "comand", "command")
+    registry.write_text('{"schemaVersion": "1.2",\n "agents": ')
+    refused(cli("chat", "--agents", "x", "hello there"), "config.json:2")
+
+
+def test_two_members_with_one_id(cli: Cli) -> None:
+    path = cli.team("ada", "rex")
+    path.write_text('{"members": [\n {"id": "ada", "agent": "ada"},\n {"id": "ada"}]}')
+    ran = cli("chat", "hello there")
+    refused(ran, "team.json:3", "ada")
+    assert ran.code == 2
+    assert not database(cli).exists()
+
+
+def test_a_program_that_is_not_there(cli: Cli) -> None:
+    cli("agents", "add", "ghost", "--ends-with", "result", "--", "/nowhere/ghost")
+    cli.team("ada")
+    ran = cli("chat", "--json", "--agents", "g=ghost", "hello there")
+    assert ran.code == 3
+    [error] = ran.of("error")
+    assert "/nowhere/ghost" in error["message"]
+    assert error["member"] == "g"
+    assert error["where"].endswith("g")
+    [question] = ran.of("interaction")
+    assert [option["id"] for option in question["options"]] == ["retry", "skip", "stop"]
+
+
+def test_a_database_that_another_process_holds(cli: Cli) -> None:
+    cli.team("ada")
+    cli.task("hello there")
+    holder = sqlite3.connect(database(cli), isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    try:
+        refused(cli("chat", "hello there"), "coterie.db", "Another process holds")
+    finally:
+        holder.execute("ROLLBACK")
+        holder.close()
+    opens_again(cli)
+
+
+def test_a_database_with_a_page_overwritten(cli: Cli) -> None:
+    cli.team("ada")
+    for _ in range(3):
+        cli.task("hello there")
+    whole = database(cli).read_bytes()
+    middle = len(whole) // 2 // 4096 * 4096
+    database(cli).write_bytes(whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :])
+    refused(cli("chat", "hello there"), "coterie.db")
+    refused(cli("tasks"), "coterie.db")
+    database(cli).write_bytes(whole)
+    opens_again(cli)
+
+
+def test_an_emptied_database_is_no_fresh_start(cli: Cli) -> None:
+    cli.team("ada")
+    cli.task("hello there")
+    whole = database(cli).read_bytes()
+    database(cli).write_bytes(b"")
+    refused(cli("chat", "hello there"), "coterie.db")
+    assert database(cli).read_bytes() == b""
+    database(cli).write_bytes(whole)
+    opens_again(cli)
+
+
+def limited(cli: Cli, size: int, *arguments: str) -> Ran:
+    """A command that can write no file beyond a size: a full disk for whoever writes."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "coterie", *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        cwd=cli.house.project,
+        env={**os.environ, **cli.env},
+        timeout=60,
+        check=False,
+        preexec_fn=limit,
+    )
+    return Ran(done.stdout, done.stderr, done.returncode)
+
+
+@pytest.mark.parametrize("more", [0, 20_000, 40_000])
+def test_a_disk_that_fills_up_while_we_write(cli: Cli, more: int) -> None:
+    run = (sys.executable, "-I", "-S", scripted.__file__, "turn")
+    cli("agents", "add", "steady", "--ends-with", "result", "--", *run)
+    cli.team("ada")
+    cli.task("hello there")
+    size = database(cli).stat().st_size
+    words = ("chat", "--agents", "a=steady,b=steady", "--max-turns", "80", "hello there")
+    ran = limited(cli, size // 2 + more, *words)
+    refused(ran, "coterie.db")
+    assert ran.code == 1
+    opens_again(cli)
+    # What was said before the disk was full is there, and the task can go on.
+    unfinished = [task for task in cli("tasks", "--json").of("task") if task["status"] == "running"]
+    if unfinished:
+        assert cli("resume", unfinished[0]["id"]).code == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_small_disk_that_is_full(cli: Cli, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = shutil.which("mount")
+    assert mount is not None
+    subprocess.run([mount, "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(disk)], check=True)
+    try:
+        ran = cli("-C", str(disk), "chat", "--agents", "ada", "--max-turns", "3", "hello there")
+        assert ran.code == 0, ran
+        filler = disk / "filler"
+        with pytest.raises(OSError, match="No space left"):
+            filler.write_bytes(b"x" * 600_000)
+        ran = cli("-C", str(disk), "chat", "--agents", "ada", "--max-turns", "90", "hello there")
+        refused(ran, str(disk))
+        filler.unlink()
+        ran = cli("-C", str(disk), "chat", "--agents", "ada", "--max-turns", "3", "hello there")
+        assert ran.code == 0, ran
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_read_only_mount(cli: Cli, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(disk)], check=True)
+    try:
+        assert cli("-C", str(disk), "chat", "--agents", "ada", "hello there").code == 0
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        refused(cli("-C", str(disk), "chat", "--agents", "ada", "hello there"), str(disk))
+        empty = tmp_path / "empty"
+        empty.mkdir()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_json_errors_are_objects(cli: Cli) -> None:
+    cli.team("ada")
+    cli.task("hello there")
+    database(cli).write_bytes(b"not a database at all, " * 400)
+    ran = cli("tasks", "--json")
+    [error] = ran.of("error")
+    assert error["code"] == "storage_damaged"
+    assert json.dumps(error)
+    assert error["hint"]
