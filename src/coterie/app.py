@@ -5,18 +5,20 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import anyio.to_thread
 
 from coterie.agents.table import BUILT_IN, Adapters
-from coterie.config.environment import passthrough
+from coterie.config.environment import passthrough, user_home
+from coterie.config.known_agents import family, known_agent
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import load_team
 from coterie.config.teams import reading_for
+from coterie.config.trust import is_material_trusted
 from coterie.engine import steering, timeline
 from coterie.engine.children import SessionChannels, SurvivorReaper, TaskChildren
 from coterie.engine.look import Lookout
@@ -41,6 +43,7 @@ from coterie.process.version import version_of
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workspace.folder import member_folder, open_workspace
+from coterie.workspace.identity import settle_if_new
 
 __all__ = ["Answered", "App", "keeper_problem", "version_of"]
 
@@ -99,6 +102,7 @@ class App:
         *,
         workflow: str = "chat",
         team_file: Path | None = None,
+        rehearsal: bool = False,
     ) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet."""
         owner = await self._own()
@@ -116,6 +120,7 @@ class App:
                 team=team.sealed(),
                 team_file=str(team_file) if team_file else None,
                 caps=caps,
+                rehearsal=rehearsal,
             )
             said = Message(task_id, 1, author, "", created.at)
             opening = spoken(team, said, goal)[0] if goal else None
@@ -134,8 +139,9 @@ class App:
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
-        make = await anyio.to_thread.run_sync(self._members, created)
-        return await engine.run(task_id, make, observer, patience)
+        async with _stand_in(created) as rehearsal:
+            make = await anyio.to_thread.run_sync(self._members, created, rehearsal)
+            return await engine.run(task_id, make, observer, patience)
 
     # -- answer --------------------------------------------------------------------------------
 
@@ -231,7 +237,7 @@ class App:
     def _engine(self, owner: Owner) -> Engine:
         return Engine(self.storage, WORKFLOWS, self._claimant(owner))
 
-    def _members(self, created: TaskCreated) -> _MakeChannels:
+    def _members(self, created: TaskCreated, rehearsal: str | None) -> _MakeChannels:
         """Everything a task's members are made of; reads files."""
         agents = load_registry(registry_path(self.home), BUILT_IN).agents
         adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
@@ -240,7 +246,8 @@ class App:
             path = Path(created.team_file)
             reading = reading_for(path, Project(self.root), agents, self.settings)
             team = team.unsealed(load_team(path, reading).team)
-        return _MakeChannels(self, adapters, team)
+        trusted = is_material_trusted(self.root, self.home)
+        return _MakeChannels(self, adapters, team, trusted, rehearsal)
 
 
 @dataclass(frozen=True)
@@ -250,6 +257,8 @@ class _MakeChannels:
     app: App
     adapters: Adapters
     team: Team
+    trusted: bool
+    rehearsal: str | None
 
     def __call__(self, fence: Fence, task: TaskCreated) -> SessionChannels:
         app = self.app
@@ -265,8 +274,32 @@ class _MakeChannels:
     def _workspace(self, member: Member) -> Workspace:
         member = self.team.get(member.id) or member
         agent = self.adapters.agents.get(member.agent or "")
+        known = known_agent(family(agent)) if agent else None
+        # In a rehearsal nobody's key is needed, so nobody gets one.
+        keys = known.keys if known and self.rehearsal is None else ()
         env = agent.env if agent else None
-        return open_workspace(self.app.root, self.team.name, member, passthrough(), env)
+        made = open_workspace(self.app.root, self.team.name, member, passthrough(keys), env)
+        settle_if_new(self.app.root, self.team.name, member)
+        return replace(
+            made,
+            team_instruction=self.team.team_instruction or "",
+            trusted=self.trusted,
+            user_home=user_home(),
+            rehearsal=self.rehearsal,
+        )
+
+
+@asynccontextmanager
+async def _stand_in(created: TaskCreated) -> AsyncGenerator[str | None]:
+    """The address of a stand-in for the models, while a rehearsal runs."""
+    if not created.rehearsal:
+        yield None
+        return
+    from coterie.rehearsal.server import RehearsalServer
+    from coterie.rehearsal.simulation import Simulation
+
+    async with RehearsalServer(Simulation()) as server:
+        yield server.url
 
 
 def _prepared(project: Project, home: Path | None) -> Settings:

@@ -39,12 +39,15 @@ class Span(click.ParamType[float]):
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="End after N turns.")
 @click.option("--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1).")
 @click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
+@click.option("--rehearse", is_flag=True, help="Real CLIs on a stand-in for the model: no tokens.")
 @pass_call
 def chat(
     call: Call,
     message: tuple[str, ...],
     team: str | None,
     agents: str | None,
+    *,
+    rehearse: bool,
     **limits: float | None,
 ) -> None:
     """Talk with a team.
@@ -62,7 +65,9 @@ def chat(
 
     project, chosen = prepared(call, team, agents)
     limit = _caps(call, limits["max_turns"], limits["max_rounds"])
-    start = Start(chosen.team, goal, limit, chosen.path)
+    if rehearse:
+        call.note("Rehearsal: the models are stand-ins. No tokens, no login; replies mean nothing.")
+    start = Start(chosen.team, goal, limit, chosen.path, rehearse)
     patience = limits["wait"] if limits["wait"] is not None else default_patience(call)
     raise click.exceptions.Exit(anyio.run(begin, call, project, start, patience))
 

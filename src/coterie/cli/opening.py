@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from coterie.cli.call import Call
 from coterie.cli.project import here, made, notices
-from coterie.cli.text import printable
+from coterie.cli.text import one_line, printable
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.teams import choose_team, reading_for, team_of_agents
-from coterie.config.trust import powers, trust
-from coterie.errors import NotTrusted
+from coterie.config.trust import (
+    instruction_files,
+    is_material_trusted,
+    powers,
+    trust,
+    trust_material,
+)
+from coterie.errors import NotTrusted, UsageError
 from coterie.model import instant
+from coterie.model.team import Team
+from coterie.workspace.identity import as_settled, changed_members, keep, settle
 
 
 def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, LoadedTeam]:
@@ -30,7 +39,10 @@ def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, L
     else:
         loaded = _allowed(call, project, word, registry, settings)
     notices(call, loaded.notices)
-    return made(call, project), loaded
+    loaded = replace(loaded, team=_settled(call, project, loaded))
+    made(call, project)
+    _material(call, project)
+    return project, loaded
 
 
 def read_team(
@@ -55,6 +67,36 @@ def _allowed(
             raise refused
         trust(loaded, instant.now())
     return loaded
+
+
+def _settled(call: Call, project: Project, loaded: LoadedTeam) -> Team:
+    """The team as its members' folders know it; a prompt that was edited is asked about once."""
+    name = loaded.team.name
+    for change in changed_members(project.root, loaded.team):
+        member = change.member
+        if not call.attended:
+            raise UsageError(
+                f"{member.id}'s prompt changed since its folder was made.",
+                f"coterie team update {member.id} -t {name}, or coterie team keep {member.id} "
+                f"-t {name}, or coterie team rename {member.id} {member.id}2 -t {name}",
+                str(loaded.path),
+            )
+        call.line(f"{member.id}'s prompt changed.")
+        call.line(f"  it was  {one_line(change.settled)}")
+        call.line(f"  now     {one_line(member.system_instruction)}")
+        answer = click.prompt("[u] update, memory kept  [k] keep the old", type=click.Choice("uk"))
+        (settle if answer == "u" else keep)(project.root, name, member)
+    return as_settled(project.root, loaded.team)
+
+
+def _material(call: Call, project: Project) -> None:
+    """Ask once whether the instruction files that the project brings may reach the models."""
+    files = instruction_files(project.root)
+    if not files or is_material_trusted(project.root) or not call.attended:
+        return
+    call.line(f"{project.root} brings {', '.join(files)}: instructions for agents, by its authors.")
+    if click.confirm("May they reach the models, as text?", default=False):
+        trust_material(project.root, instant.now())
 
 
 def looked_at(call: Call, loaded: LoadedTeam, project: Project) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from coterie.cli.call import Call, command, group, pass_call
@@ -14,14 +16,24 @@ from coterie.config.files import shown
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_edit import Entry, add_member, entry_of, full_form, new_team, render
+from coterie.config.team_edit import (
+    Entry,
+    add_member,
+    entry_of,
+    full_form,
+    new_team,
+    rename_member,
+    render,
+)
 from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import mark_default, seats, teams_of
 from coterie.config.trust import trust as record_trust
+from coterie.config.trust import trust_material
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.team import Member
 from coterie.workspace.folder import make_folder
+from coterie.workspace.identity import keep, settle, settle_if_new
 
 
 @group("team", "coterie team new review --preset review")
@@ -57,8 +69,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
         entries = seated(preset or "pair", wanted)
     project = made(call, here(call))
     loaded = new_team(project, name, entries, registry.agents)
-    for member in loaded.team.members:
-        make_folder(project.root, name, member)
+    _settle_folders(project, loaded)
     if default:
         mark_default(project, name)
     _tell(call, loaded, project)
@@ -85,7 +96,7 @@ def add(call: Call, member: str, word: str | None, like: str | None, **given: st
     entry = {"id": member, **{key: value for key, value in given.items() if value is not None}}
     changed = add_member(loaded.path, entry, registry.agents, project, like)
     made(call, project)
-    make_folder(project.root, changed.team.name, changed.team.member(member))
+    _settle_folders(project, changed, only=member)
     _tell(call, changed, project)
 
 
@@ -130,13 +141,65 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(failed)
 
 
+@command("update", "coterie team update ada")
+@click.argument("member")
+@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@pass_call
+def update(call: Call, member: str, word: str | None) -> None:
+    """Let a member be who its edited prompt says; its memory is kept."""
+    project = here(call)
+    loaded, _ = read_team(project, word, load_registry(), _settings(project))
+    settle(project.root, loaded.team.name, loaded.team.member(member))
+    call.record("member", {"member": member, "team": loaded.team.name, "identity": "updated"})
+    call.line(f"{member} is now who its team file says.")
+
+
+@command("keep", "coterie team keep ada")
+@click.argument("member")
+@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@pass_call
+def keep_(call: Call, member: str, word: str | None) -> None:
+    """Let a member stay who it was, whatever its edited prompt says."""
+    project = here(call)
+    loaded, _ = read_team(project, word, load_registry(), _settings(project))
+    keep(project.root, loaded.team.name, loaded.team.member(member))
+    call.record("member", {"member": member, "team": loaded.team.name, "identity": "kept"})
+    call.line(f"{member} stays who it was.")
+
+
+@command("rename", "coterie team rename ada ada2")
+@click.argument("member")
+@click.argument("name")
+@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@pass_call
+def rename(call: Call, member: str, name: str, word: str | None) -> None:
+    """Make a member a new one, with a folder of its own; the old folder is kept."""
+    project = here(call)
+    registry = load_registry()
+    loaded, _ = read_team(project, word, registry, _settings(project))
+    if loaded.path is None:
+        raise UsageError("A team without a file cannot be changed.", "coterie team new NAME")
+    changed = rename_member(loaded.path, member, name, registry.agents, project)
+    _settle_folders(project, changed)
+    _tell(call, changed, project)
+
+
 @command("trust", "coterie team trust ./team.json")
 @click.argument("word", metavar="PATH")
 @click.option("--yes", is_flag=True, help="You have looked at it already: do not ask.")
 @pass_call
 def trust(call: Call, word: str, *, yes: bool) -> None:
-    """Look at what a team file from elsewhere asks for, and allow exactly this content."""
+    """Look at what a team file from elsewhere asks for, and allow exactly this content.
+
+    PATH may be the project's folder: then its CLAUDE.md, AGENTS.md and GEMINI.md may reach the
+    models, as text.
+    """
     project = here(call)
+    if Path(word).resolve() == project.root:
+        trust_material(project.root, instant.now())
+        call.record("trust", {"path": str(project.root), "digest": None})
+        call.line(f"Its instruction files may reach the models: {project.root}")
+        return
     loaded, refused = read_team(project, word, load_registry(), _settings(project))
     if refused is None:
         call.line(f"{word} needs no trust: it asks for nothing, or it is yours.")
@@ -150,8 +213,17 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
     call.line(f"Trusted, as it is now: {shown(loaded.path or project.root)}")
 
 
-for _one in (list_, new, add, show, validate, trust):
+for _one in (list_, new, add, show, validate, update, keep_, rename, trust):
     team.add_command(_one)
+
+
+def _settle_folders(project: Project, loaded: LoadedTeam, only: str | None = None) -> None:
+    """Make the members' folders; a folder that is new remembers who lives there."""
+    team = loaded.team
+    for member in team.members:
+        if only in (None, member.id):
+            make_folder(project.root, team.name, member)
+            settle_if_new(project.root, team.name, member)
 
 
 # -- showing -----------------------------------------------------------------------------------

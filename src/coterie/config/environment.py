@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from coterie.errors import UsageError
@@ -55,12 +56,13 @@ def user_home() -> Path | None:
         return None
 
 
-def passthrough() -> dict[str, str]:
-    """What of our environment a member's process may see: no keys, nothing of ours."""
+def passthrough(keys: Collection[str] = ()) -> dict[str, str]:
+    """What of our environment a member's process may see: nothing of ours, and of keys only
+    those that are named."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name in _PASSED or name.startswith("LC_")
+        if name in _PASSED or name.startswith("LC_") or name in keys
     }
 
 

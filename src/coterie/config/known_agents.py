@@ -28,6 +28,10 @@ class KnownAgent:
     adapter: str | None = None
     """None: its own, the one of its name."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    keys: tuple[str, ...] = ()
+    """Variables of the user's environment that hold its vendor's keys, passed to it alone."""
+    tested: str | None = None
+    """The version that our own tests run."""
 
     def definition(self, command: str, version: str | None, installed_at: str) -> AgentDefinition:
         """Its entry in the registry."""
@@ -50,6 +54,8 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         name="claude",
         display_name="Claude Code",
         install="npm i -g @anthropic-ai/claude-code",
+        tested="2.1.325",
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
         sign_in="claude auth login",
         sign_in_check=("auth", "status"),
         # Without the last three, a repository that was never trusted has its hooks and its MCP
@@ -76,6 +82,8 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         name="codex",
         display_name="OpenAI Codex",
         install="npm i -g @openai/codex",
+        tested="0.166.0",
+        keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
         sign_in="codex login",
         sign_in_check=("login", "status"),
         base_args=("exec", "--json", "--skip-git-repo-check"),
@@ -91,6 +99,8 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         name="gemini",
         display_name="Gemini CLI",
         install="npm i -g @google/gemini-cli",
+        tested="0.61.0",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT"),
         sign_in="gemini",
         sign_in_check=None,
         base_args=("--output-format", "stream-json"),
@@ -107,6 +117,8 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         name="qwen",
         display_name="Qwen Code",
         install="npm i -g @qwen-code/qwen-code",
+        tested="0.15.10",
+        keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"),
         sign_in="qwen",
         sign_in_check=None,
         base_args=("--acp",),
@@ -116,6 +128,8 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         name="opencode",
         display_name="OpenCode",
         install="npm i -g opencode-ai",
+        tested="1.18.33",
+        keys=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         sign_in="opencode auth login",
         sign_in_check=None,
         base_args=("acp",),

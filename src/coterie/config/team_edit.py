@@ -85,6 +85,30 @@ def add_member(
     return loaded
 
 
+def rename_member(
+    path: Path, member: str, name: str, agents: Mapping[str, AgentDefinition], project: Project
+) -> LoadedTeam:
+    """Give a member another id in its team file: a new member, with a folder of its own."""
+    document = read_document(team_path(path))
+    reading = reading_for(path, project, agents)
+    interpret(document, reading).team.member(member)
+    if document.kind != "json":
+        raise UsageError(
+            f"{shown(document.path)} is kept as you wrote it.",
+            f'Change id = "{member}" to id = "{name}" in it.',
+            str(document.path),
+        )
+    members = [
+        {**entry, "id": name} if entry["id"] == member else entry for entry in _members(document)
+    ]
+    data = cast("dict[str, object]", document.data)
+    changed = parse_json(document.path, render({**data, "members": members}))
+    loaded = interpret(changed, reading)
+    mode = stat.S_IMODE(document.path.stat().st_mode)
+    write_atomically(document.path, changed.text, mode)
+    return loaded
+
+
 def _members(document: Document) -> list[dict[str, object]]:
     return cast("dict[str, list[dict[str, object]]]", document.data)["members"]
 

@@ -1,6 +1,6 @@
-"""A team file may come with a repository; what it asks for counts only after one look.
+"""A repository may bring a team file and instruction files; they count only after one look.
 
-Per content: a file that changed is looked at again.
+A team file per content: one that changed is looked at again.  Instruction files per folder.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Member
 
 FILE_NAME = "trusted.json"
+INSTRUCTIONS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,29 @@ def _is_the_users(path: Path, project: Project) -> bool:
 
 def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
     """Record that the user has looked at this content."""
+    _record(loaded.digest, str(loaded.path), now, home)
+
+
+def trust_material(root: Path, now: str, home: Path | None = None) -> None:
+    """Record that a folder's own instruction files may reach the models, as text."""
+    _record(_material(root), str(root), now, home)
+
+
+def is_material_trusted(root: Path, home: Path | None = None) -> bool:
+    """Whether the user has said so of this folder."""
+    return is_trusted(_material(root), home)
+
+
+def instruction_files(root: Path) -> tuple[str, ...]:
+    """The instruction files that a folder brings for agents."""
+    return tuple(name for name in INSTRUCTIONS if (root / name).is_file())
+
+
+def _material(root: Path) -> str:
+    return f"material:{root.resolve()}"
+
+
+def _record(key: str, path_shown: str, now: str, home: Path | None) -> None:
     path = (home or coterie_home()) / FILE_NAME
     with locked(path):
         try:
@@ -105,7 +129,7 @@ def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
         except ConfigError:
             set_aside(path)
             known = {}
-        known[loaded.digest] = {"path": str(loaded.path), "trustedAt": now}
+        known[key] = {"path": path_shown, "trustedAt": now}
         write_atomically(path, json.dumps({"trusted": known}, indent=2) + "\n")
 
 

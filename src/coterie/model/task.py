@@ -46,6 +46,8 @@ class TaskCreated(_Event):
     """Sealed: environment values are not kept, they come from `team_file` again."""
     team_file: str | None = None
     caps: Caps = Caps()
+    rehearsal: bool = False
+    """Whether the models are stand-ins: no tokens, no login."""
 
 
 class TaskStarted(_Event):

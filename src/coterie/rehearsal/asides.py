@@ -11,6 +11,7 @@ from coterie.rehearsal.dialogue import Asked, Reply, reply
 from coterie.rehearsal.loose import compact, items, mapping, text
 
 _DEEPEST = 8
+_PLAINEST: Mapping[str, object] = {"boolean": False, "null": None}
 
 
 def aside(asked: Asked) -> tuple[str, Reply] | None:
@@ -41,23 +42,20 @@ def smallest(schema: Mapping[str, object], depth: int = 0) -> object:
     """The plainest value that follows a schema, as far as the CLIs' schemas go."""
     if choices := items(schema.get("enum")):
         return choices[0]
-    if "const" in schema:
-        return schema["const"]
     kind = schema.get("type")
-    kind = (items(kind) or [kind])[0]
-    match text(kind).lower():
+    kind = text((items(kind) or [kind])[0]).lower()
+    match kind:
         case "object":
             return _object(schema, depth)
         case "array":
-            return [smallest(mapping(schema.get("items")), depth + 1)] * _least(schema, "minItems")
-        case "integer" | "number":
-            return _least(schema, "minimum")
-        case "boolean":
-            return False
-        case "null":
-            return None
+            least = _least(schema, "minItems", 0)
+            return [smallest(mapping(schema.get("items")), depth + 1)] * least
+        case "integer":
+            return _least(schema, "minimum", 1)  # a score begins at 1, and does not always say so
+        case "number":
+            return _least(schema, "minimum", 0)
         case _:
-            return ""
+            return schema.get("const", _PLAINEST.get(kind, ""))
 
 
 def _object(schema: Mapping[str, object], depth: int) -> object:
@@ -70,6 +68,6 @@ def _object(schema: Mapping[str, object], depth: int) -> object:
     }
 
 
-def _least(schema: Mapping[str, object], key: str) -> int:
+def _least(schema: Mapping[str, object], key: str, otherwise: int) -> int:
     least = schema.get(key)
-    return int(least) if isinstance(least, int | float) else 0
+    return int(least) if isinstance(least, int | float) else otherwise

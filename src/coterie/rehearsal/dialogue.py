@@ -107,8 +107,11 @@ class Asked:
 
     @cached_property
     def instructions(self) -> str:
-        """All system texts in one."""
-        return "\n\n".join(self.system)
+        """All that tells the model who it is: the system texts, and what the CLI put beside
+        the user's messages (where Codex has its AGENTS.md)."""
+        said = (item for item in self.conversation if isinstance(item, Said))
+        beside = (item.text for item in said if _CONTEXT.match(item.text))
+        return "\n\n".join([*self.system, *beside])
 
 
 def _user(said: Said) -> bool:

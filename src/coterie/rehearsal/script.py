@@ -95,7 +95,7 @@ class When(_Part):
     """Which requests a rule is for; every key that is given must fit."""
 
     system: Text | None = None
-    """In the system or developer texts: who is asked."""
+    """In the system or developer texts, or in what the CLI adds of its own: who is asked."""
     message: Text | None = None
     """In the newest thing the user said."""
     tool_result: Text | None = None

@@ -150,8 +150,11 @@ class RehearsalServer:
                 connection.kept = False
             case Refusal():
                 await _refuse(connection, wire, answer)
-            case Reply() if asked.stream or answer.breaks:
+            case Reply() if asked.stream:
                 await _stream(connection, list(wire.events(asked, answer)), answer)
+            case Reply() if answer.breaks:
+                await connection.begin(200, _JSON)
+                await _break(connection, [_half(wire.whole(asked, answer))], answer)
             case Reply():
                 await _respond(connection, 200, wire.whole(asked, answer))
 
@@ -209,16 +212,27 @@ def _waiting(seconds: float | None) -> dict[str, str]:
 
 async def _stream(connection: Connection, events: list[Event], reply: Reply) -> None:
     await connection.begin(200, _EVENTS)
-    kept = events[: (len(events) + 1) // 2] if reply.breaks else events
+    if reply.breaks:
+        half = events[: (len(events) + 1) // 2]
+        await _break(connection, [event.encoded() for event in half], reply)
+        return
     begun = False
-    for event in kept:
+    for event in events:
         if event.piece and begun and reply.pause:
             await anyio.sleep(reply.pause)
         begun = begun or event.piece
         await connection.chunk(event.encoded())
+    await connection.end()
+
+
+async def _break(connection: Connection, chunks: list[bytes], reply: Reply) -> None:
+    for chunk in chunks:
+        await connection.chunk(chunk)
     if reply.breaks == "stall":
         await connection.left()
-    if reply.breaks:
-        connection.kept = False  # and so it is closed, in the middle of the body
-    else:
-        await connection.end()
+    connection.kept = False  # and so it is closed, in the middle of the body
+
+
+def _half(body: Json) -> bytes:
+    data = compact(body).encode(errors="replace")
+    return data[: len(data) // 2]

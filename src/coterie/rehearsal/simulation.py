@@ -16,7 +16,7 @@ from coterie.rehearsal.dialogue import Answer, Asked, Client, Said, ToolCall, re
 from coterie.rehearsal.loose import compact
 
 _STAND_IN = "stand-in for a model in this rehearsal"
-_ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the )?[^.\n]+)\.(?P<duty>[^.\n]*\.)?")
+_ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?P<duty>[^.\n]*\.)?")
 # The CLIs say of themselves who the model is; a member's own role comes after.
 _NOT_A_ROLE = re.compile(
     r"\b(?:CLI|Claude|Codex|Gemini|Qwen|opencode|agent working|epistemically|powered by)\b"
@@ -62,7 +62,8 @@ def newest_message(asked: Asked) -> str:
 
 def role(asked: Asked) -> tuple[str, str]:
     """Who the member is and what it was told to do, as far as its role text says."""
-    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(asked.newest)]
+    before = asked.newest.partition("[MESSAGE]")[0]  # where an agent without a flag has it
+    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before)]
     own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
     if not own:
         return "", ""
@@ -79,7 +80,7 @@ def _as_role(asked: Asked, message: str) -> str:
 def _about_results(asked: Asked) -> str:
     who, _ = role(asked)
     newest = asked.results[-1]
-    lines = newest.text.count("\n") + 1
+    lines = len(newest.text.splitlines())
     got = f"{lines} {'line' if lines == 1 else 'lines'}"
     outcome = f"The tool failed: “{_short(newest.text)}”." if newest.failed else f"I got {got}."
     return f"{outcome} {_capital(who) or 'Here'}: I am a {_STAND_IN}, so I say nothing about it."

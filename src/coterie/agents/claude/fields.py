@@ -9,6 +9,7 @@ from coterie.process.completion import clean
 
 LONGEST = 20_000
 """So much of any text is kept of what goes into a tool and comes out of it."""
+DEEPEST = 40
 
 
 def mapping(value: object) -> Object:
@@ -19,7 +20,7 @@ def mapping(value: object) -> Object:
 def mappings(value: object) -> list[Object]:
     """The JSON objects of a list."""
     listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [mapping(item) for item in listed if isinstance(item, dict)]
+    return [cast("Object", item) for item in listed if isinstance(item, dict)]
 
 
 def text(value: object) -> str:
@@ -40,14 +41,16 @@ def texts(value: object) -> str:
     return "\n".join(said)
 
 
-def bounded(value: object) -> object:
-    """JSON data with its texts cut to what is kept."""
+def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> object:
+    """JSON data with its texts cut to what is kept, and no deeper than anyone could read."""
     if isinstance(value, str):
         kept = clean(value)
-        return kept if len(kept) <= LONGEST else f"{kept[:LONGEST]}… ({len(kept)} characters)"
+        return kept if len(kept) <= longest else f"{kept[:longest]}… ({len(kept)} characters)"
+    if isinstance(value, dict | list) and not depth:
+        return "…"
     if isinstance(value, dict):
         given = cast("dict[str, object]", value)
-        return {clean(name): bounded(item) for name, item in given.items()}
+        return {clean(name): bounded(item, longest, depth - 1) for name, item in given.items()}
     if isinstance(value, list):
-        return [bounded(item) for item in cast("list[object]", value)]
+        return [bounded(item, longest, depth - 1) for item in cast("list[object]", value)]
     return value

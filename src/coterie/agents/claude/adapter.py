@@ -1,0 +1,143 @@
+"""The adapter for Claude Code: starts it in a home of its own, on a thread of our choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import uuid4
+
+import anyio
+import anyio.to_thread
+
+from coterie.agents.claude.arguments import arguments
+from coterie.agents.claude.channel import ClaudeChannel, Line
+from coterie.agents.claude.fields import mapping, text
+from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.wire import Object, Starting, Wire, WireEnded
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
+from coterie.model.prompt import Limits
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import KeeperName
+from coterie.workspace.homes.claude import ClaudeHome, prepare
+
+START = 60.0
+"""How long Claude may take to start; in practice a second."""
+_LOST = "No conversation found"
+_ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
+"""Seconds; a hook waits behind a question that a person may leave open for days."""
+_INITIALIZE: Object = {
+    "subtype": "initialize",
+    # Else a role that was edited would never reach a thread that is taken up again.
+    "systemPromptSnapshot": False,
+    "hooks": {
+        "PreToolUse": [
+            {
+                "matcher": None,
+                "hookCallbackIds": ["call"],
+                "timeout": _ANSWER_HOOKS_WITHIN,
+                # A call that could not be told of is not made.
+                "onFailure": "block",
+            }
+        ]
+    },
+}
+
+
+class _ThreadLost(Exception):
+    """Claude does not find the conversation."""
+
+
+@dataclass(frozen=True)
+class ClaudeAdapter:
+    """Opens members' lines to Claude."""
+
+    agent: AgentDefinition
+    children: ChildLog
+    keeper: KeeperName = "auto"
+    quiet_after: float = QUIET_AFTER
+
+    def limits(self, member: Member) -> Limits:
+        """The clocks for this member's turns."""
+        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
+        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
+
+    async def open(self, member: Member, workspace: Workspace, thread: str | None) -> ClaudeChannel:
+        """A channel on this thread, or on a new one where Claude cannot find it."""
+        home = await anyio.to_thread.run_sync(prepare, member, workspace)
+        opening = _Opening(self, member, workspace, home)
+        if thread is not None:
+            try:
+                return await opening.on(thread, f"--resume={thread}")
+            except _ThreadLost:
+                pass
+        new = str(uuid4())
+        return await opening.on(new, f"--session-id={new}")
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """What happens between the start of a process and its first turn."""
+
+    adapter: ClaudeAdapter
+    member: Member
+    workspace: Workspace
+    home: ClaudeHome
+
+    async def on(self, thread: str, choice: str) -> ClaudeChannel:
+        """A channel on a process of its own, which is ended if there will be none."""
+        wire = await Wire.open(self._starting(choice))
+        try:
+            with anyio.move_on_after(START):
+                return ClaudeChannel(wire, self._line(thread, await _greeted(wire)))
+            problem = f"it did not answer within {START:g} s"
+        except WireEnded as end:
+            if _LOST in end.tail:
+                await wire.close()
+                raise _ThreadLost from end
+            problem = f"it ended with exit code {end.exit_code}"
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await wire.close()
+            raise
+        await wire.close()
+        raise self._missing(problem, wire.tail)
+
+    def _starting(self, choice: str) -> Starting:
+        adapter = self.adapter
+        return Starting(
+            member=self.member.id,
+            agent=adapter.agent.name,
+            command=adapter.agent.command,
+            args=arguments(adapter.agent, self.member, choice),
+            cwd=str(self.workspace.execution_dir),
+            folder=str(self.workspace.folder),
+            env=self.home.env,
+            children=adapter.children,
+            keeper=adapter.keeper,
+        )
+
+    def _line(self, thread: str, version: str) -> Line:
+        return Line(
+            thread=thread,
+            cwd=str(self.workspace.execution_dir),
+            mode=self.member.permissions.mode,
+            version=version,
+            rehearsed=self.workspace.rehearsal is not None,
+        )
+
+    def _missing(self, problem: str, tail: str) -> AgentMissing:
+        told = f"{problem}\n{tail}" if tail else problem
+        folder, command = str(self.workspace.folder), self.adapter.agent.command
+        return AgentMissing(self.member.id, folder, command, told)
+
+
+async def _greeted(wire: Wire) -> str:
+    """Say hello, without which Claude prints nothing; the version, where it tells it."""
+    request_id = str(uuid4())
+    wire.send({"type": "control_request", "request_id": request_id, "request": _INITIALIZE})
+    while True:
+        response = mapping((await wire.receive()).get("response"))
+        if response.get("request_id") == request_id:
+            return text(mapping(response.get("response")).get("claude_code_version"))

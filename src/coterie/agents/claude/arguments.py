@@ -1,0 +1,84 @@
+"""Claude's command line: what the adapter chooses, then what registry and team file add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import Member, Mode
+
+_CALL = (
+    "-p",
+    "--input-format=stream-json",
+    "--output-format=stream-json",
+    "--verbose",
+    "--include-partial-messages",
+    "--permission-prompt-tool=stdio",
+    # Without these two a repository has its hooks and servers run by being opened.
+    "--setting-sources=user",
+    "--strict-mcp-config",
+)
+_MODES: Mapping[Mode, str] = {
+    "read": "dontAsk",
+    "ask": "default",
+    "accept-edits": "acceptEdits",
+    "full": "default",
+}
+_NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree", "ExitWorktree")
+"""A turn ends when it ends, and worktrees are Coterie's to make."""
+_EDITS = ("Edit", "NotebookEdit", "Write")
+
+_CHOSEN: Mapping[str, int] = {
+    "-p": 0,
+    "--print": 0,
+    "--verbose": 0,
+    "--include-partial-messages": 0,
+    "--replay-user-messages": 0,
+    "--strict-mcp-config": 0,
+    "-c": 0,
+    "--continue": 0,
+    "--fork-session": 0,
+    "--no-session-persistence": 0,
+    "--dangerously-skip-permissions": 0,
+    "--allow-dangerously-skip-permissions": 0,
+    "--input-format": 1,
+    "--output-format": 1,
+    "--permission-mode": 1,
+    "--permission-prompt-tool": 1,
+    "--permission-prompts": 1,
+    "--setting-sources": 1,
+    "--session-id": 1,
+    "-r": 1,
+    "--resume": 1,
+}
+"""What is not for others to choose, and how many words more belong to each."""
+
+
+def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
+    """All of it; `thread` says which conversation."""
+    mode = member.permissions.mode
+    without = (*_NEVER, *_EDITS) if mode == "read" else _NEVER
+    chosen = [
+        *_CALL,
+        f"--permission-mode={_MODES[mode]}",
+        f"--disallowedTools={','.join(without)}",
+        thread,
+    ]
+    if member.system_instruction:
+        chosen.append(f"--append-system-prompt={member.system_instruction}")
+    if member.model:
+        chosen.append(f"--model={member.model}")
+    return (*chosen, *_given((*agent.base_args, *member.additional_args)))
+
+
+def _given(words: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        if flag not in _CHOSEN:
+            kept.append(word)
+        elif _CHOSEN[flag] and not equals:
+            del rest[:1]
+    return kept

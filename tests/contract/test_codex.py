@@ -1,0 +1,681 @@
+"""The Codex adapter on recordings of the real one, played by a real child."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.agents.codex import CodexAdapter, adapter, channel
+from coterie.agents.codex.arguments import passed_on
+from coterie.agents.codex.calls import LONGEST, Calls, bounded
+from coterie.agents.codex.channel import CodexChannel
+from coterie.agents.codex.one_shot import OneShotChannel
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
+from coterie.model.interaction import Response
+from coterie.model.prompt import Limits, Prompt
+from coterie.model.team import Member, Mode, Permissions
+from coterie.model.update import (
+    Activity,
+    Asked,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+    Usage,
+    Waiting,
+)
+from coterie.workspace.folder import open_workspace
+
+HERE = Path(__file__).parent
+PLAYER = HERE / "codex" / "player.py"
+FIXTURES = HERE / "fixtures" / "codex"
+Row = dict[str, Any]
+
+
+@dataclass
+class Log:
+    """`ports.ChildLog` in memory."""
+
+    living: dict[str, int] = field(default_factory=dict)
+    count: int = 0
+
+    async def starting(self, member: str, agent: str) -> str:
+        self.count += 1
+        return f"{member}.{self.count}"
+
+    def started(self, mark: str, pid: int) -> None:
+        self.living[mark] = pid
+
+    def ended(self, mark: str) -> None:
+        self.living.pop(mark, None)
+
+
+@dataclass
+class House:
+    """A project whose Codex plays recordings."""
+
+    root: Path
+    log: Log = field(default_factory=Log)
+
+    @property
+    def program(self) -> Path:
+        return self.root / "codex"
+
+    def plays(self, recording: str | Sequence[Row], mode: str = "plain", exec_: str = "") -> None:
+        """Put a program in place; without `exec_` it plays the same whatever it is asked for."""
+        played = FIXTURES / f"{recording}.jsonl"
+        if not isinstance(recording, str):
+            played = self.root / "recording.jsonl"
+            played.write_text("".join(json.dumps(row) + "\n" for row in recording))
+        run = f'exec "{sys.executable}" "{PLAYER}"'
+        other = f'[ "$1" = exec ] && {run} "{FIXTURES / exec_}.jsonl" plain "$@"\n' if exec_ else ""
+        self.program.write_text(f'#!/bin/sh\n{other}{run} "{played}" "{mode}" "$@"\n')
+        self.program.chmod(0o755)
+
+    def adapter(self) -> CodexAdapter:
+        agent = AgentDefinition(name="codex", command=str(self.program))
+        return CodexAdapter(agent, self.log, "auto", 120.0)
+
+    @asynccontextmanager
+    async def open(
+        self, mode: Mode = "ask", thread: str | None = None
+    ) -> AsyncGenerator[CodexChannel]:
+        member = Member(
+            id="ann",
+            name="ann",
+            display_name="Ann",
+            agent="codex",
+            permissions=Permissions(mode=mode),
+        )
+        project = self.root / "project"
+        made = await anyio.to_thread.run_sync(
+            open_workspace, project, "pair", member, {"PATH": "/usr/bin:/bin"}
+        )
+        opened = await self.adapter().open(member, made, thread)
+        try:
+            yield opened  # type: ignore[misc]
+        finally:
+            await opened.close()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    (tmp_path / "project").mkdir()
+    return House(tmp_path)
+
+
+def said(choice: str) -> Response:
+    return Response(
+        interaction_id="q1", task_id="k3f9", author_actor_id="you", selected_option_id=choice
+    )
+
+
+Hook = Callable[[Update], Any]
+
+
+async def take(
+    opened: CodexChannel | OneShotChannel, choice: str = "reject", hook: Hook | None = None
+) -> list[Update]:
+    """All updates of a turn but signs of life."""
+    updates: list[Update] = []
+    with anyio.fail_after(60):
+        async for update in opened.take_turn(Prompt("hello")):
+            if isinstance(update, Asked) and choice:
+                await opened.answer(update.key, said(choice))
+            if hook is not None and (waited := hook(update)) is not None:
+                await waited
+            if not isinstance(update, Activity):
+                updates.append(update)
+    return updates
+
+
+# -- recordings, also with noise and in halves -------------------------------------------------
+
+MODES = pytest.mark.parametrize("mode", ["plain", "halves", "noise"])
+
+
+@MODES
+async def test_approvals(house: House, mode: str) -> None:
+    house.plays("approvals", mode)
+    async with house.open() as opened:
+        assert opened.version == "0.166.0"
+        told = [await take(opened, "approve"), await take(opened), await take(opened, "approve")]
+        told += [await take(opened), await take(opened)]
+    assert [brief(turn) for turn in told] == snapshot(
+        [
+            [
+                'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /home/user/esc1',
+                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc1.txt; echo rc=$?; rm -",
+                'ends {"status": "completed", "exit_code": 0, "output": "rc=0\\n"}',
+                "says 'ok'",
+                "completed 'ok', (2000, 100)",
+            ],
+            [
+                'starts shell {"command": "echo hi > /home/user/esc2.txt; echo rc=$?"}',
+                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc2.txt; echo rc=$?'",
+                'fails {"status": "declined"}',
+                "says 'ok, was declined'",
+                "completed 'ok, was declined', (2000, 100)",
+            ],
+            [
+                'starts apply_patch {"path": "/home/user/esc_patch.txt", "changes": [{"path": "/home/user/e',
+                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_patch.txt\\n+one",
+                'ends {"status": "completed"}',
+                "says 'patched'",
+                "completed 'patched', (6000, 300)",
+            ],
+            [
+                'starts apply_patch {"path": "/home/user/esc_patch2.txt", "changes": [{"path": "/home/user/',
+                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_patch2.txt\\n+on",
+                'fails {"status": "declined"}',
+                "says 'declined patch'",
+                "completed 'declined patch', (2000, 100)",
+            ],
+            ["says 'ok human'", "completed 'ok human', (2000, 100)"],
+        ]
+    )
+
+
+def brief(updates: list[Update]) -> list[str]:
+    """A turn as a list of short lines."""
+    return [_brief(update)[:90] for update in updates]
+
+
+def _brief(update: Update) -> str:
+    match update:
+        case TextDelta(text):
+            return f"says {text!r}"
+        case Asked():
+            return f"asks {update.display.title!r}: {update.display.content!r}"
+        case ToolCallStarted():
+            return f"starts {update.name} {json.dumps(update.input)}"
+        case ToolCallFinished():
+            return f"{'fails' if update.is_error else 'ends'} {json.dumps(update.output)}"
+        case TurnCompleted(text, usage):
+            return f"completed {text!r}, {usage and (usage.input_tokens, usage.output_tokens)}"
+        case TurnFailed():
+            return f"failed {update.kind}: {update.message}"
+        case _:
+            return repr(update)
+
+
+@MODES
+async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: str) -> None:
+    house.plays("raw", mode)
+    async with house.open("read") as opened:
+        told = await take(opened)
+    assert brief(told) == snapshot(
+        [
+            'starts shell {"command": "pwd; echo x > ro.txt"}',
+            'fails {"exit_code": 1, "output": "/lab/work\\n/bin/bash: line 1: ro.txt: Read-only file sys',
+            "says 't'",
+            "completed 't', (2000, 100)",
+        ]
+    )
+
+
+@MODES
+async def test_interrupting(house: House, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "CLEANING", 0.5)
+    house.plays("interrupt", mode)
+    async with house.open() as opened:
+
+        def at(kind: type[Update]) -> Hook:
+            return lambda update: opened.interrupt() if isinstance(update, kind) else None
+
+        assert brief(await take(opened, hook=at(TextDelta))) == snapshot(
+            ["says 'aa'", "says 'aa'", "TurnInterrupted(text='aaaa')"]
+        )
+        assert brief(await take(opened, hook=at(Activity))) == snapshot(
+            ["TurnInterrupted(text='')"]
+        )
+        # Nobody tells the end of this command: it counts as broken off after a while.
+        assert brief(await take(opened, hook=at(ToolCallStarted))) == snapshot(
+            [
+                'starts shell {"command": "sleep 77"}',
+                'fails {"status": "interrupted"}',
+                "TurnInterrupted(text='')",
+            ]
+        )
+
+
+@MODES
+async def test_a_thread_taken_up_again(house: House, mode: str) -> None:
+    house.plays("resume", mode)
+    thread = "01a1dde6-3142-71a1-92f9-e683a0ca3f29"
+    async with house.open(thread=thread) as opened:
+        assert opened.thread == thread
+        told = await take(opened)
+    # 2,100 tokens in all, of which 1,050 were spent before.
+    assert told == [TextDelta("three"), TurnCompleted("three", Usage(1000, 50, source="codex"))]
+
+
+@MODES
+async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
+    house.plays("mcp", mode)
+    async with house.open() as opened:
+        told = await take(opened, "approve")
+    assert brief(told) == snapshot(
+        [
+            'starts mcp__team__ask_user {"question": "go?"}',
+            "asks 'Use a tool': \"mcp__team__ask_user {'question': 'go?'}\"",
+            'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "human answer',
+            'starts mcp__team__elicit {"question": "name?"}',
+            'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "elicited: {\\',
+            "says 'end'",
+            "completed 'end', (3000, 150)",
+        ]
+    )
+
+
+async def test_full_needs_no_answers(house: House) -> None:
+    house.plays("approvals")
+    async with house.open("full") as opened:
+        told = await take(opened, "")
+    assert [update for update in told if isinstance(update, Asked)] == []
+    assert isinstance(told[-1], TurnCompleted)
+
+
+# -- what no recording has ---------------------------------------------------------------------
+
+THREAD = "thread-1"
+
+
+def asks(method: str, number: int = 1) -> Row:
+    return {"dir": ">", "msg": {"id": number, "method": method}}
+
+
+def answers(result: Row, number: int = 1) -> Row:
+    return {"dir": "<", "msg": {"id": number, "result": result}}
+
+
+def tells(method: str, **params: Any) -> Row:
+    given = {"threadId": THREAD, "turnId": "turn-1", **params}
+    return {"dir": "<", "msg": {"method": method, "params": given}}
+
+
+def opening(**more: Any) -> list[Row]:
+    return [asks("thread/start"), answers({"thread": {"id": THREAD}, **more})]
+
+
+def turn(*rows: Row, status: str = "completed", error: Row | None = None) -> list[Row]:
+    end = {"id": "turn-1", "status": status, "error": error}
+    return [
+        *opening(),
+        asks("turn/start"),
+        answers({"turn": {"id": "turn-1"}}),
+        *rows,
+        tells("turn/completed", turn=end),
+    ]
+
+
+async def played(house: House, rows: list[Row], **more: Any) -> list[Update]:
+    house.plays(rows)
+    async with house.open() as opened:
+        return await take(opened, **more)
+
+
+async def test_a_turn_without_a_word(house: House) -> None:
+    assert await played(house, turn()) == [TurnCompleted("", None)]
+
+
+async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
+    def message(key: str, text: str) -> Row:
+        return tells("item/completed", item={"type": "agentMessage", "id": key, "text": text})
+
+    rows = turn(
+        tells("item/agentMessage/delta", itemId="a", delta="Let me "),
+        tells("item/agentMessage/delta", itemId="a", delta="see\ud800"),
+        message("a", "Let me see"),
+        message("b", "Done."),
+    )
+    assert await played(house, rows) == [
+        TextDelta("Let me "),
+        TextDelta("see?"),
+        TextDelta("\n\n"),
+        TextDelta("Done."),
+        TurnCompleted("Done.", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retry", "words"),
+    [
+        ({"codexErrorInfo": "usageLimitExceeded"}, "rate_limit", False, "usage limit"),
+        ({"codexErrorInfo": "rateLimitExceeded"}, "rate_limit", True, "no more requests"),
+        ({"codexErrorInfo": "unauthorized"}, "signed_out", False, "not signed in"),
+        ({"codexErrorInfo": "contextWindowExceeded"}, "model", False, "larger than the model"),
+        ({"codexErrorInfo": {"httpConnectionFailed": {}}}, "model", True, "could not be reached"),
+        ({"codexErrorInfo": {"new": None}, "message": "x"}, "model", True, "Codex says: x"),
+        ({"codexErrorInfo": {}}, "model", True, "the model service failed"),
+        (None, "model", True, "the model service failed"),
+    ],
+)
+async def test_failed_turns(
+    house: House, error: Row | None, kind: str, retry: bool, words: str
+) -> None:
+    [end] = await played(house, turn(status="failed", error=error))
+    assert isinstance(end, TurnFailed)
+    assert (end.kind, end.retry) == (kind, retry)
+    assert words in end.message
+
+
+async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> None:
+    def error(more: Row, **rest: Any) -> Row:
+        return tells("error", error={"message": "Reconnecting... 2/5", **more}, **rest)
+
+    disconnected = {"responseStreamDisconnected": {"httpStatusCode": 429}}
+    rows = turn(
+        error({"codexErrorInfo": disconnected}, willRetry=True),
+        error({"additionalDetails": "no network"}, willRetry=True),
+        error({"message": "waiting"}, willRetry=True),
+        error({"message": "the last"}, willRetry=False),
+    )
+    assert await played(house, rows) == [
+        Waiting("model: 429, retry 2 of 5"),
+        Waiting("model: no network, retry 2 of 5"),
+        Waiting("model: no answer"),
+        TurnCompleted("", None),
+    ]
+
+
+@pytest.mark.parametrize("status", ["interrupted", "postponed"])
+async def test_an_end_that_nobody_asked_for(house: House, status: str) -> None:
+    [end] = await played(house, turn(status=status))
+    assert end == TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
+
+
+async def test_a_command_that_runs_on(house: House) -> None:
+    item = {"type": "commandExecution", "id": "c1", "command": "serve 'half"}
+    told = await played(house, turn(tells("item/started", item=item)))
+    assert told == [
+        ToolCallStarted("c1", "shell", {"command": "serve 'half"}),
+        ToolCallFinished("c1", False, {"status": "running"}),
+        TurnCompleted("", None),
+    ]
+
+
+async def test_requests_nobody_can_answer_are_refused(house: House) -> None:
+    def request(method: str, number: int, **params: Any) -> list[Row]:
+        message = {"id": number, "method": method, "params": params}
+        return [{"dir": "<", "msg": message}, {"dir": ">", "msg": {"id": number}}]
+
+    meta = {"codex_approval_kind": "mcp_tool_call"}
+    rows = turn(
+        *request("future/question", 7),
+        *request("mcpServer/elicitation/request", 8, serverName="x", _meta=None),
+        *request("mcpServer/elicitation/request", 9, serverName="x", _meta=meta),
+    )
+    assert await played(house, rows) == [TurnCompleted("", None)]
+
+
+async def test_an_edit_whose_diff_was_not_told(house: House) -> None:
+    ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
+    rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
+    [asked, _] = await played(house, rows)
+    assert isinstance(asked, Asked)
+    assert (asked.display.content, asked.display.content_kind) == ("", "Diff")
+
+
+async def test_a_diff_of_every_kind(house: House) -> None:
+    changes = [
+        {"path": "/a", "kind": {"type": "update"}, "diff": "@@ -1 +1 @@\n-x\n+y"},
+        {"path": "/b", "kind": {"type": "delete"}, "diff": "gone\n"},
+        {"path": "/c", "kind": "add", "diff": "new\n"},
+    ]
+    item = {"type": "fileChange", "id": "p1", "changes": changes}
+    ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
+    rows = turn(
+        tells("item/started", item=item),
+        {"dir": "<", "msg": ask},
+        {"dir": ">", "msg": {"id": 7}},
+    )
+    [_, asked, *_] = await played(house, rows)
+    assert isinstance(asked, Asked)
+    assert asked.display.content == (
+        "--- /a\n+++ /a\n@@ -1 +1 @@\n-x\n+y\n"
+        "--- /b\n+++ /dev/null\n-gone\n"
+        "--- /dev/null\n+++ /c\n+new"
+    )
+
+
+async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
+    house.plays(turn())
+    async with house.open() as opened:
+        await opened.answer("7", said("approve"))
+        await opened.interrupt()  # nothing runs
+        assert await take(opened) == [TurnCompleted("", None)]
+
+
+async def test_interrupted_before_it_began(house: House) -> None:
+    """The id of the turn is not known yet: the word is kept until it is."""
+    rows = turn(asks("turn/interrupt", 2), answers({}, 2), status="interrupted")
+    house.plays(rows)
+    async with house.open() as opened, anyio.create_task_group() as group:
+        told: list[Update] = []
+
+        async def taking() -> None:
+            told.extend(await take(opened))
+
+        group.start_soon(taking)
+        await anyio.lowlevel.checkpoint()
+        await opened.interrupt()
+        await opened.interrupt()
+    assert told == [TurnInterrupted("")]
+
+
+# -- what breaks -------------------------------------------------------------------------------
+
+
+async def test_the_process_ends_in_the_middle(house: House) -> None:
+    house.plays(turn(tells("item/agentMessage/delta", itemId="a", delta="Well")), "exit:8")
+    async with house.open() as opened:
+        told = await take(opened)
+        assert told[0] == TextDelta("Well")
+        end = told[-1]
+        assert isinstance(end, TurnFailed)
+        assert (end.kind, end.exit_code, end.retry) == ("exit", 3, True)
+        assert end.message == "codex ended in the middle of the turn (exit code 3)"
+        assert end.stderr_tail.endswith("ERROR it broke")
+        assert not opened.alive
+        assert opened.pid is None
+
+
+async def test_a_turn_that_is_refused(house: House) -> None:
+    refusal = {"dir": "<", "msg": {"id": 1, "error": {"code": -32600, "message": "not now"}}}
+    told = await played(house, [*opening(), asks("turn/start"), refusal])
+    assert told == [TurnFailed("protocol", "codex refused turn/start: not now")]
+
+
+async def missing(house: House) -> str:
+    with pytest.raises(AgentMissing) as caught:
+        async with house.open():
+            pass
+    assert house.log.living == {}
+    return str(caught.value)
+
+
+async def test_it_ends_at_once(house: House) -> None:
+    house.plays([], "end")
+    assert "it ended with exit code 1\nboom" in await missing(house)
+
+
+async def test_it_starts_and_says_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "START", 0.5)
+    house.plays([], "silent")
+    assert "it did not open a thread within 0.5 s" in await missing(house)
+
+
+async def test_it_opens_no_thread(house: House) -> None:
+    refusal = {"dir": "<", "msg": {"id": 1, "error": {"message": "bad settings"}}}
+    house.plays([asks("thread/start"), refusal])
+    assert "it refused thread/start: bad settings" in await missing(house)
+
+
+@pytest.mark.parametrize("more", [{"activePermissionProfile": {"id": ":workspace"}}])
+async def test_it_keeps_to_other_limits(house: House, more: Row) -> None:
+    house.plays(opening(**more))
+    assert "it does not keep to the permissions it was given" in await missing(house)
+
+
+async def test_it_is_not_installed(house: House) -> None:
+    assert "No such file or directory" in await missing(house)
+
+
+async def test_opening_is_broken_off(house: House) -> None:
+    house.plays([], "silent")
+    with anyio.move_on_after(0.5) as scope:
+        async with house.open():
+            pass
+    assert scope.cancelled_caught
+    assert house.log.living == {}
+
+
+# -- without an app-server ---------------------------------------------------------------------
+
+REFUSED = [asks("initialize"), {"dir": "<", "msg": {"id": 1, "error": {"message": "what?"}}}]
+
+
+async def test_exec(house: House) -> None:
+    told: dict[str, list[str]] = {}
+    for recording in ("exec_shell", "exec_patch", "exec_mcp", "exec_401"):
+        house.plays(REFUSED, exec_=recording)
+        async with house.open() as opened:
+            assert isinstance(opened, OneShotChannel)
+            updates = await take(opened)
+            await opened.answer("1", said("approve"))  # it asks nothing
+            assert opened.thread is not None
+        told[recording] = brief(updates)
+    assert told == snapshot(
+        {
+            "exec_shell": [
+                'starts shell {"command": "echo hi; ls; id -u"}',
+                'ends {"status": "completed", "exit_code": 0, "output": "hi\\nnew.txt\\n0\\n"}',
+                "says 'done shell\\n\\n'",
+                "completed 'done shell', (2000, 100)",
+            ],
+            "exec_patch": [
+                'starts apply_patch {"path": "/lab/work/new.txt", "changes": [{"path": "/lab/work/new.txt",',
+                'ends {"status": "completed"}',
+                "says 'patched\\n\\n'",
+                "completed 'patched', (2000, 100)",
+            ],
+            "exec_mcp": [
+                'starts mcp__team__ask_user {"question": "go?"}',
+                'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "human answer',
+                "says 'end\\n\\n'",
+                "completed 'end', (2000, 100)",
+            ],
+            "exec_401": [
+                "failed signed_out: codex is not signed in. Codex says: unexpected status 401 Unauthorized:"
+            ],
+        }
+    )
+
+
+async def test_exec_that_ends_without_a_word(house: House) -> None:
+    house.plays(REFUSED)
+    async with house.open() as opened:
+        [end] = await take(opened)
+    assert isinstance(end, TurnFailed)
+    assert (end.kind, end.exit_code) == ("exit", 0)
+
+
+async def test_exec_that_is_gone(house: House) -> None:
+    house.plays(REFUSED)
+    async with house.open() as opened:
+        house.program.unlink()
+        [end] = await take(opened)
+        assert isinstance(end, TurnFailed)
+        assert (end.kind, end.retry) == ("missing", False)
+
+
+# -- small parts -------------------------------------------------------------------------------
+
+
+def test_limits(house: House) -> None:
+    member = Member(id="ann", name="ann", display_name="Ann")
+    assert house.adapter().limits(member) == Limits(1800, 120)
+    hasty = member.model_copy(update={"timeout_ms": 5000, "quiet_after_ms": 1000})
+    assert house.adapter().limits(hasty) == Limits(5, 1)
+
+
+def test_arguments() -> None:
+    given = [
+        "exec",
+        "--json",
+        "-m",
+        "gpt-5.5",
+        "--sandbox",
+        "read-only",
+        "-c",
+        "a=1",
+        "--enable",
+        "x",
+    ]
+    assert passed_on(given) == ("-c", 'model="gpt-5.5"', "-c", "a=1", "--enable", "x")
+    assert passed_on(["--model=o", "--sandbox=read-only", "-C"]) == ("-c", 'model="o"')
+
+
+def test_calls_told_twice_or_late() -> None:
+    calls = Calls()
+    item = {"type": "commandExecution", "id": "c1", "command": "/bin/bash -lc 'echo hi'"}
+    call = {"type": "function_call", "call_id": "c1", "name": "exec_command"}
+    command = {**call, "arguments": '{"cmd": "echo hi", "workdir": "/x"}'}
+    assert list(calls.raw(command)) == [
+        ToolCallStarted("c1", "shell", {"command": "echo hi", "workdir": "/x"})
+    ]
+    assert list(calls.item_started(item)) == []
+    running = {"type": "function_call_output", "call_id": "c1", "output": "still running"}
+    assert list(calls.raw(running)) == []
+    done = {**item, "status": "completed", "exitCode": 0, "aggregatedOutput": "hi\n"}
+    ended = ToolCallFinished("c1", False, {"status": "completed", "exit_code": 0, "output": "hi\n"})
+    assert list(calls.item_completed(done)) == [ended]
+    assert list(calls.item_completed(done)) == []
+
+
+def test_calls_of_all_kinds() -> None:
+    calls = Calls()
+    told = [
+        *calls.raw({"type": "message", "role": "user"}),
+        *calls.raw(
+            {"type": "custom_tool_call", "call_id": "a", "name": "apply_patch", "input": "x"}
+        ),
+        *calls.raw({"type": "custom_tool_call_output", "call_id": "a", "output": "refused"}),
+        *calls.raw({"type": "function_call", "call_id": "b", "name": "t", "namespace": "mcp__s"}),
+        *calls.raw({"type": "function_call_output", "call_id": "b", "output": {"x": 1}}),
+        *calls.raw({"type": "tool_search_call", "call_id": "c", "arguments": {"query": "q"}}),
+        *calls.raw({"type": "tool_search_output", "call_id": "c", "output": [{"text": "one"}, 2]}),
+        *calls.raw({"type": "function_call", "call_id": "d", "name": "exec_command"}),
+        *calls.raw({"type": "function_call_output", "call_id": "d", "output": "rejected"}),
+        *calls.raw({"type": "function_call_output", "call_id": "unknown", "output": "x"}),
+    ]
+    assert told == [
+        ToolCallStarted("a", "apply_patch", {"input": "x"}),
+        ToolCallFinished("a", True, {"output": "refused"}),
+        ToolCallStarted("b", "mcp__s__t", {}),
+        ToolCallFinished("b", False, {"output": '{"x": 1}'}),
+        ToolCallStarted("c", "tool_search_call", {"query": "q"}),
+        ToolCallFinished("c", False, {"output": "one"}),
+        ToolCallStarted("d", "shell", {"command": None}),
+        ToolCallFinished("d", True, {"output": "rejected"}),
+    ]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    long = bounded({"a": ["x" * (LONGEST + 1)], "n": 1})
+    assert long["a"][0] == "x" * LONGEST + f"… ({LONGEST + 1} characters)"
+    assert long["n"] == 1
