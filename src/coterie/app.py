@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.agents.table import BUILT_IN, Adapters
+from coterie.agents.table import BUILT_IN, Adapters, has_adapter
 from coterie.config.environment import passthrough, user_home
 from coterie.config.known_agents import family, known_agent
 from coterie.config.project import Project, make_project
@@ -39,13 +39,13 @@ from coterie.ports import Observer
 from coterie.process.bubblewrap import problem
 from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
-from coterie.process.version import version_of
+from coterie.process.version import says_yes, version_of
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workspace.folder import member_folder, open_workspace
 from coterie.workspace.identity import settle_if_new
 
-__all__ = ["Answered", "App", "keeper_problem", "version_of"]
+__all__ = ["Answered", "App", "has_adapter", "keeper_problem", "says_yes", "version_of"]
 
 WORKFLOWS = {workflow.name: workflow for workflow in (Chat(),)}
 _LETTERS = "abcdefghjkmnprstuvwxyz"

@@ -79,7 +79,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
     assert (ran.err, ran.code) == ("", 0)
     assert steady(ran.out).splitlines()[:3] == snapshot(
         [
-            "  claude    2.1.325  installed      ready",
+            "  claude    2.1.325  signed in      ready",
             "  codex     -        not installed  -> npm i -g @openai/codex",
             "  gemini    -        not installed  -> npm i -g @google/gemini-cli",
         ]

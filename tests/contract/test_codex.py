@@ -157,29 +157,29 @@ async def test_approvals(house: House, mode: str) -> None:
     assert [brief(turn) for turn in told] == snapshot(
         [
             [
-                'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /home/user/esc1',
-                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc1.txt; echo rc=$?; rm -",
+                'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /',
+                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc1.txt; ec",
                 'ends {"status": "completed", "exit_code": 0, "output": "rc=0\\n"}',
                 "says 'ok'",
                 "completed 'ok', (2000, 100)",
             ],
             [
                 'starts shell {"command": "echo hi > /home/user/esc2.txt; echo rc=$?"}',
-                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc2.txt; echo rc=$?'",
+                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc2.txt; ec",
                 'fails {"status": "declined"}',
                 "says 'ok, was declined'",
                 "completed 'ok, was declined', (2000, 100)",
             ],
             [
-                'starts apply_patch {"path": "/home/user/esc_patch.txt", "changes": [{"path": "/home/user/e',
-                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_patch.txt\\n+one",
+                'starts apply_patch {"path": "/home/user/esc_patch.txt", "changes": [{"path":',
+                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_p",
                 'ends {"status": "completed"}',
                 "says 'patched'",
                 "completed 'patched', (6000, 300)",
             ],
             [
-                'starts apply_patch {"path": "/home/user/esc_patch2.txt", "changes": [{"path": "/home/user/',
-                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_patch2.txt\\n+on",
+                'starts apply_patch {"path": "/home/user/esc_patch2.txt", "changes": [{"path"',
+                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_p",
                 'fails {"status": "declined"}',
                 "says 'declined patch'",
                 "completed 'declined patch', (2000, 100)",
@@ -191,7 +191,7 @@ async def test_approvals(house: House, mode: str) -> None:
 
 def brief(updates: list[Update]) -> list[str]:
     """A turn as a list of short lines."""
-    return [_brief(update)[:90] for update in updates]
+    return [_brief(update)[:76] for update in updates]
 
 
 def _brief(update: Update) -> str:
@@ -220,7 +220,7 @@ async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: s
     assert brief(told) == snapshot(
         [
             'starts shell {"command": "pwd; echo x > ro.txt"}',
-            'fails {"exit_code": 1, "output": "/lab/work\\n/bin/bash: line 1: ro.txt: Read-only file sys',
+            'fails {"exit_code": 1, "output": "/lab/work\\n/bin/bash: line 1: ro.txt: Read',
             "says 't'",
             "completed 't', (2000, 100)",
         ]
@@ -272,9 +272,9 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
         [
             'starts mcp__team__ask_user {"question": "go?"}',
             "asks 'Use a tool': \"mcp__team__ask_user {'question': 'go?'}\"",
-            'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "human answer',
+            'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
             'starts mcp__team__elicit {"question": "name?"}',
-            'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "elicited: {\\',
+            'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
             "says 'end'",
             "completed 'end', (3000, 150)",
         ]
@@ -464,8 +464,8 @@ async def test_interrupted_before_it_began(house: House) -> None:
     """The id of the turn is not known yet: the word is kept until it is."""
     rows = turn(asks("turn/interrupt", 2), answers({}, 2), status="interrupted")
     house.plays(rows)
+    told: list[Update] = []
     async with house.open() as opened, anyio.create_task_group() as group:
-        told: list[Update] = []
 
         async def taking() -> None:
             told.extend(await take(opened))
@@ -568,19 +568,19 @@ async def test_exec(house: House) -> None:
                 "completed 'done shell', (2000, 100)",
             ],
             "exec_patch": [
-                'starts apply_patch {"path": "/lab/work/new.txt", "changes": [{"path": "/lab/work/new.txt",',
+                'starts apply_patch {"path": "/lab/work/new.txt", "changes": [{"path": "/lab/',
                 'ends {"status": "completed"}',
                 "says 'patched\\n\\n'",
                 "completed 'patched', (2000, 100)",
             ],
             "exec_mcp": [
                 'starts mcp__team__ask_user {"question": "go?"}',
-                'ends {"status": "completed", "result": {"content": [{"type": "text", "text": "human answer',
+                'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
                 "says 'end\\n\\n'",
                 "completed 'end', (2000, 100)",
             ],
             "exec_401": [
-                "failed signed_out: codex is not signed in. Codex says: unexpected status 401 Unauthorized:"
+                "failed signed_out: codex is not signed in. Codex says: unexpected status 401"
             ],
         }
     )

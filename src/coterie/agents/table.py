@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from coterie.agents.generic import GenericAdapter
 from coterie.agents.human import HumanAdapter
 from coterie.errors import NotFound
 from coterie.model.agent import GENERIC, AgentDefinition
@@ -16,6 +16,15 @@ from coterie.ports import Adapter, ChildLog
 from coterie.process.child import KeeperName
 
 GROUP = "coterie.agents"
+
+BUILT_IN: Mapping[str, str] = {
+    GENERIC: "coterie.agents.generic:GenericAdapter",
+    "claude": "coterie.agents.claude:ClaudeAdapter",
+    "codex": "coterie.agents.codex:CodexAdapter",
+    "gemini": "coterie.agents.gemini:GeminiAdapter",
+    "acp": "coterie.agents.acp:AcpAdapter",
+}
+"""By name: where the adapter is.  Named and not imported, so that a team pays for its own only."""
 
 
 class MakeAdapter(Protocol):
@@ -26,9 +35,6 @@ class MakeAdapter(Protocol):
     ) -> Adapter:
         """The adapter for one agent; starts nothing."""
         ...
-
-
-BUILT_IN: Mapping[str, MakeAdapter] = {GENERIC: GenericAdapter}
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,17 @@ class Adapters:
         return make(agent, children, self.keeper, self.quiet_after)
 
 
+def has_adapter(name: str | None) -> bool:
+    """Whether there is an adapter of that name: ours, or one that somebody installed."""
+    return name is None or name in BUILT_IN or bool(entry_points(group=GROUP, name=name))
+
+
 def _make(name: str, agent: AgentDefinition) -> MakeAdapter:
     ours = BUILT_IN.get(name)
     if ours is not None:
-        return ours
+        module, _, attribute = ours.partition(":")
+        adapter: MakeAdapter = getattr(import_module(module), attribute)
+        return adapter
     for found in entry_points(group=GROUP, name=name):
         theirs: MakeAdapter = found.load()
         return theirs

@@ -89,19 +89,21 @@ def ps(call: Call) -> None:
         return
     for member in found:
         call.record("member", records.running(member))
-    head = ("  AGENT-MEMBER", "PID", "STATE", "SINCE", "TASK", "FOLDER")
+    head = ("  AGENT-MEMBER", "PID", "STATE", "SINCE", "MEMORY", "TASK", "THREAD", "HOME")
     rows = [head, *(_member_row(member) for member in found)]
     call.lines(table(rows, call.width) if found else ["Nobody runs now."])
     call.line("What could run: coterie agents")
 
 
-def _member_row(member: RunningMember) -> tuple[str, str, str, str, str, str]:
+def _member_row(member: RunningMember) -> tuple[str, ...]:
     why = f": {one_line(member.reason)}" if member.reason else ""
     return (
         f"  {member.label}",
         str(member.pid or "-"),
         f"{member.state}{why}",
         figures.since(member.since) or "-",
+        f"{member.memory // 1_000_000} MB" if member.memory else "-",
         member.task,
-        str(member.folder),
+        (member.thread or "-")[:8],
+        str(member.home or member.folder),
     )

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import entry_points
 
 from coterie.config.registry import Registry
 from coterie.config.scan import program
 from coterie.config.team_edit import Entry
-from coterie.model.agent import GENERIC
 
 _PAIR = (
     {"id": "ada", "prompt": "You write the code. Keep changes small; say what you changed."},
@@ -62,6 +60,6 @@ def ready(registry: Registry) -> list[str]:
 
 def spoken_to(adapter: str | None) -> bool:
     """Whether there is an adapter of that name: ours, or one that somebody installed."""
-    if adapter is None or adapter == GENERIC:
-        return True
-    return bool(entry_points(group="coterie.agents", name=adapter))
+    from coterie.app import has_adapter
+
+    return has_adapter(adapter)

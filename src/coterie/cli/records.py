@@ -68,7 +68,12 @@ def task(view: TaskView) -> dict[str, object]:
 
 def running(member: RunningMember) -> dict[str, object]:
     """A member whose agent runs."""
-    return {**asdict(member), "folder": str(member.folder), "label": member.label}
+    return {
+        **asdict(member),
+        "folder": str(member.folder),
+        "home": str(member.home) if member.home else None,
+        "label": member.label,
+    }
 
 
 def detail(shown: TaskDetail) -> dict[str, object]:

@@ -18,6 +18,7 @@ from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry
 from coterie.config.scan import Scan, program, scan
 from coterie.config.settings import load_settings
+from coterie.config.sign_in import signed_in
 from coterie.config.team_edit import new_team
 from coterie.config.teams import mark_default, teams_of
 from coterie.errors import CoterieError, StorageDamaged
@@ -140,15 +141,22 @@ def _agents(registry: Registry | None) -> list[_Agent]:
 
 
 def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
-    from coterie.app import version_of
+    from coterie.app import says_yes, version_of
 
     known = known_agent(name)
     where = program(command_)
     if where is None:
         return _Agent(name, None, "not installed", False, known.install if known else command_)
+    version = version_of(where)
     if not spoken_to(adapter):
-        return _Agent(name, version_of(where), "installed", False, f"no adapter {adapter} yet")
-    return _Agent(name, version_of(where), "installed", True, "ready")
+        return _Agent(name, version, "installed", False, f"there is no adapter {adapter}")
+    signed = signed_in(known, where, says_yes) if known else None
+    if known is not None and signed is False:
+        return _Agent(name, version, "not signed in", False, known.sign_in)
+    tested = known.tested if known else None
+    state = "installed" if signed is None else "signed in"
+    then = f"ready; untested, tested is {tested}" if tested and version != tested else "ready"
+    return _Agent(name, version, state, True, then)
 
 
 def _project_checks(call: Call) -> list[_Check]:
@@ -203,7 +211,7 @@ def _git() -> _Check:
 
 
 def _agent_row(agent: _Agent) -> tuple[str, str, str, str]:
-    then = "ready" if agent.ready else f"-> {agent.hint}"
+    then = agent.hint if agent.ready else f"-> {agent.hint}"
     return (f"  {agent.name}", agent.version or "-", agent.state, then)
 
 

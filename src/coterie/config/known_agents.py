@@ -30,6 +30,8 @@ class KnownAgent:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     keys: tuple[str, ...] = ()
     """Variables of the user's environment that hold its vendor's keys, passed to it alone."""
+    credentials: str | None = None
+    """The file below the user's home that signing in leaves, where its program cannot be asked."""
     tested: str | None = None
     """The version that our own tests run."""
 
@@ -101,6 +103,7 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         install="npm i -g @google/gemini-cli",
         tested="0.61.0",
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT"),
+        credentials=".gemini/oauth_creds.json",
         sign_in="gemini",
         sign_in_check=None,
         base_args=("--output-format", "stream-json"),

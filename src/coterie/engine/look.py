@@ -152,6 +152,7 @@ class Lookout:
         }
         turns = await self.storage.journal.turns(task_id)
         open_turns = {turn.member: turn for turn in turns if turn.outcome is None}
+        threads = {turn.member: turn.thread for turn in turns if turn.thread}
         found: list[RunningMember] = []
         for child in children:
             state, reason, since = _member_state(child, open_turns.get(child.member), kept, asking)
@@ -159,7 +160,17 @@ class Lookout:
             folder = self.folder_of(team.name, member) if member else self.root
             found.append(
                 RunningMember(
-                    task_id, child.member, child.agent, child.pid, state, reason, since, folder
+                    task=task_id,
+                    member=child.member,
+                    agent=child.agent,
+                    pid=child.pid,
+                    state=state,
+                    reason=reason,
+                    since=since,
+                    folder=folder,
+                    home=Path(member.home_dir) if member and member.home_dir else folder / "home",
+                    thread=threads.get(child.member),
+                    memory=await anyio.to_thread.run_sync(_memory, child.pid),
                 )
             )
         return found
@@ -168,6 +179,16 @@ class Lookout:
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:
     """Those that are starting or run; one that ended by itself is dropped a little later."""
     return [child for child in children if child.pid is None or psutil.pid_exists(child.pid)]
+
+
+def _memory(pid: int | None) -> int | None:
+    """What a process and all below it hold in memory."""
+    try:
+        top = psutil.Process(pid) if pid is not None else None
+        tree = [top, *top.children(recursive=True)] if top else []
+        return sum(process.memory_info().rss for process in tree) or None
+    except psutil.Error:
+        return None  # gone while we looked
 
 
 def _answer(question: Question) -> str:

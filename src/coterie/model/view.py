@@ -45,6 +45,11 @@ class RunningMember:
     reason: str
     since: str
     folder: Path
+    home: Path | None = None
+    thread: str | None = None
+    """The agent's own id of the conversation."""
+    memory: int | None = None
+    """Bytes that its whole process tree holds."""
 
     @property
     def label(self) -> str:

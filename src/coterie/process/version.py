@@ -1,12 +1,29 @@
-"""What version a program says it is."""
+"""Asking an installed program about itself: its version, and questions with yes or no."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 
 PATIENCE = 10.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
+
+
+def says_yes(words: Sequence[str]) -> bool:
+    """Whether a command ends with 0.  Blocks."""
+    try:
+        asked = subprocess.run(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return False
+    return asked.returncode == 0
 
 
 def version_of(command: str) -> str | None:

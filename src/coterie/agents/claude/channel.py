@@ -106,6 +106,7 @@ class ClaudeChannel:
         turn.interrupted = True
         turn.deadline = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, turn.deadline)
+        self._open.clear()  # an answer that comes now is too late
         self._request("interrupt")
         self._stop(turn.tasks)
 

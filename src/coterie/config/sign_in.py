@@ -1,0 +1,24 @@
+"""Whether an agent is signed in: a key in the environment, its own word, or its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coterie.config.environment import passthrough, user_home
+from coterie.config.known_agents import KnownAgent
+
+Asks = Callable[[Sequence[str]], bool]
+"""Runs a command; whether it ended with 0."""
+
+
+def signed_in(known: KnownAgent, command: str, asks: Asks) -> bool | None:
+    """Whether an agent can reach its model; None where nothing tells."""
+    given = passthrough(known.keys)
+    if any(given.get(key) for key in known.keys):
+        return True
+    if known.sign_in_check is not None:
+        return asks([command, *known.sign_in_check])
+    home = user_home()
+    if known.credentials is None or home is None:
+        return None
+    return (home / known.credentials).is_file()

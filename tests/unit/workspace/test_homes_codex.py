@@ -1,0 +1,286 @@
+"""A Codex member's home: what is written there, and what of it a repository cannot move."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.model.team import Member, Mode, Permissions
+from coterie.model.workspace import Workspace
+from coterie.workspace.folder import open_workspace
+from coterie.workspace.homes.codex import CodexHome, Leftovers, Worktree, prepare, toml
+from tests.conftest import House
+
+ANN = Member(
+    id="ann", name="ann", display_name="Ann", agent="codex", system_instruction="You are Ann."
+)
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", "-c", "user.email=a@b.c", "-c", "user.name=a", *words], check=True)
+
+
+def workspace(house: House, member: Member = ANN, **more: Any) -> Workspace:
+    made = open_workspace(house.project, "pair", member, {"PATH": "/usr/bin:/bin"})
+    return replace(made, **more)
+
+
+def config(home: CodexHome) -> dict[str, Any]:
+    return tomllib.loads((home.path / "config.toml").read_text())
+
+
+def filesystem(home: CodexHome) -> dict[str, Any]:
+    return config(home)["permissions"]["coterie"]["filesystem"]
+
+
+def member(mode: Mode, **more: Any) -> Member:
+    return ANN.model_copy(update={"permissions": Permissions(mode=mode), **more})
+
+
+# -- config.toml -------------------------------------------------------------------------------
+
+
+def test_a_home(house: House) -> None:
+    place = workspace(house, team_instruction="Be kind.\n")
+    home = prepare(ANN, place)
+    assert (home.path, home.cwd) == (place.home / ".codex", house.project)
+    assert home.env == {**place.env, "CODEX_HOME": str(home.path)}
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE((home.path / "config.toml").stat().st_mode) == 0o600
+    assert (home.path / "AGENTS.md").read_text() == "Be kind.\n"
+    people = (place.folder / "AGENTS.md").read_text()
+    assert "You are Ann." in people
+    assert "../team_instruction.md" in people
+    written = config(home)
+    trust = written.pop("projects")
+    assert set(trust) == {str(path) for path in (house.project, *house.project.parents)}
+    assert all(each == {"trust_level": "untrusted"} for each in trust.values())
+    scratch = str(place.tmp / "commands")
+    assert written == {
+        "approval_policy": "on-request",
+        "default_permissions": "coterie",
+        "allow_login_shell": False,
+        "check_for_update_on_startup": False,
+        "cli_auth_credentials_store": "file",
+        "project_doc_max_bytes": 0,
+        "web_search": "disabled",
+        "agents": {"enabled": False},
+        "analytics": {"enabled": False},
+        "features": {
+            "apps": False,
+            "goals": False,
+            "hooks": False,
+            "multi_agent": False,
+            "plugins": False,
+            "unbounded_connection_retries": False,
+        },
+        "skills": {"include_instructions": False, "bundled": {"enabled": False}},
+        "shell_environment_policy": {
+            "inherit": "all",
+            "ignore_default_excludes": False,
+            "set": {"TMPDIR": scratch},
+        },
+        "permissions": {
+            "coterie": {
+                "filesystem": {
+                    ":root": "read",
+                    ":workspace_roots": {".": "write", ".agents": "read", ".codex": "read"},
+                    str(house.project / ".coterie"): "read",
+                    str(place.folder): "read",
+                    str(place.home): "read",
+                    scratch: "write",
+                }
+            }
+        },
+    }
+
+
+def test_it_follows_the_team(house: House) -> None:
+    first = prepare(member("ask", model="gpt-5.5"), workspace(house, team_instruction="Be kind."))
+    assert config(first)["model"] == "gpt-5.5"
+    again = prepare(member("read"), workspace(house))
+    assert "model" not in config(again)
+    assert filesystem(again) == {":root": "read"}
+    assert (first.read_only, again.read_only) == (False, True)
+    assert not (again.path / "AGENTS.md").exists()
+
+
+def test_a_rehearsal_asks_nobody_else(house: House) -> None:
+    user = signed_in(house)
+    env = {"CODEX_API_KEY": "sk-user", "OPENAI_API_KEY": "sk-user"}
+    place = workspace(house, member("ask", env=env), user_home=user)
+    prepare(ANN, place)
+    home = prepare(ANN, replace(place, rehearsal="http://127.0.0.1:7"))
+    written = config(home)
+    assert (written["model_provider"], written["model"]) == ("rehearsal", "gpt-5.5")
+    assert written["model_providers"]["rehearsal"]["base_url"] == "http://127.0.0.1:7/v1"
+    assert "sk-user" not in home.env.values()
+    assert home.env[written["model_providers"]["rehearsal"]["env_key"]] == "rehearsal"
+    assert not (home.path / "auth.json").is_symlink()
+
+
+def test_a_key_in_place_of_a_login(house: House) -> None:
+    home = prepare(ANN, workspace(house, member("ask", env={"CODEX_API_KEY": "sk-user"})))
+    provider = config(home)["model_providers"][config(home)["model_provider"]]
+    assert provider["env_key"] == "CODEX_API_KEY"
+    assert "sk-user" not in (home.path / "config.toml").read_text()
+
+
+def test_any_text_is_toml() -> None:
+    odd = {'a "b".c\\\n\x7f': {"x": 'é\x00"\x7f\t', "y": [1, True]}, "z": {}}
+    assert tomllib.loads(toml(odd)) == {'a "b".c\\\n\x7f': {"x": 'é\x00"\x7f\t', "y": [1, True]}}
+
+
+def test_nothing_is_written_through_a_link(house: House, tmp_path: Path) -> None:
+    place = workspace(house)
+    (tmp_path / "elsewhere").write_text("kept")
+    home = prepare(ANN, place)
+    for name in ("config.toml", "AGENTS.md"):
+        (home.path / name).unlink(missing_ok=True)
+        (home.path / name).symlink_to(tmp_path / "elsewhere")
+    prepare(ANN, replace(place, team_instruction="Be kind."))
+    assert (tmp_path / "elsewhere").read_text() == "kept"
+    assert not (home.path / "config.toml").is_symlink()
+
+
+def test_a_folder_outside_of_coterie_is_kept_from_commands(house: House) -> None:
+    one = member("ask", working_dir=str(house.project / "ann"), execution_dir=str(house.project))
+    place = workspace(house, one)
+    (house.project / ".coterie").mkdir()
+    allowed = filesystem(prepare(one, place))
+    for kept in (place.folder, place.home, house.project / ".coterie"):
+        assert allowed[str(kept)] == "read"
+
+
+# -- login -------------------------------------------------------------------------------------
+
+
+def signed_in(house: House) -> Path:
+    (house.home / ".codex").mkdir()
+    (house.home / ".codex" / "auth.json").write_text("{}")
+    return house.home
+
+
+def test_the_users_login_is_linked(house: House) -> None:
+    place = workspace(house, user_home=signed_in(house))
+    home = prepare(ANN, place)
+    login = house.home / ".codex" / "auth.json"
+    assert (home.path / "auth.json").readlink() == login
+    assert filesystem(home)[str(login)] == "deny"
+    assert filesystem(home)[str(home.path / "auth.json")] == "deny"
+    login.unlink()  # signed out
+    prepare(ANN, place)
+    assert not (home.path / "auth.json").is_symlink()
+
+
+def test_who_signed_in_here_stays_so(house: House) -> None:
+    place = workspace(house, user_home=house.home)
+    home = prepare(ANN, place)
+    (home.path / "auth.json").write_text("{}")
+    assert filesystem(prepare(ANN, place))[str(home.path / "auth.json")] == "deny"
+    assert (home.path / "auth.json").read_text() == "{}"
+
+
+# -- the material's own instructions -----------------------------------------------------------
+
+
+def documents(house: House, at: Path, *, trusted: bool) -> str:
+    one = member("ask", execution_dir=str(at))
+    given = workspace(house, one, team_instruction="Be kind.", trusted=trusted)
+    return (prepare(one, given).path / "AGENTS.md").read_text()
+
+
+def test_instructions_count_once_trusted(house: House, tmp_path: Path) -> None:
+    git("init", "-q", str(house.project))
+    inner = house.project / "a" / "b"
+    inner.mkdir(parents=True)
+    (tmp_path / "AGENTS.md").write_text("above the repository")
+    (house.project / "AGENTS.md").write_text("outer")
+    (inner / "NOTES.md").write_text("inner")
+    (inner / "AGENTS.md").symlink_to("NOTES.md")
+    (house.project / "a" / "AGENTS.md").write_text("hidden")
+    (house.project / "a" / "AGENTS.override.md").write_text("middle")
+    assert documents(house, inner, trusted=False) == "Be kind.\n"
+    told = "Be kind.\n\n--- project-doc ---\n\nouter\n\nmiddle\n\ninner\n"
+    assert documents(house, inner, trusted=True) == told
+
+
+def test_instructions_that_lead_elsewhere_are_not_followed(house: House) -> None:
+    (house.home / "secret").write_text("secret")
+    (house.project / "AGENTS.md").symlink_to(house.home / "secret")
+    assert documents(house, house.project, trusted=True) == "Be kind.\n"
+
+
+# -- git ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tree(house: House, tmp_path: Path) -> Path:
+    git("init", "-q", str(house.project))
+    git("-C", str(house.project), "commit", "--allow-empty", "-qm", "first")
+    git("-C", str(house.project), "worktree", "add", "-q", str(tmp_path / "tree"))
+    return tmp_path / "tree"
+
+
+def test_a_worktree_can_be_committed_in(house: House, tree: Path) -> None:
+    one = member("ask", execution_dir=str(tree))
+    home = prepare(one, workspace(house, one))
+    common = house.project / ".git"
+    allowed = filesystem(home)
+    assert {path for path in allowed if allowed[path] == "write" and ".git" in path} == {
+        str(common / "worktrees" / "tree"),
+        *(str(common / name) for name in ("logs", "objects", "refs")),
+    }
+    assert str(house.project) in config(home)["projects"]
+
+
+def test_a_plain_checkout_is_no_worktree(house: House, tree: Path) -> None:
+    assert Worktree.around(house.project) is None
+    assert Worktree.around(tree) is not None
+    assert Worktree.around(house.home) is None
+
+
+@pytest.mark.parametrize("pointer", ["gitdir: {}", "nonsense", "gitdir: /nowhere"])
+def test_a_pointer_that_git_does_not_know_of(house: House, tree: Path, pointer: str) -> None:
+    """Material that names somebody else's worktree gets nothing of it."""
+    victim = house.project / ".git" / "worktrees" / "tree"
+    forged = house.home / "forged"
+    forged.mkdir()
+    (forged / ".git").write_text(pointer.format(victim))
+    assert Worktree.around(forged) is None
+
+
+# -- what it leaves behind ---------------------------------------------------------------------
+
+
+def test_leftovers_are_removed(house: House) -> None:
+    home = prepare(ANN, workspace(house))
+    (house.project / ".codex").mkdir()  # the user's own
+    left = Leftovers.before(home)
+    for name in (".agents", ".aws", ".git"):
+        (house.project / name).mkdir()
+    (house.project / ".aws" / "config").write_text("the user's own")
+    left.remove()
+    assert sorted(path.name for path in house.project.iterdir()) == [".aws", ".codex", ".coterie"]
+
+
+def test_leftovers_of_a_crash_are_removed_at_the_next_start(house: House) -> None:
+    home = prepare(ANN, workspace(house))
+    Leftovers.before(home)
+    (house.project / ".git").mkdir()
+    Leftovers.before(home)
+    assert not (house.project / ".git").exists()
+    (home.path / "absent.json").write_text("{half")
+    (house.project / ".git").mkdir()
+    Leftovers.before(home)
+    assert (house.project / ".git").exists()
+    assert json.loads((home.path / "absent.json").read_text()) == {
+        str(house.project): [".agents", ".aws", ".codex"]
+    }
