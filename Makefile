@@ -49,6 +49,7 @@ demo: compiled ## a team at work, with no login and no tokens
 
 test: $(DEV) compiled ## every test
 	@scripts/system-packages
+	@scripts/real-clis >/dev/null
 	$(SAY) "testing"
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 

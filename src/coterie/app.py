@@ -62,20 +62,24 @@ class App:
     machine: Machine
     pool: ChannelPool
     home: Path | None = None
+    stand_in: str | None = None
     _owner: Owner | None = None
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, root: Path, home: Path | None = None) -> AsyncGenerator[App]:
+    async def open(
+        cls, root: Path, home: Path | None = None, stand_in: str | None = None
+    ) -> AsyncGenerator[App]:
         """Open the project's database (made if absent) for the length of the block.
 
-        `home` stands in for the user's `~/.coterie`: its registry and settings count.
+        `home` takes the place of the user's `~/.coterie`: its registry and settings count.
+        `stand_in` is the address of a model to rehearse against, instead of one of our own.
         """
         project = Project(root)
         settings = await anyio.to_thread.run_sync(_prepared, project, home)
         storage = await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
-        app = cls(root, storage, settings, machine, ChannelPool(), home)
+        app = cls(root, storage, settings, machine, ChannelPool(), home, stand_in)
         try:
             yield app
         finally:
@@ -139,7 +143,7 @@ class App:
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
-        async with _stand_in(created) as rehearsal:
+        async with _rehearsing(created, self.stand_in) as rehearsal:
             make = await anyio.to_thread.run_sync(self._members, created, rehearsal)
             return await engine.run(task_id, make, observer, patience)
 
@@ -290,10 +294,10 @@ class _MakeChannels:
 
 
 @asynccontextmanager
-async def _stand_in(created: TaskCreated) -> AsyncGenerator[str | None]:
+async def _rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[str | None]:
     """The address of a stand-in for the models, while a rehearsal runs."""
-    if not created.rehearsal:
-        yield None
+    if given is not None or not created.rehearsal:
+        yield given if created.rehearsal else None
         return
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation

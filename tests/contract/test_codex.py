@@ -229,7 +229,7 @@ async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: s
 
 @MODES
 async def test_interrupting(house: House, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "CLEANING", 0.5)
+    monkeypatch.setattr(channel, "PATIENCE", 0.5)
     house.plays("interrupt", mode)
     async with house.open() as opened:
 
@@ -584,6 +584,16 @@ async def test_exec(house: House) -> None:
             ],
         }
     )
+
+
+async def test_a_codex_that_does_not_know_the_word(house: House) -> None:
+    """It ends at once, perhaps before anybody listens; often enough that both ways are met."""
+    house.program.write_text("#!/bin/sh\necho 'error: unrecognized subcommand' >&2; exit 2\n")
+    house.program.chmod(0o755)
+    for _ in range(20):
+        with anyio.fail_after(30):
+            async with house.open() as opened:
+                assert isinstance(opened, OneShotChannel)
 
 
 async def test_exec_that_ends_without_a_word(house: House) -> None:

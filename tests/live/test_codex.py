@@ -324,9 +324,8 @@ async def test_commands_run_in_a_sandbox(house: House, tmp_path: Path) -> None:
     note = str(house.project / "note.txt")
     assert taken.calls == [("shell", probe, False), ("apply_patch", note, False)]
     [finished, _] = taken.of(ToolCallFinished)
-    told = str(finished.output["output"])
-    assert told.startswith(f"0\nmark={mark}\n")
-    assert told.endswith("ok\n")
+    told = str(finished.output["output"]).splitlines()  # what goes to stderr may stand anywhere
+    assert {"0", f"mark={mark}", "ok"} <= set(told)
     assert (house.project / "inside.txt").read_text() == "in\n"
     assert (house.project / "note.txt").read_text() == "one\ntwo\n"
     assert not (tmp_path / "outside.txt").exists()

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import ByteReceiveStream
 
 from coterie.rehearsal.dialogue import ToolCall
-from coterie.rehearsal.environment import SETUPS
+from coterie.rehearsal.environment import SETUPS, Setup, codex_signed_in
 from coterie.rehearsal.script import Script, Scripted
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
@@ -24,7 +27,7 @@ BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_mo
 
 ROLE = "You are Alice. You look at security only."
 NOTE = "the note says heliotrope\n"
-SLOWEST = 60
+SLOWEST = 100
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,10 @@ def tool(name: str, **given: object) -> ToolCall:
 CLIS = [
     Cli(
         name="claude",
-        args=("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user")
-        + ("--strict-mcp-config", "--append-system-prompt", ROLE, "--allowedTools", "Bash,Read"),
+        args=(
+            *("-p", "--output-format", "stream-json", "--verbose", "--setting-sources", "user"),
+            *("--strict-mcp-config", "--append-system-prompt", ROLE, "--allowedTools", "Bash,Read"),
+        ),
         role_file=None,
         final=result_line,
         shell=lambda command: tool("Bash", command=command, description="try"),
@@ -133,6 +138,7 @@ class Home:
 
     cli: Cli
     root: Path
+    setup: Callable[[str], Setup]
 
     @property
     def work(self) -> Path:
@@ -140,7 +146,7 @@ class Home:
 
     def prepare(self, url: str) -> dict[str, str]:
         """Write what the CLI needs in its home; returns the environment."""
-        setup = SETUPS[self.cli.name](url)
+        setup = self.setup(url)
         home = self.root / "home"
         for folder in (home, self.work, self.root / "tmp"):
             folder.mkdir()
@@ -163,17 +169,41 @@ class Home:
             **setup.env,
         }
 
-    async def run(self, url: str, prompt: str) -> Ran:
-        env = self.prepare(url)
-        program = str(BINS / self.cli.name)
-        args = [*SETUPS[self.cli.name](url).args, *self.cli.args]
-        with anyio.fail_after(SLOWEST):
-            done = await anyio.run_process(
-                [program, *args], input=prompt.encode(), env=env, cwd=self.work, check=False
-            )
-        lines = list(json_lines(done.stdout.decode()))
-        final = self.cli.final(lines)
-        return Ran(done.returncode, lines, done.stderr.decode(), final)
+    async def run(self, url: str, prompt: str, env: dict[str, str] | None = None) -> Ran:
+        """One turn, in a home that is prepared or now will be."""
+        command = [str(BINS / self.cli.name), *self.setup(url).args, *self.cli.args]
+        code, out, err = await finished(command, prompt, env or self.prepare(url), self.work)
+        lines = list(json_lines(out))
+        return Ran(code, lines, err, self.cli.final(lines))
+
+
+async def finished(
+    command: list[str], given: str, env: dict[str, str], cwd: Path
+) -> tuple[int, str, str]:
+    """Run to the end; one that has none is killed with all it started."""
+    said = {"out": b"", "err": b""}
+
+    async def keep(name: str, stream: ByteReceiveStream) -> None:
+        async for data in stream:
+            said[name] += data
+
+    started = await anyio.open_process(command, env=env, cwd=cwd, start_new_session=True)
+    assert started.stdin
+    assert started.stdout
+    assert started.stderr
+    async with started:
+        try:
+            with anyio.fail_after(SLOWEST):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(keep, "out", started.stdout)
+                    group.start_soon(keep, "err", started.stderr)
+                    await started.stdin.send(given.encode())
+                    await started.stdin.aclose()
+                code = await started.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+    return code, said["out"].decode(), said["err"].decode()
 
 
 def written(path: Path, text: str) -> None:
@@ -189,7 +219,7 @@ def json_lines(text: str) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def home(cli: Cli, tmp_path: Path) -> Iterator[Home]:
-    yield Home(cli, tmp_path)
+    yield Home(cli, tmp_path, SETUPS[cli.name])
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
@@ -241,3 +271,60 @@ async def test_a_rate_limit_is_waited_out(cli: Cli, home: Home) -> None:
         ran = await home.run(server.url, "please try")
     assert (ran.code, ran.answer.strip()) == (0, "Now it works."), ran
     assert len(server.turns) == 2
+
+
+async def test_the_simulation_reads_what_it_is_asked_to(cli: Cli, home: Home) -> None:
+    async with RehearsalServer(Simulation()) as server:
+        ran = await home.run(server.url, "Read note.txt, please.")
+    assert ran.code == 0, ran
+    assert "Alice: I am a stand-in for a model" in ran.answer
+    [first, second] = server.turns
+    assert first.asked is not None
+    assert first.asked.newest.strip('"') == "Read note.txt, please."
+    assert second.asked is not None
+    assert "heliotrope" in second.asked.results[0].text
+
+
+# -- Codex has more than one way ---------------------------------------------------------------
+
+CODEX = next(cli for cli in CLIS if cli.name == "codex")
+only_codex = pytest.mark.parametrize("cli", [CODEX], ids=["codex"], indirect=True)
+PATCH = "*** Begin Patch\n*** Add File: new.txt\n+made by a patch\n*** End Patch"
+
+
+@only_codex
+async def test_codex_patches(cli: Cli, home: Home) -> None:
+    patch = {"thinking": "A new file.", "tools": [{"name": "apply_patch", "input": PATCH}]}
+    async with RehearsalServer(scripted(cli, patch, {"text": "Patched."})) as server:
+        ran = await home.run(server.url, "please make a file")
+    assert (ran.code, ran.answer) == (0, "Patched."), ran
+    assert (home.work / "new.txt").read_text() == "made by a patch\n"
+
+
+@only_codex
+async def test_codex_in_code_mode(cli: Cli, home: Home) -> None:
+    home = replace(home, cli=replace(cli, args=(*cli.args[:-1], "--model", "gpt-6.1-sol", "-")))
+    program = 'const r = await tools.exec_command({cmd: "cat note.txt"}); text(r.output);'
+    run = {"tools": [{"name": "exec", "input": program}]}
+    async with RehearsalServer(scripted(cli, run, {"text": "Seen."})) as server:
+        ran = await home.run(server.url, "please read the note")
+    assert (ran.code, ran.answer) == (0, "Seen."), ran
+    asked = server.turns[1].asked
+    assert asked is not None
+    assert "heliotrope" in asked.results[0].text
+
+
+@only_codex
+async def test_codex_signed_in_gives_up_websocket_at_once(cli: Cli, home: Home) -> None:
+    home = replace(home, setup=codex_signed_in)
+    signed_in = json.dumps({"OPENAI_API_KEY": "sk-planted"})
+    async with RehearsalServer(scripted(cli, {"text": "Fine."})) as server:
+        env = home.prepare(server.url)
+        written(home.root / "home" / "auth.json", signed_in)
+        ran = await home.run(server.url, "please go", env)
+    assert (ran.code, ran.answer) == (0, "Fine."), ran
+    came = [(each.method, each.path, each.token.reveal()) for each in server.requests]
+    assert came == [
+        ("GET", "/v1/responses", "sk-planted"),
+        ("POST", "/v1/responses", "sk-planted"),
+    ]

@@ -61,6 +61,7 @@ class Wire:
     _news: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
     _closed: bool = False
+    _gone: bool = False
 
     @classmethod
     async def open(cls, what: Starting) -> Wire:
@@ -83,6 +84,10 @@ class Wire:
         what.children.started(mark, child.pid)
         wire = cls(child, what.children)
         child.divert(wire._feed)
+        # One that ended before anybody listened tells it only to who asks.  Shielded: a wire that
+        # was cut off here would be a child that nobody closes.
+        with anyio.move_on_after(0, shield=True):
+            wire._feed(await child.receive())
         return wire
 
     @property
@@ -119,9 +124,11 @@ class Wire:
         if messages:
             self._news.set()
 
-    def drop_pending(self) -> None:
+    def drop_pending(self) -> list[Object]:
         """Forget what came since the last turn ended: it is nobody's any more."""
+        dropped = list(self._messages)
         self._messages.clear()
+        return dropped
 
     async def close(self) -> None:
         """End the agent and its whole tree; returns when it is proven gone."""
@@ -130,7 +137,9 @@ class Wire:
             spawn = self.child.spawn
             problem = f"its process ({self.child.pid}) could not be ended"
             raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
-        self.children.ended(self.child.spawn.mark)
+        if not self._gone:
+            self._gone = True
+            self.children.ended(self.child.spawn.mark)
 
     def _feed(self, chunk: bytes) -> None:
         for line in self._lines.feed(chunk):

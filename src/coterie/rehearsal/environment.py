@@ -66,16 +66,39 @@ def codex(url: str, key: str = KEY) -> Setup:
     }
     config: Json = {
         "model_provider": "rehearsal",
+        "model_providers": {"rehearsal": provider},
+        **_codex_stays_here(url),
+    }
+    return Setup({"REHEARSAL_API_KEY": key}, (), config, "config.toml")
+
+
+def codex_signed_in(url: str) -> Setup:
+    """Codex with the sign-in that is in its home: the built-in provider, sent to the server."""
+    config: Json = {
+        "model_provider": "openai",
+        "openai_base_url": f"{url}/v1",
+        **_codex_stays_here(url),
+    }
+    return Setup({}, (), config, "config.toml")
+
+
+def _codex_stays_here(url: str) -> Json:
+    return {
         # A model of its catalogue with plain tools; others want JavaScript in a tool called exec.
         "model": "gpt-5.5",
         "check_for_update_on_startup": False,
         "web_search": "disabled",
-        "model_providers": {"rehearsal": provider},
+        # Signed in to ChatGPT it would look up account, settings and apps with the real token.
+        "chatgpt_base_url": f"{url}/backend-api",
         "analytics": {"enabled": False},
-        # Else git is sent to its vendor's list of plug-ins at every start.
-        "features": {"plugins": False},
+        "features": {
+            "apps": False,
+            # Signed in to ChatGPT it packs its requests with zstd.
+            "enable_request_compression": False,
+            # Else git is sent to its vendor's list of plug-ins at every start.
+            "plugins": False,
+        },
     }
-    return Setup({"REHEARSAL_API_KEY": key}, (), config, "config.toml")
 
 
 def gemini(url: str, key: str = KEY) -> Setup:

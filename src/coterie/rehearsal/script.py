@@ -22,6 +22,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
+from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
 from coterie.rehearsal.dialogue import (
@@ -40,9 +41,20 @@ from coterie.rehearsal.dialogue import (
     new_id,
 )
 
-Status = Literal[400, 401, 403, 404, 413, 429, 500, 503, 529]
-Fault = Status | Literal["quota", "hang", "stall", "cut"]
+Fault = Literal[400, 401, 403, 404, 413, 429, 500, 503, 529, "quota", "hang", "stall", "cut"]
 """`quota` is 429 until tomorrow; `hang` sends nothing at all; `stall` and `cut` stop half-way."""
+
+_WORDS = {
+    "dict_type": "must be an object",
+    "extra_forbidden": "is not known",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "missing": "is missing",
+    "model_type": "must be an object",
+    "string_type": "must be text",
+    "too_short": "must not be empty",
+}
+"""What a wrong script is told, by pydantic's name of the mistake."""
 
 _MESSAGES: dict[int, str] = {
     400: "The request is not valid.",
@@ -295,16 +307,23 @@ def parse_script(text: str, name: str) -> Script:
 
 
 def _mistakes(error: ValidationError) -> Iterable[str]:
-    """One line for each place; of the branches of a union, the first that complains."""
-    placed: dict[str, str] = {}
-    for each in error.errors(include_url=False, include_context=False):
+    """One line for each place, with all that the branches of a union would have taken."""
+    placed: dict[str, list[str]] = {}
+    for each in error.errors(include_url=False):
         # The names of union branches stand in the location; a file has no such places.
         parts = [part for part in each["loc"] if not _is_branch(part)]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-        said = each["msg"].removeprefix("Value error, ")
-        placed.setdefault(place.lstrip("."), said[:1].lower() + said[1:])
-    return (f"{place}: {said}" if place else said for place, said in placed.items())
+        placed.setdefault(place.lstrip(".") or "the whole", []).append(_words(each))
+    return (f"{place} {' or '.join(said)}" for place, said in placed.items())
+
+
+def _words(each: ErrorDetails) -> str:
+    known = _WORDS.get(each["type"])
+    if known is not None:
+        return known.format(**each.get("ctx", {}))
+    said = each["msg"].removeprefix("Value error, ")
+    return said[:1].lower() + said[1:]
 
 
 def _is_branch(part: str | int) -> bool:
-    return isinstance(part, str) and ("[" in part or part in {"str", "int", "literal"})
+    return isinstance(part, str) and ("[" in part or part == "str")

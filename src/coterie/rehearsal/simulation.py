@@ -16,11 +16,12 @@ from coterie.rehearsal.dialogue import Answer, Asked, Client, Said, ToolCall, re
 from coterie.rehearsal.loose import compact
 
 _STAND_IN = "stand-in for a model in this rehearsal"
-_ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?P<duty>[^.\n]*\.)?")
+_ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
 # The CLIs say of themselves who the model is; a member's own role comes after.
 _NOT_A_ROLE = re.compile(
     r"\b(?:CLI|Claude|Codex|Gemini|Qwen|opencode|agent working|epistemically|powered by)\b"
 )
+_SYSTEM = re.compile(r"\s*\[SYSTEM\].*?(?=\[CONTEXT\]|\[MESSAGE\]|\Z)", re.DOTALL)
 _READ = re.compile(
     r"\b(?:read|open|look at|review|see|check)\b[^.\n]{0,40}?[\s`'\"]"
     r"(?P<file>[\w./-]*\w\.\w{1,8})\b",
@@ -62,8 +63,8 @@ def newest_message(asked: Asked) -> str:
 
 def role(asked: Asked) -> tuple[str, str]:
     """Who the member is and what it was told to do, as far as its role text says."""
-    before = asked.newest.partition("[MESSAGE]")[0]  # where an agent without a flag has it
-    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before)]
+    before = _SYSTEM.match(asked.newest)  # where an agent without a flag has it
+    found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before[0] if before else "")]
     own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
     if not own:
         return "", ""

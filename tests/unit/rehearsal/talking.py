@@ -49,8 +49,8 @@ class Talk:
     async def head(self) -> tuple[int, Mapping[str, str]]:
         text = (await self.stream.receive_until(b"\r\n\r\n", 1 << 16)).decode()
         first, *lines = text.split("\r\n")
-        pairs = (line.split(": ", 1) for line in lines)
-        return int(first.split()[1]), {name: value for name, value in pairs}
+        pairs = (line.partition(": ") for line in lines)
+        return int(first.split()[1]), {name: value for name, _, value in pairs}
 
     async def answer(self, *, bodiless: bool = False) -> Answered:
         status, headers = await self.head()

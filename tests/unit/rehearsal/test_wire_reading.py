@@ -27,7 +27,7 @@ PROMPT = "please read the note"
 )
 def test_a_turn(name: str, dialect: str, model: str, shell: str) -> None:
     asked = asked_by(name)
-    assert (asked.dialect, asked.client, asked.model) == (dialect, name.split("_")[0], model)
+    assert (asked.dialect, asked.client, asked.model) == (dialect, name.partition("_")[0], model)
     assert asked.stream
     assert asked.newest == PROMPT
     assert asked.instructions.count(ROLE) == 1

@@ -70,8 +70,7 @@ class ClaudeChannel:
         """Send the prompt and yield what comes, the last of it an `End`."""
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
         turn = self._turn = Turn(str(uuid4()), self._line.cwd)
-        self._open.clear()
-        self._wire.drop_pending()
+        self._clear_the_desk()
         said: Object = {"role": "user", "content": prompt.text}
         self._wire.send({"type": "user", "uuid": turn.message_id, "message": said})
         try:
@@ -162,6 +161,13 @@ class ClaudeChannel:
             case other:
                 self._refuse(request_id, f"Coterie does not know {other}")
                 yield Activity()
+
+    def _clear_the_desk(self) -> None:
+        """Refuse what was asked since the last turn: Claude must not wait for it for ever."""
+        self._open.clear()
+        for message in self._wire.drop_pending():
+            if message.get("type") == "control_request":
+                self._refuse(text(message.get("request_id")), "It is nobody's turn.")
 
     def _permission(self, turn: Turn, request: Request) -> Iterable[Update]:
         if self._line.mode == "full" and request.tool != QUESTION:

@@ -41,6 +41,8 @@ class Speech:
     def tell(self, text: str) -> str:
         """A whole text; what to show of it, if anything."""
         streamed, self._streamed = self._streamed, ""
+        if not text:
+            return ""
         self._whole.append(text)
         if streamed and text.startswith(streamed):
             return text[len(streamed) :]

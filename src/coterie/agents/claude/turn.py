@@ -188,7 +188,8 @@ class Turn:
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
         if word == "authentication_failed" and tried >= _HOPELESS:
             self.failure = key_refused(status)
-        return (Waiting(f"model: {status or word}, retry {tried} of {most}"),)
+        what = status or (word if word != "unknown" else "no answer")
+        return (Waiting(f"model: {what}, retry {tried} of {most}"),)
 
 
 def _shown(piece: str) -> tuple[Update, ...]:

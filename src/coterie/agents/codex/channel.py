@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 
 import anyio
@@ -21,8 +21,8 @@ from coterie.model.team import Mode
 from coterie.model.update import Asked, TurnInterrupted, Update
 from coterie.workspace.homes.codex import Leftovers
 
-CLEANING = 5.0
-"""How long commands that outlived an interrupted turn may take to end."""
+PATIENCE = 5.0
+"""How long Codex may take over a word of ours that no turn waits for."""
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,7 @@ class CodexChannel:
         approved = response.selected_option_id == "approve"
         word = response.comment or response.input_value
         if word and not approved and self._turn is not None:
-            # Before the no itself, so that the model hears both at once.
-            told = {"threadId": self._thread.id, "expectedTurnId": self._turn.id}
-            self._rpc.post("turn/steer", {**told, "input": _text(word)})
+            await self._tell(self._turn, word)
         self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
@@ -134,6 +132,12 @@ class CodexChannel:
                     yield update
         for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
             yield update
+
+    async def _tell(self, turn: Turn, word: str) -> None:
+        """Say something into the turn; known to be heard before the no that it goes with."""
+        told = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
+        with suppress(RpcError, WireEnded), anyio.move_on_after(PATIENCE):
+            await self._rpc.request("turn/steer", told)
 
     def _break_off(self, turn: Turn) -> None:
         if turn.interrupted and turn.id:
@@ -171,7 +175,7 @@ class CodexChannel:
 
     async def _cleaned(self, turn: Turn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and hear that they have."""
-        deadline = anyio.current_time() + CLEANING
+        deadline = anyio.current_time() + PATIENCE
         with anyio.CancelScope(deadline=deadline):
             await self._rpc.request("thread/backgroundTerminals/clean", {"threadId": turn.thread})
         while turn.calls.running_commands and (message := await self._next(deadline)) is not None:

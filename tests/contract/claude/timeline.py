@@ -1,0 +1,108 @@
+"""Turns a raw recording of Claude Code into a timeline for the recordings player.
+
+    python -m tests.contract.claude.timeline RECORDING > tests/contract/fixtures/claude/NAME.jsonl
+
+RECORDING is a folder with `stdout.jsonl` and, where something was sent, `stdin.jsonl`.  What
+Claude said is kept as it was, but for long lists that say nothing about the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.contract.recordings_player import holds
+
+Json = dict[str, Any]
+
+LONG = frozenset(
+    {
+        "agents",
+        "mcp_servers",
+        "plugins",
+        "skills",
+        "slash_commands",
+        "subagent_stats",
+        "tools",
+    }
+)
+OPENINGS: list[Json] = [
+    {"subtype": "session_state_changed", "state": "running"},
+    {"type": "command_lifecycle", "state": "queued"},
+    {"subtype": "init"},
+]
+"""What a turn begins with, the best sign first."""
+HELLO: list[Json] = [
+    {
+        "in": {"type": "control_request", "request": {"subtype": "initialize"}},
+        "as": {"hello": "request_id"},
+    },
+    {
+        "out": {
+            "type": "control_response",
+            "response": {
+                "subtype": "success",
+                "request_id": "{{hello}}",
+                "response": {"claude_code_version": "2.1.325"},
+            },
+        }
+    },
+]
+
+
+def lines_of(path: Path) -> list[Json]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def steps(recording: Path) -> Iterator[Json]:
+    sent, printed = lines_of(recording / "stdin.jsonl"), lines_of(recording / "stdout.jsonl")
+    mine = {line["uuid"] for line in sent if line.get("uuid")}
+    answers = {line["response"]["request_id"] for line in sent if "response" in line}
+    asked = [line["request"]["subtype"] for line in sent if line["type"] == "control_request"]
+    # Where the prompt was an argument there was one.  What begins later began by itself.
+    prompts = sum(line["type"] == "user" for line in sent) or 1
+    opening = next(mark for mark in OPENINGS if any(holds(line, mark) for line in printed))
+    yield from HELLO
+    waited = False
+    for line in printed:
+        kind = line.get("type")
+        if kind == "control_response" and "commands" in json.dumps(line):
+            asked.remove("initialize")
+            continue
+        if kind in ("control_response", "control_cancel_request") and not waited:
+            yield told("control_request", "ours", {"request": {"subtype": asked.pop(0)}})
+        waited = kind == "control_cancel_request"
+        if kind == "control_response":
+            line["response"]["request_id"] = "{{ours}}"
+        if prompts and holds(line, opening):
+            yield {"in": {"type": "user"}, "as": {"message": "uuid"}}
+            prompts -= 1
+        yield {"out": renamed(trimmed(line), mine)}
+        if kind == "control_request" and line["request_id"] in answers:
+            response = {"response": {"request_id": line["request_id"]}}
+            yield {"in": {"type": "control_response", **response}}
+
+
+def told(kind: str, name: str, more: Json) -> Json:
+    return {"in": {"type": kind, **more}, "as": {name: "request_id"}}
+
+
+def trimmed(line: Json) -> Json:
+    return {key: value for key, value in line.items() if key not in LONG}
+
+
+def renamed(value: Any, mine: set[str]) -> Any:
+    """The ids of messages that were sent then stand for the one that is sent now."""
+    if isinstance(value, dict):
+        return {key: renamed(item, mine) for key, item in value.items()}
+    if isinstance(value, list):
+        return [renamed(item, mine) for item in value]
+    return "{{message}}" if isinstance(value, str) and value in mine else value
+
+
+if __name__ == "__main__":
+    for step in steps(Path(sys.argv[1])):
+        print(json.dumps(step, ensure_ascii=False, separators=(",", ":")))

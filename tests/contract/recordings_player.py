@@ -1,0 +1,113 @@
+"""Plays an agent from recordings: prints what was recorded, in reaction to what it is told.
+
+    recordings_player.py HEARD TIMELINE... -- whatever the agent would be started with
+
+The first start plays the first timeline, the next the second, and so on; the last is played
+again.  What a start was given and told is written to HEARD/<number>.jsonl.  A timeline has one
+JSON object per line, a step:
+
+    {"in": {...}, "as": {"name": "path.to.a.value"}}   read on until a line holds all of this
+    {"out": {...}}                                     print this as a line
+    {"raw": "..."}                                     print just this
+    {"err": "..."}                                     print this to stderr
+    {"exit": 3}                                        end
+
+Where a step prints "{{name}}", the value that an earlier one remembered stands in its place.
+At the end of a timeline all further input is read, and the player ends with it.  Nothing but
+the standard library is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def holds(found: Any, wanted: Any) -> bool:
+    """Whether all that is wanted is found; what else is there does not matter."""
+    if isinstance(wanted, dict):
+        return isinstance(found, dict) and all(
+            key in found and holds(found[key], value) for key, value in wanted.items()
+        )
+    return found == wanted
+
+
+def at(found: Any, path: str) -> Any:
+    for key in path.split("."):
+        found = found[key]
+    return found
+
+
+def filled(value: Any, known: dict[str, Any]) -> Any:
+    """A value with what was remembered in its places."""
+    if isinstance(value, dict):
+        return {key: filled(item, known) for key, item in value.items()}
+    if isinstance(value, list):
+        return [filled(item, known) for item in value]
+    if isinstance(value, str) and value.startswith("{{") and value.endswith("}}"):
+        return known[value[2:-2]]
+    return value
+
+
+class Player:
+    def __init__(self, heard: Path) -> None:
+        self.heard = heard
+        self.known: dict[str, Any] = {}
+
+    def play(self, steps: list[dict[str, Any]]) -> int:
+        for step in steps:
+            if "in" in step:
+                if not self.wait_for(step):
+                    return 0
+            elif "exit" in step:
+                return step["exit"]
+            else:
+                self.say(step)
+        while self.line():
+            pass
+        return 0
+
+    def wait_for(self, step: dict[str, Any]) -> bool:
+        while line := self.line():
+            told = json.loads(line)
+            if holds(told, step["in"]):
+                for name, path in step.get("as", {}).items():
+                    self.known[name] = at(told, path)
+                return True
+        return False
+
+    def line(self) -> bytes:
+        line = sys.stdin.buffer.readline()
+        self.note(line)
+        return line
+
+    def say(self, step: dict[str, Any]) -> None:
+        if "err" in step:
+            os.write(2, step["err"].encode())
+        raw = step.get("raw", "").encode("utf-8", "surrogateescape")
+        if "out" in step:
+            raw = json.dumps(filled(step["out"], self.known)).encode() + b"\n"
+        while raw:
+            raw = raw[os.write(1, raw) :]
+
+    def note(self, line: bytes) -> None:
+        with self.heard.open("ab") as file:
+            file.write(line)
+
+
+def main() -> int:
+    cut = sys.argv.index("--")
+    folder, *timelines = sys.argv[1:cut]
+    started = len(list(Path(folder).iterdir()))
+    player = Player(Path(folder) / f"{started}.jsonl")
+    player.note(json.dumps(sys.argv[cut + 1 :]).encode() + b"\n")
+    timeline = Path(timelines[min(started, len(timelines) - 1)])
+    lines = timeline.read_text(encoding="utf-8").splitlines()
+    return player.play([json.loads(line) for line in lines if line.strip()])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,235 @@
+"""Scripts: who gets which reply, and what a wrong script is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.errors import ConfigError
+from coterie.rehearsal.dialogue import (
+    Answer,
+    Asked,
+    Item,
+    Refusal,
+    Reply,
+    Said,
+    Silence,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from coterie.rehearsal.script import Script, Scripted, parse_script, read_script
+
+
+class Nobody:
+    async def answer(self, asked: Asked) -> Answer:
+        return Reply(("nobody",))
+
+
+def asking(message: str = "hello", **more: Any) -> Asked:
+    results: tuple[Item, ...] = more.pop("results", ())
+    fields: dict[str, Any] = {"dialect": "chat", "client": "qwen", "model": "m", "system": ()}
+    conversation = (Said("user", message), *results)
+    return Asked(**{**fields, **more}, conversation=conversation)
+
+
+def playing(*rules: dict[str, Any], **more: Any) -> Scripted:
+    return Scripted(Script.model_validate({"rules": list(rules), **more}), Nobody())
+
+
+async def said(brain: Scripted, *asked: Asked) -> list[str]:
+    answers = [await brain.answer(each) for each in asked]
+    return [each.text if isinstance(each, Reply) else type(each).__name__ for each in answers]
+
+
+def saying(*texts: str, **more: Any) -> dict[str, Any]:
+    return {"replies": [{"text": text} for text in texts], **more}
+
+
+# -- who ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("when", "fits"),
+    [
+        ({}, True),
+        ({"system": "You are Alice"}, True),
+        ({"system": "you are alice"}, False),
+        ({"system": {"regex": "(?i)you are (alice|bob)"}}, True),
+        ({"message": "a+b"}, True),
+        ({"message": {"regex": "^a.b$"}}, True),
+        ({"message": "zzz"}, False),
+        ({"dialect": "gemini"}, True),
+        ({"dialect": "chat"}, False),
+        ({"client": "gemini", "model": "pro"}, True),
+        ({"client": "codex"}, False),
+        ({"toolResult": "exit 1"}, True),
+        ({"toolResult": "exit 2"}, False),
+        ({"system": "Alice", "message": "zzz"}, False),
+    ],
+)
+async def test_rules_are_for_those_who_fit(when: dict[str, Any], fits: bool) -> None:
+    asked = asking(
+        "a+b",
+        system=("You are Alice.",),
+        dialect="gemini",
+        client="gemini",
+        model="gemini-2.5-pro",
+        results=(ToolCall("sh", {}, "c"), ToolResult("c", "exit 1")),
+    )
+    brain = playing(saying("mine", when=when))
+    assert await said(brain, asked) == ["mine" if fits else "nobody"]
+
+
+async def test_the_first_rule_that_fits_answers() -> None:
+    brain = playing(saying("alice", when={"system": "Alice"}), saying("all"))
+    assert await said(brain, asking(system=("Alice",)), asking()) == ["alice", "all"]
+
+
+async def test_the_nth_request() -> None:
+    brain = playing(saying("second", when={"message": "x", "request": 2}), saying("other"))
+    asked = [asking("x"), asking("y"), asking("x"), asking("x")]
+    assert await said(brain, *asked) == ["other", "other", "second", "other"]
+
+
+# -- which -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("then", "expected"),
+    [
+        ("last", ["a", "b", "b", "b"]),
+        ("first", ["a", "b", "a", "b"]),
+        ("next", ["a", "b", "other", "other"]),
+    ],
+)
+async def test_replies_follow_each_other(then: str, expected: list[str]) -> None:
+    brain = playing(saying("a", "b", then=then), saying("other"))
+    assert await said(brain, *[asking()] * 4) == expected
+
+
+async def test_a_reply_may_be_given_several_times() -> None:
+    brain = playing({"replies": [{"fault": 429, "times": 2}, {"text": "ok"}]})
+    assert await said(brain, *[asking()] * 3) == ["Refusal", "Refusal", "ok"]
+
+
+async def test_where_no_rule_fits() -> None:
+    rule = saying("x", when={"message": "never"})
+    assert await said(playing(rule), asking()) == ["nobody"]
+    [answer] = [await playing(rule, otherwise="refuse").answer(asking("what?"))]
+    assert answer == Refusal(400, "No rule of the script fits: what?")
+
+
+async def test_a_whole_reply() -> None:
+    line = {
+        "text": "I run it.",
+        "thinking": "hm",
+        "tools": [
+            {"name": "Bash", "input": {"command": "ls"}, "id": "c1"},
+            {"name": "apply_patch", "input": "*** Begin Patch", "id": "c2", "namespace": "n"},
+        ],
+        "usage": {"input": 7, "output": 3},
+        "pauseMs": 250,
+    }
+    assert await playing({"replies": [line]}).answer(asking()) == Reply(
+        pieces=("I ", "run ", "it."),
+        calls=(
+            ToolCall("Bash", {"command": "ls"}, "c1"),
+            ToolCall("apply_patch", "*** Begin Patch", "c2", "n"),
+        ),
+        thinking="hm",
+        usage=Usage(7, 3),
+        pause=0.25,
+    )
+
+
+async def test_pieces_are_kept_as_written() -> None:
+    answer = await playing({"replies": [{"text": ["o", "ne"], "stop": "length"}]}).answer(asking())
+    assert answer == Reply(("o", "ne"), stop="length")
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ({"fault": "hang"}, Silence()),
+        ({"fault": "cut", "text": "a b"}, Reply(("a ", "b"), breaks="cut")),
+        ({"fault": "stall", "text": "a"}, Reply(("a",), breaks="stall")),
+        ({"fault": 401}, Refusal(401, "The API key is not valid.")),
+        ({"fault": 404}, Refusal(404, "The model m does not exist.")),
+        ({"fault": 429, "retryAfter": 1}, Refusal(429, "Too many requests.", 1)),
+        ({"fault": 500}, Refusal(500, "Something went wrong inside.")),
+        ({"fault": 529, "problem": "full"}, Refusal(529, "full")),
+        ({"fault": "quota"}, Refusal(429, "Nothing is left for today.", None, quota=True)),
+    ],
+)
+async def test_faults(line: dict[str, Any], answer: Answer) -> None:
+    assert await playing({"replies": [line]}).answer(asking()) == answer
+
+
+# -- the file ----------------------------------------------------------------------------------
+
+
+def mistakes(script: object) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse_script(json.dumps(script), "play.json")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "mistake"),
+    [
+        ({"replies": []}, "replies must not be empty"),
+        ({"replies": [{}], "replys": [{}]}, "replys is not known"),
+        ({"replies": [{"text": 5}]}, "replies[0].text must be text or must be a list"),
+        (
+            {"replies": [{"fault": 418}]},
+            "replies[0].fault must be 400, 401, 403, 404, 413, 429, 500, 503, 529, 'quota', "
+            "'hang', 'stall' or 'cut'",
+        ),
+        (
+            {"replies": [{"fault": 429, "text": "x"}]},
+            "replies[0] says something and is the fault 429; it cannot be both",
+        ),
+        (
+            {"replies": [{"text": "x", "retryAfter": 1}]},
+            "replies[0] has retryAfter or problem, which belong to an HTTP fault",
+        ),
+        (
+            {"when": {"system": {"regex": "("}}, "replies": [{}]},
+            "when.system is not a regular expression: missing ), unterminated subpattern at "
+            "position 0",
+        ),
+        (
+            {"when": {"client": "emacs"}, "replies": [{}]},
+            "when.client must be 'claude', 'codex', 'gemini', 'qwen', 'opencode' or 'other'",
+        ),
+        ({"replies": [{"tools": [{"name": "Bash"}]}]}, "replies[0].tools[0].input is missing"),
+    ],
+)
+def test_mistakes_are_named_by_their_place(rule: object, mistake: str) -> None:
+    assert mistakes({"rules": [rule]}) == f"play.json rules[0].{mistake}."
+
+
+def test_what_is_no_script() -> None:
+    assert mistakes([]) == "play.json the whole must be an object."
+    assert mistakes({}) == "play.json rules is missing."
+
+
+def test_a_script_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "play.json"
+    path.write_text('{"rules": [{"replies": [{"text": "hi"}]}]}')
+    assert read_script(path).rules[0].replies[0].text == "hi"
+    path.write_text('{"rules": [\n{"replies": [}')
+    with pytest.raises(ConfigError, match=r"play\.json:2:14 is not valid JSON"):
+        read_script(path)
+    path.write_text("[" * 100_000)
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        read_script(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_script(path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_script(tmp_path / "none.json")
