@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import tempfile
 from pathlib import Path
@@ -51,11 +52,32 @@ def commands(report: Report) -> None:
     report.line("first turn of chat, scripted agent included", first, 0.6, "s")
 
 
+def real_clis(report: Report) -> None:
+    """The real CLIs, where they are installed."""
+    from bench.real_clis import BINS, LEAST_FASTER, WAYS, measured
+
+    sys.stdout.write("A turn of the real CLIs on a model that answers at once, medians of 30\n")
+    for kind in WAYS:
+        if not (BINS / kind).exists():
+            sys.stdout.write(f"  {kind} is not installed: scripts/real-clis\n")
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            took = asyncio.run(measured(kind, Path(folder)))
+        ways = (("Coterie", took.coterie), ("bare", took.bare), ("respawned", took.respawned))
+        figures = ", ".join(f"{name} {seconds * 1000:.0f} ms" for name, seconds in ways)
+        sys.stdout.write(f"  {kind}: {figures}\n")
+        report.line(f"{kind}: more than bare", (took.coterie - took.bare) * 1000, 20, "ms")
+        faster = took.respawned / took.coterie
+        report.line(f"{kind}: respawned over Coterie, inverse", 1 / faster, 1 / LEAST_FASTER[kind])
+        sys.stdout.write(f"  {kind}: {faster:.1f}x faster than respawned\n")
+
+
 def main() -> int:
     """Print every figure; exit 1 when one is over its bound."""
     report = Report()
     chat_turns(report)
     commands(report)
+    real_clis(report)
     return 1 if report.over else 0
 
 

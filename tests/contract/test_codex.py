@@ -228,8 +228,7 @@ async def test_raw_items_tell_of_a_command_without_an_item(house: House, mode: s
 
 
 @MODES
-async def test_interrupting(house: House, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "PATIENCE", 0.5)
+async def test_interrupting(house: House, mode: str) -> None:
     house.plays("interrupt", mode)
     async with house.open() as opened:
 
@@ -242,7 +241,6 @@ async def test_interrupting(house: House, mode: str, monkeypatch: pytest.MonkeyP
         assert brief(await take(opened, hook=at(Activity))) == snapshot(
             ["TurnInterrupted(text='')"]
         )
-        # Nobody tells the end of this command: it counts as broken off after a while.
         assert brief(await take(opened, hook=at(ToolCallStarted))) == snapshot(
             [
                 'starts shell {"command": "sleep 77"}',
@@ -458,6 +456,57 @@ async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
         await opened.answer("7", said("approve"))
         await opened.interrupt()  # nothing runs
         assert await take(opened) == [TurnCompleted("", None)]
+
+
+@pytest.mark.parametrize("status", ["failed", None])
+async def test_a_command_that_outlived_its_turn(
+    house: House, status: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is waited for, and counts as broken off where nobody tells it."""
+    monkeypatch.setattr(channel, "PATIENCE", 30.0 if status else 0.5)
+    item = {"type": "commandExecution", "id": "c1", "command": "sleep 9"}
+    ended = [tells("item/completed", item={**item, "status": status})] if status else []
+    rows = [
+        *turn(
+            tells("item/started", item=item),
+            asks("turn/interrupt", 2),
+            answers({}, 2),
+            status="interrupted",
+        ),
+        asks("thread/backgroundTerminals/list", 3),
+        answers({"data": [{"itemId": "c1"}]}, 3),
+        asks("thread/backgroundTerminals/clean", 4),
+        answers({}, 4),
+        *ended,
+    ]
+    house.plays(rows)
+    async with house.open() as opened:
+        told = await take(
+            opened,
+            hook=lambda update: opened.interrupt() if isinstance(update, ToolCallStarted) else None,
+        )
+    assert told == [
+        ToolCallStarted("c1", "shell", {"command": "sleep 9"}),
+        ToolCallFinished("c1", True, {"status": status or "interrupted"}),
+        TurnInterrupted(""),
+    ]
+
+
+async def test_an_interrupted_turn_is_one_even_if_nothing_can_be_cleaned(house: House) -> None:
+    refusal = {"dir": "<", "msg": {"id": 3, "error": {"message": "unknown method"}}}
+    rows = turn(
+        tells("item/agentMessage/delta", itemId="a", delta="Well"),
+        asks("turn/interrupt", 2),
+        answers({}, 2),
+        status="interrupted",
+    )
+    house.plays([*rows, asks("thread/backgroundTerminals/list", 3), refusal])
+    async with house.open() as opened:
+        told = await take(
+            opened,
+            hook=lambda update: opened.interrupt() if isinstance(update, TextDelta) else None,
+        )
+    assert told == [TextDelta("Well"), TurnInterrupted("Well")]
 
 
 async def test_interrupted_before_it_began(house: House) -> None:

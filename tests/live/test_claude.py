@@ -530,10 +530,10 @@ async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
     assert stage.server.turns == []
 
 
-async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["subscription", "console"])
+async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path, way: str) -> None:
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
     home = tmp_path / "user"
-    (home / ".claude").mkdir(parents=True)
     credentials = {
         "accessToken": secret,
         "refreshToken": "refresh",
@@ -541,15 +541,19 @@ async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path) -> None:
         "scopes": ["user:inference", "user:profile"],
         "subscriptionType": "max",
     }
-    kept = home / ".claude" / ".credentials.json"
-    kept.write_text(json.dumps({"claudeAiOauth": credentials}))
+    if way == "subscription":
+        kept = home / ".claude" / ".credentials.json"
+        written(kept, json.dumps({"claudeAiOauth": credentials}))
+    else:
+        kept = home / ".claude.json"
+        written(kept, json.dumps({"primaryApiKey": secret}))
     stage.desk.more = {"user_home": home, "env": {"ANTHROPIC_BASE_URL": stage.server.url}}
     for name in ("ann", "bob", "eve"):
         async with stage.desk.channel(id=name) as channel:
             await reply(channel, "hi")
     assert [turn.token.matches(secret) for turn in stage.server.turns] == [True] * 3
-    written = [path for path in stage.desk.project.rglob("*") if path.is_file()]
-    assert [path for path in written if secret in path.read_text(errors="replace")] == []
+    ours = [path for path in stage.desk.project.rglob("*") if path.is_file()]
+    assert [path for path in ours if secret in path.read_text(errors="replace")] == []
     assert [path for path in home.rglob("*") if path.is_file()] == [kept]
 
 

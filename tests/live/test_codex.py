@@ -287,6 +287,31 @@ async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
     assert body(house, 2).count(TEAM) == 1
 
 
+async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) -> None:
+    house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
+
+    async def kill() -> None:
+        for process in marked(mark):
+            process.send_signal(signal.SIGKILL)
+
+    async with house.open() as channel:
+        [mark] = house.log.living
+        thread = channel.thread
+        taken = await take(
+            channel,
+            "try",
+            hook=lambda update: kill() if isinstance(update, ToolCallStarted) else None,
+        )
+        assert isinstance(taken.end, TurnFailed)
+        # Whether it ran is not known, and so it has no end.
+        assert taken.calls == [("shell", "sleep 300", None)]
+    for name in (".git", ".aws"):  # as when Coterie itself was killed and could not remove them
+        (house.project / name).mkdir(exist_ok=True)
+    async with house.open(thread=thread) as channel:
+        assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
+        assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+
+
 async def test_a_lost_thread_is_a_new_one(house: House) -> None:
     house.script(reply("Hello."))
     gone = "01a1ddd8-0000-7d73-ba1e-000000000000"
@@ -298,7 +323,7 @@ async def test_a_lost_thread_is_a_new_one(house: House) -> None:
 def marked(mark: str) -> list[psutil.Process]:
     """Every process that carries a mark."""
     found: list[psutil.Process] = []
-    for process in psutil.process_iter():
+    for process in psutil.process_iter(["cmdline"]):
         try:
             if process.environ().get("COTERIE_MARK") == mark:
                 found.append(process)
@@ -460,20 +485,23 @@ async def test_an_interrupted_command_is_ended(house: House) -> None:
         return interrupt_when_it_runs() if isinstance(update, ToolCallStarted) else None
 
     async def interrupt_when_it_runs() -> None:
-        with anyio.fail_after(SLOWEST):
-            while not sleeping():  # noqa: ASYNC110 - nobody tells of a process that began
-                await anyio.sleep(0.05)
+        await until(lambda: sleeping() != [])
         await channel.interrupt()
 
+    async def until(wanted: Callable[[], bool]) -> None:
+        with anyio.fail_after(SLOWEST):
+            while not wanted():  # noqa: ASYNC110 - nobody tells of a process that begins or ends
+                await anyio.sleep(0.05)
+
     def sleeping() -> list[psutil.Process]:
-        return [each for each in marked(mark) if each.cmdline() == ["sleep", "300"]]
+        return [each for each in marked(mark) if each.info["cmdline"] == ["sleep", "300"]]
 
     async with house.open() as channel:
         [mark] = house.log.living
         taken = await take(channel, "try", hook=running)
         assert isinstance(taken.end, TurnInterrupted)
         assert taken.calls == [("shell", "sleep 300", True)]
-        assert sleeping() == []
+        await until(lambda: sleeping() == [])  # it was killed; the kernel may take its time
         assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
         assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import anyio
@@ -46,11 +47,15 @@ def main() -> int:
 
 async def _serve(brain: Brain, port: int) -> None:
     async with RehearsalServer(brain, port=port) as server, anyio.create_task_group() as group:
-        env: Json = {name: dict(setup(server.url).env) for name, setup in SETUPS.items()}
-        _say({"url": server.url, "env": env})
+        _say({"url": server.url, "setups": _setups(server.url)})
         group.start_soon(_until_input_ends, group.cancel_scope)
         group.start_soon(_until_signalled, group.cancel_scope)
         group.start_soon(_report, server)
+
+
+def _setups(url: str) -> Json:
+    """What to give to each CLI: variables, flags, and what its configuration file must say."""
+    return {name: asdict(setup(url)) for name, setup in SETUPS.items()}
 
 
 async def _report(server: RehearsalServer) -> None:

@@ -24,7 +24,12 @@ MAX_BODY = 64 * 1024 * 1024
 """A request with a few images has some megabytes; more than this is a mistake."""
 _MAX_LINE = 4096
 
-GONE = (BrokenResourceError, ClosedResourceError, EndOfStream, IncompleteRead)
+GONE: tuple[type[Exception], ...] = (
+    BrokenResourceError,
+    ClosedResourceError,
+    EndOfStream,
+    IncompleteRead,
+)
 """What reading and writing raise when the other side has left."""
 
 

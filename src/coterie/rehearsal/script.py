@@ -8,8 +8,9 @@
          "then": "last"}],
      "otherwise": "simulate"}
 
-The first rule whose `when` fits a request answers it with its next reply.  `docs` of every key
-stand with the models below; an unknown key is refused by name.
+The first rule whose `when` fits a request answers it with its next reply.  What every key means
+stands with the models below; an unknown key is refused by name.  What a CLI asks for itself, such
+as a title, reaches no rule.
 """
 
 from __future__ import annotations

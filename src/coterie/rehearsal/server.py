@@ -27,6 +27,9 @@ HOST = "127.0.0.1"
 KEPT = 1000
 """So many requests are kept whole; of older ones only what `report` shows."""
 
+_LARGE = 512 * 1024
+"""A body from here on is unpacked and parsed in a thread, so that nobody else has to wait."""
+
 _JSON = {"content-type": "application/json"}
 _EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
 _UPGRADE = 426
@@ -117,13 +120,12 @@ class RehearsalServer:
 
     async def _handle(self, connection: Connection, request: HttpRequest) -> None:
         try:
-            data = request.unpacked()
+            seen = await _opened(request)
         except Unreadable as error:
             self._keep(opened(request, b""))
             packings = {"accept-encoding": "gzip, deflate, identity"}
             await _respond(connection, 415, _problem(str(error)), packings)
             return
-        seen = opened(request, data)
         wire = wire_for(seen)
         if request.wants_upgrade:
             self._keep(seen)
@@ -175,9 +177,19 @@ class RehearsalServer:
         if number > KEPT:
             old = self.requests[number - KEPT - 1]
             self.requests[number - KEPT - 1] = replace(old, body={}, asked=_without_texts(old))
+            self.answers.pop(number - KEPT, None)
         arrived, self._arrived = self._arrived, anyio.Event()
         arrived.set()
         return number
+
+
+async def _opened(request: HttpRequest) -> Opened:
+    def take_apart() -> Opened:
+        return opened(request, request.unpacked())
+
+    if len(request.body) < _LARGE:
+        return take_apart()
+    return await anyio.to_thread.run_sync(take_apart)
 
 
 def _without_texts(old: Received) -> Asked | None:

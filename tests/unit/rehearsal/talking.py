@@ -1,4 +1,4 @@
-"""A bare HTTP client: it sends exactly these bytes and shows exactly what came back."""
+"""A bare HTTP client, which shows exactly what came back, and a brain to talk to."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import anyio
 from anyio.streams.buffered import BufferedByteStream
+
+from coterie.rehearsal.dialogue import Answer, Asked, reply
 
 
 @dataclass(frozen=True)
@@ -86,3 +88,15 @@ async def talking(url: str) -> AsyncIterator[Talk]:
     assert place.port
     async with await anyio.connect_tcp(place.hostname, place.port) as stream:
         yield Talk(BufferedByteStream(stream))
+
+
+class Given:
+    """A brain that answers what it was given, one after another."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[Asked] = []
+
+    async def answer(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        return self.answers.pop(0) if self.answers else reply("fine")

@@ -91,7 +91,7 @@ class ClaudeChannel:
             self._turn = None
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give Claude the answer to what it asked; one to a question it withdrew is for nobody."""
+        """Give Claude the answer to what it asked; after an interrupt nobody waits for one."""
         asked = self._open.pop(key, None)
         reply = asked.take(key, response) if asked is not None else None
         if asked is not None and reply is not None:
@@ -136,15 +136,10 @@ class ClaudeChannel:
         return replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
 
     def _read(self, turn: Turn, message: Object) -> Iterable[Update]:
-        match message.get("type"):
-            case "control_request":
-                request_id = text(message.get("request_id"))
-                yield from self._asked(turn, request_id, mapping(message.get("request")))
-            case "control_cancel_request":
-                self._withdraw(text(message.get("request_id")))
-                yield Activity()
-            case _:
-                yield from turn.hear(message)
+        if message.get("type") != "control_request":
+            return turn.hear(message)
+        request_id = text(message.get("request_id"))
+        return self._asked(turn, request_id, mapping(message.get("request")))
 
     # -- what Claude asks of us ----------------------------------------------------------------
 
@@ -176,14 +171,9 @@ class ClaudeChannel:
             return
         asked = asking(request, turn.cwd, turn.speech.last)
         for question in asked.questions:
-            self._open[question.key] = asked
-            # Answered by the time the next one is asked for.
-            yield question
-
-    def _withdraw(self, request_id: str) -> None:
-        withdrawn = [key for key, asked in self._open.items() if asked.request.id == request_id]
-        for key in withdrawn:
-            del self._open[key]
+            if not turn.interrupted:
+                self._open[question.key] = asked
+                yield question  # and when this goes on, it is answered
 
     # -- saying --------------------------------------------------------------------------------
 

@@ -43,11 +43,6 @@ class Calls:
         """Those that have begun and not ended, oldest first."""
         return [call for key, call in self._begun.items() if key not in self._ended]
 
-    @property
-    def running_commands(self) -> bool:
-        """Whether a command runs whose end Codex will tell."""
-        return any(call.name == SHELL and call.call_id in self._with_item for call in self.running)
-
     def get(self, call_id: str) -> ToolCallStarted | None:
         """A call that has begun."""
         return self._begun.get(call_id)

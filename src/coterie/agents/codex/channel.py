@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from typing import cast
 
 import anyio
 import anyio.to_thread
@@ -176,11 +177,22 @@ class CodexChannel:
     async def _cleaned(self, turn: Turn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and hear that they have."""
         deadline = anyio.current_time() + PATIENCE
-        with anyio.CancelScope(deadline=deadline):
-            await self._rpc.request("thread/backgroundTerminals/clean", {"threadId": turn.thread})
-        while turn.calls.running_commands and (message := await self._next(deadline)) is not None:
+        left: set[str] = set()
+        with suppress(RpcError), anyio.CancelScope(deadline=deadline):
+            left = await self._ended_commands(turn)
+        while left.intersection(call.call_id for call in turn.calls.running):
+            message = await self._next(deadline)
+            if message is None:
+                return
             for update in turn.take(message):
                 yield update
+
+    async def _ended_commands(self, turn: Turn) -> set[str]:
+        """The commands that ran on, by the ids of their calls; each will still tell its end."""
+        terminals, thread = "thread/backgroundTerminals", {"threadId": turn.thread}
+        told = await self._rpc.request(f"{terminals}/list", thread)
+        await self._rpc.request(f"{terminals}/clean", thread)
+        return {str(each.get("itemId")) for each in cast("list[Object]", told.get("data", []))}
 
     async def _next(self, deadline: float) -> Object | None:
         with anyio.CancelScope(deadline=deadline):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
@@ -45,6 +46,8 @@ _DEFAULTS = {
 }
 _STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Has it tell when it is idle: without that the end of a turn is not known for sure."""
+_CREDENTIALS = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
+"""Which folder holds the credentials, where that is not the config folder."""
 _MENTION = re.compile(r"(?<!\S)@(?=\S)")
 
 
@@ -89,7 +92,7 @@ def _instruction_of(material: Path) -> Path | None:
 
 
 def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
-    given = {**_DEFAULTS, **workspace.env, **_signed_in(workspace)}
+    given = {**_DEFAULTS, **_signed_in(workspace), **workspace.env}
     if workspace.rehearsal is not None:
         kept = {name: value for name, value in given.items() if not _REAL.match(name)}
         given = {**kept, **_rehearsing(workspace.rehearsal)}
@@ -109,11 +112,23 @@ def _signed_in(workspace: Workspace) -> dict[str, str]:
     Pointed at the user's folder, it reads, locks and replaces the one file there.  Without such
     a file the empty word means the usual place, which on macOS is the user's keychain.
     """
-    if workspace.user_home is None:
+    home = workspace.user_home
+    if home is None:
         return {}
-    folder = workspace.user_home / ".claude"
-    there = (folder / ".credentials.json").is_file()
-    return {"CLAUDE_SECURESTORAGE_CONFIG_DIR": str(folder) if there else ""}
+    if (home / ".claude" / ".credentials.json").is_file():
+        return {_CREDENTIALS: str(home / ".claude")}
+    key = _key_of_login(home / ".claude.json")
+    return {_CREDENTIALS: "", **({"ANTHROPIC_API_KEY": key} if key else {})}
+
+
+def _key_of_login(settings: Path) -> str | None:
+    """The key that a login with the vendor's console leaves among the user's settings."""
+    try:
+        found = cast("object", json.loads(settings.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    key = cast("dict[str, object]", found).get("primaryApiKey") if isinstance(found, dict) else None
+    return key if isinstance(key, str) else None
 
 
 def _rehearsing(url: str) -> dict[str, str]:

@@ -1,0 +1,198 @@
+"""A member's line to its agent: one process, one session, one turn at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, Iterable
+from dataclasses import dataclass
+
+import anyio
+import anyio.to_thread
+
+from coterie.agents.acp.asking import (
+    APPROVE,
+    CANCELLED,
+    Permission,
+    asked,
+    decided,
+    options_of,
+)
+from coterie.agents.acp.failures import Failures
+from coterie.agents.acp.turn import Turn
+from coterie.agents.acp.usage import Spent
+from coterie.agents.claude.fields import mapping
+from coterie.agents.rpc import Rpc
+from coterie.agents.wire import Object, WireEnded
+from coterie.model.interaction import Response
+from coterie.model.prompt import Prompt
+from coterie.model.team import Mode
+from coterie.model.update import Activity, TurnFailed, TurnInterrupted, Update
+
+AFTER_INTERRUPT = 10.0
+"""How long an agent may take to break off before it is ended; in practice a tenth of a second."""
+_PERMISSION = "session/request_permission"
+
+
+@dataclass(frozen=True)
+class Session:
+    """An open session: what became known of it, and how it is to be led."""
+
+    id: str
+    cwd: str
+    mode: Mode
+    version: str
+    introduction: str
+    """Who the member is, in front of its first message; empty where its home says it."""
+    failures: Failures
+    refusal: TurnFailed | None = None
+    """Why there is no session: the agent runs, and wants somebody to sign in first."""
+
+
+class AcpChannel:
+    """`ports.Channel` on an agent that speaks the Agent Client Protocol."""
+
+    holds_past = True
+
+    def __init__(self, rpc: Rpc, session: Session) -> None:
+        self._rpc = rpc
+        self._wire = rpc.wire
+        self._session = session
+        self._introduction = session.introduction
+        self._spent = Spent(session.failures.name)
+        self._turn: Turn | None = None
+        self._open: dict[str, Permission] = {}
+        """By its key: the leave that was asked for and not yet given or refused."""
+        self._waiting = anyio.CancelScope()
+
+    @property
+    def thread(self) -> str | None:
+        """The agent's id of the session.  It dies with the process: it is never loaded again."""
+        return self._session.id or None
+
+    @property
+    def version(self) -> str:
+        """The version of the agent, as it told."""
+        return self._session.version
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._wire.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether another turn can be taken here."""
+        return self._wire.alive
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Send the prompt and yield what comes, the last of it an `End`."""
+        if self._session.refusal is not None:
+            yield self._session.refusal
+            return
+        turn = self._turn = self._begin(prompt)
+        try:
+            while turn.end is None:
+                message = await self._next(turn)
+                for update in await self._read(turn, message):
+                    yield update
+                for update in turn.rest():
+                    yield update
+        except WireEnded as end:
+            failures = self._session.failures
+            turn.end = TurnInterrupted(turn.text) if turn.interrupted else failures.gone(end)
+        finally:
+            self._turn = None
+        yield turn.end
+
+    async def answer(self, key: str, response: Response) -> None:
+        """Give the agent the answer; one to a question it withdrew is for nobody."""
+        permission = self._open.pop(key, None)
+        if permission is not None and self._turn is not None:
+            self._give(self._turn, permission, response.selected_option_id == APPROVE)
+
+    async def interrupt(self) -> None:
+        """Have the agent break off; what it asked for gets no answer, as the protocol wants."""
+        turn = self._turn
+        if turn is None or turn.interrupted:
+            return
+        turn.interrupted = True
+        self._rpc.notify("session/cancel", {"sessionId": self._session.id})
+        for permission in self._open.values():
+            self._rpc.reply(permission.id, CANCELLED)
+        self._open.clear()
+        latest = anyio.current_time() + AFTER_INTERRUPT
+        self._waiting.deadline = min(self._waiting.deadline, latest)
+
+    async def close(self) -> None:
+        """End the process and its whole tree."""
+        await self._wire.close()
+
+    # -- a turn --------------------------------------------------------------------------------
+
+    def _begin(self, prompt: Prompt) -> Turn:
+        self._open.clear()
+        for late in self._wire.drop_pending():
+            self._turn_away(late)
+        self._spent.begin()
+        text = f"{self._introduction}{prompt.text}"
+        self._introduction = ""
+        blocks = [{"type": "text", "text": text}]
+        given = {"sessionId": self._session.id, "prompt": blocks}
+        number = self._rpc.post("session/prompt", given)
+        return Turn(number, self._session.failures, self._spent)
+
+    async def _next(self, turn: Turn) -> Object:
+        """The next message; an agent that will not break off is ended, as if it had exited."""
+        limit = AFTER_INTERRUPT if turn.interrupted else math.inf
+        with anyio.CancelScope(deadline=anyio.current_time() + limit) as self._waiting:
+            return await self._wire.receive()
+        await self._wire.close()
+        raise WireEnded(0, "")
+
+    async def _read(self, turn: Turn, message: Object) -> Iterable[Update]:
+        params = mapping(message.get("params"))
+        match message.get("method"):
+            case None if message.get("id") == turn.prompt:
+                return turn.answered(message)
+            case "session/update" if params.get("sessionId") == self._session.id:
+                return turn.hear(mapping(params.get("update")))
+            case "session/request_permission":
+                return await self._asked(turn, message.get("id"), params)
+            case "$/cancel_request":
+                self._open.pop(str(params.get("requestId")), None)
+            case _:
+                self._turn_away(message)
+        return [Activity()]
+
+    def _turn_away(self, message: Object) -> None:
+        """Say no to a request that nobody can answer: without an answer the agent might wait."""
+        if "id" not in message or "method" not in message:
+            return
+        if message["method"] == _PERMISSION:
+            self._rpc.reply(message["id"], CANCELLED)
+        else:
+            self._rpc.refuse(message["id"], "Coterie does not offer this.")
+
+    # -- leave ---------------------------------------------------------------------------------
+
+    async def _asked(self, turn: Turn, request_id: object, params: Object) -> Iterable[Update]:
+        call = turn.calls.learned(mapping(params.get("toolCall")))
+        permission = Permission(request_id, call, options_of(params))
+        session = self._session
+        # In a thread: files are looked at, and long texts compared.
+        begun = await anyio.to_thread.run_sync(turn.asked, call)
+        given = await anyio.to_thread.run_sync(decided, session.mode, call, session.cwd)
+        if turn.interrupted:
+            self._rpc.reply(request_id, CANCELLED)
+            return [*begun, Activity()]
+        if given is not None:
+            self._give(turn, permission, given)
+            return [*begun, Activity()]
+        question = await anyio.to_thread.run_sync(asked, permission, session.cwd, turn.last)
+        self._open[permission.key] = permission
+        return [*begun, question]
+
+    def _give(self, turn: Turn, permission: Permission, approved: bool) -> None:
+        self._rpc.reply(permission.id, permission.reply(approved))
+        if not approved:
+            turn.reject(permission.call)

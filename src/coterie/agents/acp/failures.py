@@ -1,0 +1,150 @@
+"""Why a turn failed: our words first, the agent's after them, and what a person can do."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from coterie.agents.claude.fields import mapping, mappings, text
+from coterie.agents.rpc import RpcError
+from coterie.agents.wire import Object, WireEnded
+from coterie.model.update import FailureKind, TurnFailed
+from coterie.process.completion import parse_object
+
+_LONGEST_WORDS = 600
+_SIGNED_OUT = -32000
+_STATUS = re.compile(r"\s*([45]\d\d)\b")
+"""Qwen begins its words with the status; Gemini gives it as the code."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    kind: FailureKind
+    ours: str
+    retry: bool = True
+    hint: str | None = None
+
+
+_BAD_KEY = _Case("signed_out", "the key or login that {name} was given is refused", retry=False)
+_UNKNOWN_MODEL = _Case(
+    "model",
+    "the model is not known, or not open to this account",
+    retry=False,
+    hint="Give the member another model in the team file.",
+)
+_QUOTA = _Case(
+    "rate_limit",
+    "nothing is left of the model's quota",
+    retry=False,
+    hint="Wait until it is renewed, or give the member another model.",
+)
+_LIMIT = _Case("rate_limit", "the model's rate limit is reached", hint="Wait, then try again.")
+_FORBIDDEN = _Case("model", "the account may not use this model", retry=False)
+_BAD_REQUEST = _Case("model", "the model service refused the request", retry=False)
+_FAILING = _Case("model", "the model service is failing", hint="Wait, then try again.")
+_CUT = _Case("model", "the connection to the model was cut", hint="Try again.")
+_OTHER = _Case("protocol", "{name} could not carry the turn out")
+_EMPTY = _Case("model", "{name} ended the turn without a word: its model's reply was empty")
+
+# Looked at before the status: a 404 of the model comes as a 500 from Gemini, a bad key as a 400.
+_BY_WORDS = (
+    (
+        re.compile(r"api.?key.{0,20}(not valid|invalid)|(invalid|incorrect).{0,20}api.?key"),
+        _BAD_KEY,
+    ),
+    (re.compile(r"models?\b.{0,80}(not found|does not exist|not supported)"), _UNKNOWN_MODEL),
+    (re.compile(r"\bquota\b.{0,40}exceeded|exhausted.{0,40}\bquota\b"), _QUOTA),
+    (re.compile(r"rate.?limit|too many requests"), _LIMIT),
+    (re.compile(r"^terminated$|socket|econnre|connection|fetch failed"), _CUT),
+)
+_BY_STATUS = {
+    400: _BAD_REQUEST,
+    401: _BAD_KEY,
+    403: _FORBIDDEN,
+    404: _UNKNOWN_MODEL,
+    429: _LIMIT,
+}
+_STOPPED = {
+    "refusal": _Case(
+        "refused", "the model will not answer this", retry=False, hint="Say it in another way."
+    ),
+    "max_tokens": _Case(
+        "model",
+        "the model's limit of tokens was reached before the reply was whole",
+        retry=False,
+        hint="Start a new task, or give the member less to read.",
+    ),
+    "max_turn_requests": _Case(
+        "refused",
+        "{name} stopped by itself: it asked its model too often, or went in circles",
+        retry=False,
+        hint="Say more exactly what is wanted.",
+    ),
+    "cancelled": _Case("protocol", "{name} broke the turn off by itself"),
+}
+
+
+@dataclass(frozen=True)
+class Failures:
+    """How the failures of one agent are told."""
+
+    name: str
+    sign_in: str
+    """What a person does to sign in."""
+
+    def failed(self, error: RpcError) -> TurnFailed:
+        """The turn was answered with an error."""
+        words = words_of(error)
+        if error.code == _SIGNED_OUT:
+            return self.signed_out(words)
+        status = _status_of(error, words)
+        case = next((case for found, case in _BY_WORDS if found.search(words.lower())), None)
+        if case is None:
+            failing = _FAILING if status >= 500 else _OTHER
+            case = _BY_STATUS.get(status, failing)
+        return self._told(case, words)
+
+    def signed_out(self, words: str) -> TurnFailed:
+        """The agent will not speak before somebody signs in."""
+        return self._told(_Case("signed_out", "{name} is not signed in", retry=False), words)
+
+    def stopped(self, reason: str) -> TurnFailed | None:
+        """The turn ended for this reason; None where that is no failure."""
+        case = _STOPPED.get(reason)
+        return self._told(case, "") if case else None
+
+    def empty(self) -> TurnFailed:
+        """The turn ended well, and nothing was said or done in it."""
+        return self._told(_EMPTY, "")
+
+    def gone(self, end: WireEnded) -> TurnFailed:
+        """The process ended before the turn did."""
+        message = f"{self.name} ended with exit code {end.exit_code} in the middle of the turn"
+        return TurnFailed("exit", message, exit_code=end.exit_code, stderr_tail=end.tail)
+
+    def _told(self, case: _Case, words: str) -> TurnFailed:
+        message = case.ours.format(name=self.name)
+        if words:
+            message += f'. It says: "{words[:_LONGEST_WORDS]}"'
+        hint = self.sign_in if case.kind == "signed_out" else case.hint
+        return TurnFailed(case.kind, message, retry=case.retry, hint=hint)
+
+
+def words_of(error: RpcError) -> str:
+    """What the agent says about an error, out of the JSON it may be wrapped in."""
+    said = text(mapping(error.data).get("details")) or error.message
+    wrapped = mapping((parse_object(said) or {}).get("error"))
+    return (text(wrapped.get("message")) or said).strip()
+
+
+def _status_of(error: RpcError, words: str) -> int:
+    code = error.code if isinstance(error.code, int) else 0
+    found = _STATUS.match(words)
+    return code if 400 <= code < 600 else int(found[1]) if found else 0
+
+
+def ways_to_sign_in(told: Object) -> str:
+    """What an agent that was greeted offers for signing in."""
+    offered = mappings(told.get("authMethods"))
+    ways = (text(way.get("description")) or text(way.get("name")) for way in offered)
+    return "; ".join(way for way in ways if way)[:_LONGEST_WORDS]

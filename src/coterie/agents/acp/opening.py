@@ -1,0 +1,100 @@
+"""What happens between the start of an agent's process and its first turn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import anyio
+
+from coterie import __version__
+from coterie.agents.acp.channel import AcpChannel, Session
+from coterie.agents.acp.choices import Choice, NoSuchModel, mode_for_reading, model_named
+from coterie.agents.acp.failures import Failures, ways_to_sign_in, words_of
+from coterie.agents.claude.fields import mapping, text
+from coterie.agents.rpc import Rpc, RpcError
+from coterie.agents.wire import Object, Wire, WireEnded
+from coterie.errors import AgentMissing
+from coterie.model.team import Mode
+
+START = 60.0
+"""How long an agent may take to start and open a session; in practice a few seconds."""
+VERSION = 1
+"""The one version of the protocol that is offered: of version 2 there is only a draft."""
+_SIGNED_OUT = -32000
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How a session is to be opened."""
+
+    name: str
+    cwd: str
+    mode: Mode
+    introduction: str = ""
+    model: str | None = None
+    """To be chosen by protocol; None where a flag said it, or nobody did."""
+    sign_in: str = ""
+    """What a person does to sign in; empty: what the agent itself says."""
+    reads_only: bool = False
+    """Whether it was given no tool that writes, so that it needs no mode for that."""
+
+    async def on(self, wire: Wire) -> AcpChannel:
+        """A channel on this process, which is ended if there will be none."""
+        rpc = Rpc(wire)
+        try:
+            with anyio.move_on_after(START):
+                return AcpChannel(rpc, await self._opened(rpc))
+            problem = f"it did not open a session within {START:g} s"
+        except RpcError as error:
+            problem = f"it refused {error.method}: {words_of(error)}"
+        except WireEnded as end:
+            problem = f"it ended with exit code {end.exit_code}"
+        except NoSuchModel as error:
+            problem = str(error)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await wire.close()
+            raise
+        await wire.close()
+        raise self._missing(wire, problem)
+
+    async def _opened(self, rpc: Rpc) -> Session:
+        greeted = await self._greeted(rpc)
+        failures = Failures(self.name, self.sign_in or ways_to_sign_in(greeted))
+        version = text(mapping(greeted.get("agentInfo")).get("version"))
+        session = Session("", self.cwd, self.mode, version, self.introduction, failures)
+        try:
+            new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": []})
+        except RpcError as error:
+            if error.code != _SIGNED_OUT:
+                raise
+            return replace(session, refusal=failures.signed_out(words_of(error)))
+        session = replace(session, id=text(new.get("sessionId")))
+        for choice in self._choices(new):
+            await rpc.request(choice.method, {"sessionId": session.id, **choice.params})
+        return session
+
+    async def _greeted(self, rpc: Rpc) -> Object:
+        client = {"name": "coterie", "title": "Coterie", "version": __version__}
+        # Neither files nor terminals are offered: the agent's own are audited all the same.
+        hello = {"protocolVersion": VERSION, "clientCapabilities": {}, "clientInfo": client}
+        greeted = await rpc.request("initialize", hello)
+        spoken = greeted.get("protocolVersion")
+        if spoken != VERSION:
+            problem = f"it speaks version {spoken} of the Agent Client Protocol, Coterie {VERSION}"
+            raise self._missing(rpc.wire, problem)
+        return greeted
+
+    def _choices(self, new: Object) -> list[Choice]:
+        """What is to be set before the first turn."""
+        chosen: list[Choice] = []
+        if self.mode == "read" and not self.reads_only:
+            chosen += mode_for_reading(new)
+        if self.model is not None:
+            chosen.append(model_named(self.model, new))
+        return chosen
+
+    def _missing(self, wire: Wire, problem: str) -> AgentMissing:
+        spawn = wire.child.spawn
+        told = f"{problem}\n{wire.tail}" if wire.tail else problem
+        return AgentMissing(spawn.member, spawn.folder, spawn.command, told)

@@ -1,0 +1,127 @@
+"""One turn as it is told, update by update: what was said and done, and what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from coterie.agents.acp.calls import Call, Calls, Told
+from coterie.agents.acp.failures import Failures
+from coterie.agents.acp.usage import Spent
+from coterie.agents.claude.fields import mapping, text
+from coterie.agents.rpc import RpcError, result_of
+from coterie.agents.wire import Object
+from coterie.model.update import (
+    Activity,
+    End,
+    TextDelta,
+    TurnCompleted,
+    TurnInterrupted,
+    Update,
+)
+
+GAP = "\n\n"
+
+
+class Turn:
+    """What is known of the turn that runs now."""
+
+    def __init__(self, prompt: int, failures: Failures, spent: Spent) -> None:
+        self.prompt = prompt
+        """The number of the request whose answer ends the turn."""
+        self.interrupted = False
+        """Whether the user broke it off."""
+        self.end: End | None = None
+        self.calls = Calls()
+        self.told: list[Told] = []
+        """What is to be told besides what the agent says: the end of a call that got a no."""
+        self._failures = failures
+        self._spent = spent
+        self._texts: list[str] = []
+        self._message = ""
+        self._apart = True
+        """Whether what is said next is a text of its own."""
+        self._hearing: Mapping[str, Callable[[Object], Iterable[Update]]] = {
+            "agent_message_chunk": self._said,
+            "tool_call": self._called,
+            "tool_call_update": self._called,
+            "usage_update": self._used,
+        }
+
+    @property
+    def text(self) -> str:
+        """All that was said so far."""
+        return GAP.join(part for part in self._texts if part.strip())
+
+    @property
+    def last(self) -> str:
+        """The last thing that was said."""
+        return self._texts[-1].strip() if self._texts else ""
+
+    def hear(self, update: Object) -> Iterable[Update]:
+        """The updates in one of the agent's; whatever it is, it is a sign of life."""
+        heard = self._hearing.get(text(update.get("sessionUpdate")))
+        return (list(heard(update)) if heard else []) or [Activity()]
+
+    def answered(self, message: Object) -> Iterable[Update]:
+        """The answer to the prompt, which ends the turn."""
+        try:
+            result = result_of("session/prompt", message)
+        except RpcError as error:
+            self.end = TurnInterrupted(self.text) if self.interrupted else self._failed(error)
+        else:
+            self.end = self._ended(result)
+        return self.calls.leave(broken_off=self.interrupted)
+
+    def asked(self, call: Call) -> list[Told]:
+        """Leave is asked for a call, which not every agent has told of before."""
+        self._apart = True
+        call.asked += 1
+        return list(self.calls.begin(call))
+
+    def reject(self, call: Call) -> None:
+        """A call got a no: not every agent tells that it is over."""
+        self.told += self.calls.end(call, {"status": "rejected"}, failed=True)
+
+    def rest(self) -> Iterable[Update]:
+        """What is to be told now besides, once."""
+        told, self.told = self.told, []
+        return told
+
+    # -- hearing -------------------------------------------------------------------------------
+
+    def _said(self, update: Object) -> Iterable[Update]:
+        self._spent.hear(mapping(update.get("_meta")))
+        piece = text(mapping(update.get("content")).get("text"))
+        message = text(update.get("messageId"))
+        if not piece:
+            return
+        gap = ""
+        if self._apart or message != self._message:
+            gap = GAP if self._texts else ""
+            self._texts.append("")
+        self._apart = False
+        self._message = message
+        self._texts[-1] += piece
+        yield TextDelta(gap + piece)
+
+    def _called(self, update: Object) -> Iterable[Update]:
+        self._apart = True
+        yield from self.calls.hear(update)
+
+    def _used(self, update: Object) -> Iterable[Update]:
+        self._spent.priced(mapping(update.get("cost")))
+        yield Activity()
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _failed(self, error: RpcError) -> End:
+        return self._failures.failed(error)
+
+    def _ended(self, result: Object) -> End:
+        reason = text(result.get("stopReason"))
+        if self.interrupted:
+            return TurnInterrupted(self.text)
+        failure = self._failures.stopped(reason)
+        if failure is None and not (self.text or self.calls.any):
+            failure = self._failures.empty()
+        return failure or TurnCompleted(self.text, self._spent.usage(result))

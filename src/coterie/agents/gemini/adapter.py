@@ -1,0 +1,80 @@
+"""The adapter for Gemini CLI: a home of its own, and the protocol that other agents speak too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import anyio.to_thread
+
+from coterie.agents.acp.channel import AcpChannel
+from coterie.agents.acp.failures import Failures
+from coterie.agents.acp.opening import Opening
+from coterie.agents.gemini.arguments import passed_on
+from coterie.agents.gemini.headless import HeadlessChannel
+from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.wire import Starting, Wire
+from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
+from coterie.model.prompt import Limits
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import KeeperName
+from coterie.workspace.homes.gemini import GeminiHome, prepare
+
+SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
+_NO_PROTOCOL = "Unknown argument"
+"""What a Gemini says that does not know the flag for the protocol."""
+
+
+@dataclass(frozen=True)
+class GeminiAdapter:
+    """Opens members' lines to Gemini."""
+
+    agent: AgentDefinition
+    children: ChildLog
+    keeper: KeeperName = "auto"
+    quiet_after: float = QUIET_AFTER
+
+    def limits(self, member: Member) -> Limits:
+        """The clocks for this member's turns."""
+        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
+        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
+
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> AcpChannel | HeadlessChannel:
+        """A channel on a new thread: what Gemini keeps of an old one may be lost."""
+        home = await anyio.to_thread.run_sync(prepare, member, workspace)
+        start = partial(self._starting, member, workspace, home)
+        opening = Opening(
+            name=self.agent.name,
+            cwd=str(home.cwd),
+            mode=member.permissions.mode,
+            sign_in=SIGN_IN,
+            reads_only=True,
+        )
+        try:
+            return await opening.on(await Wire.open(start("--acp")))
+        except AgentMissing as error:
+            if _NO_PROTOCOL not in error.problem:
+                raise
+            return HeadlessChannel(start, Failures(self.agent.name, SIGN_IN))
+
+    def _starting(
+        self, member: Member, workspace: Workspace, home: GeminiHome, *call: str
+    ) -> Starting:
+        model = ("--model", home.model) if home.model else ()
+        given = passed_on((*self.agent.base_args, *member.additional_args))
+        return Starting(
+            member=member.id,
+            agent=self.agent.name,
+            command=self.agent.command,
+            args=(*call, *model, *given),
+            cwd=str(home.cwd),
+            folder=str(workspace.folder),
+            env=home.env,
+            children=self.children,
+            keeper=self.keeper,
+        )

@@ -1,0 +1,200 @@
+"""A Gemini member's home: its settings, its GEMINI.md, its rules and its login.
+
+Five things of Gemini CLI 0.61 decide what stands here:
+
+- A folder that it trusts has its MCP servers, hooks, commands and variables used by being opened,
+  and its settings may let every tool run unasked.  So no folder is ever trusted, which keeps
+  Gemini from the material's GEMINI.md too: where the user trusts that, its text is copied.
+- Even then it takes a key from an `.env` of the folder, unless `ignoreLocalEnv` is set, and the
+  folder's helper agents, unless there are none at all.
+- A word that begins with @ in GEMINI.md is replaced by a file, or by a note that there is none.
+  Only the flat format leaves the text as it was written.
+- What a helper agent does is not told by protocol: another reason to have none.
+- A failing model is tried again up to ten times, for minutes, without a word.
+
+All of it blocks: not for the event loop.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from coterie.model.team import Member, Mode
+from coterie.model.workspace import Workspace
+from coterie.workspace.homes.acp import KEY, documents_of, link_login
+from coterie.workspace.homes.files import (
+    TEAM_INSTRUCTION,
+    instruction_text,
+    private_folder,
+    write_instruction,
+    write_private,
+)
+
+REHEARSAL_MODEL = "gemini-2.5-pro"
+"""The default is a router, which asks another model first."""
+_DOCUMENT = "GEMINI.md"
+_ATTEMPTS = 3
+_REAL = re.compile(r"GEMINI_API_|GOOGLE_|CODE_ASSIST_")
+"""Variables that would lead a rehearsal to a real model."""
+_OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"
+_WRITING = ("write_file", "replace")
+
+
+@dataclass(frozen=True)
+class GeminiHome:
+    """What its process is started with."""
+
+    cwd: Path
+    """Where it works, without links."""
+    env: Mapping[str, str]
+    model: str | None
+
+
+def prepare(member: Member, workspace: Workspace) -> GeminiHome:
+    """Write what Gemini is to find, each time anew, so that edits of the team reach it."""
+    cwd = workspace.execution_dir.resolve()
+    home = private_folder(workspace.home / ".gemini")
+    signed_in = link_login(home / "oauth_creds.json", workspace)
+    link_login(home / "gemini-credentials.json", workspace)
+    settings = _settings(_sign_in(workspace, signed_in=signed_in))
+    write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
+    write_private(home / _DOCUMENT, _memory(member, workspace, cwd))
+    rules = private_folder(home / "policies")
+    write_private(rules / "coterie.toml", _rules(member.permissions.mode))
+    reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
+    write_instruction(workspace.folder / _DOCUMENT, instruction_text(member, reference))
+    model = REHEARSAL_MODEL if workspace.rehearsal is not None else None
+    return GeminiHome(cwd, _environment(workspace), member.model or model)
+
+
+# -- what it reads -----------------------------------------------------------------------------
+
+
+def _memory(member: Member, workspace: Workspace, cwd: Path) -> str:
+    """Who the member is, what its team is told, and what the material says where it is trusted."""
+    parts = [member.system_instruction.strip(), workspace.team_instruction.strip()]
+    if workspace.trusted and (told := documents_of(cwd, (_DOCUMENT,))):
+        parts.append(f"The project's own instructions:\n\n{told}")
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _settings(sign_in: str) -> Mapping[str, object]:
+    return {
+        "advanced": {"ignoreLocalEnv": True},
+        "context": {
+            "importFormat": "flat",
+            # Outside git it would list our own folder, with the names of the others.
+            "includeDirectoryTree": False,
+            "memoryBoundaryMarkers": [],
+        },
+        "experimental": {"enableAgents": False},
+        "general": {
+            "enableAutoUpdate": False,
+            "enableAutoUpdateNotification": False,
+            "maxAttempts": _ATTEMPTS,
+            # Its own mode for planning, which it would ask to enter and to leave.
+            "plan": {"enabled": False},
+            "sessionRetention": {"enabled": False},
+        },
+        "hooksConfig": {"enabled": False},
+        "ide": {"enabled": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {
+            "auth": {"selectedType": sign_in},
+            # "For this task" is our rule, never the CLI's own.
+            "disableAlwaysAllow": True,
+            # Off, so that the variable decides: with this on, a headless run would be refused.
+            "folderTrust": {"enabled": False},
+        },
+        "telemetry": {"enabled": False},
+        # Else it tells nothing of what a command printed.
+        "tools": {"shell": {"enableInteractiveShell": False}},
+    }
+
+
+def _rules(mode: Mode) -> str:
+    """What the member may do, as far as Coterie is not asked about it.
+
+    Without a terminal or a protocol nobody can be: there only a mode that needs no question
+    has the tools for it.
+    """
+    rules = [_rule("deny", "invoke_agent", priority=950)]
+    match mode:
+        case "read":
+            rules.append(_rule("deny", *_WRITING, "run_shell_command"))
+        case "accept-edits":
+            rules.append(_rule("allow", *_WRITING, headless=True))
+        case "full":
+            rules.append(_rule("allow", "*", headless=True))
+        case "ask":
+            pass
+    return "\n".join(rules)
+
+
+def _rule(decision: str, *tools: str, headless: bool = False, priority: int = 900) -> str:
+    lines = [
+        "[[rule]]",
+        f"toolName = {json.dumps(list(tools))}",
+        f'decision = "{decision}"',
+        f"priority = {priority}",
+    ]
+    if headless:
+        lines.append("interactive = false")
+    return "\n".join(lines) + "\n"
+
+
+# -- who pays ----------------------------------------------------------------------------------
+
+
+def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
+    """The way to sign in that the user chose, else the one there is something for.
+
+    Without a login Google's way is never named: Gemini would ask for one on the wire.
+    """
+    if workspace.rehearsal is not None:
+        return _BY_KEY
+    chosen = _chosen(workspace.user_home)
+    if chosen is not None and (chosen != _OAUTH or signed_in):
+        return chosen
+    if workspace.env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
+        return _VERTEX
+    return _OAUTH if signed_in and "GEMINI_API_KEY" not in workspace.env else _BY_KEY
+
+
+def _chosen(user_home: Path | None) -> str | None:
+    if user_home is None:
+        return None
+    try:
+        settings: object = json.loads((user_home / ".gemini" / "settings.json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    for name in ("security", "auth", "selectedType"):
+        settings = (
+            cast("Mapping[str, object]", settings).get(name) if isinstance(settings, dict) else None
+        )
+    return settings if isinstance(settings, str) else None
+
+
+def _environment(workspace: Workspace) -> dict[str, str]:
+    env = dict(workspace.env)
+    if workspace.rehearsal is not None:
+        direct = "127.0.0.1,localhost"
+        env = {name: value for name, value in env.items() if not _REAL.match(name)} | {
+            "GEMINI_API_KEY": KEY,
+            "GOOGLE_GEMINI_BASE_URL": workspace.rehearsal,
+            "NO_PROXY": direct,
+            "no_proxy": direct,
+        }
+    return {
+        **env,
+        "GEMINI_CLI_TRUST_WORKSPACE": "false",
+        # Else it starts itself a second time: twice the memory, half the speed.
+        "GEMINI_CLI_NO_RELAUNCH": "true",
+        "NO_BROWSER": "true",
+        "NO_COLOR": "1",
+    }

@@ -1,0 +1,176 @@
+"""A project with one member on an agent, and its turns taken to the end: for contract and live."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+
+from coterie.agents.acp import AcpAdapter
+from coterie.agents.gemini import GeminiAdapter
+from coterie.model.agent import AgentDefinition
+from coterie.model.interaction import Response
+from coterie.model.prompt import Prompt
+from coterie.model.team import Member, Mode, Permissions
+from coterie.model.update import (
+    Asked,
+    End,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+)
+from coterie.workspace.folder import open_workspace
+
+ROLE = "You are Ann. You look at security only; @rex looks at speed."
+TEAM = "The team is called heliotrope."
+SLOWEST = 100
+
+MakeAdapter = type[AcpAdapter] | type[GeminiAdapter]
+Hook = Callable[[Update], Awaitable[object] | None]
+
+
+@dataclass
+class Log:
+    """`ports.ChildLog` in memory."""
+
+    living: dict[str, int] = field(default_factory=dict)
+    count: int = 0
+
+    async def starting(self, member: str, agent: str) -> str:
+        self.count += 1
+        return f"{member}.{os.getpid()}.{self.count}"
+
+    def started(self, mark: str, pid: int) -> None:
+        self.living[mark] = pid
+
+    def ended(self, mark: str) -> None:
+        del self.living[mark]
+
+
+@dataclass
+class Taken:
+    """What a turn told."""
+
+    updates: list[Update]
+
+    @property
+    def end(self) -> End:
+        end = self.updates[-1]
+        assert isinstance(end, TurnCompleted | TurnFailed | TurnInterrupted)
+        return end
+
+    @property
+    def text(self) -> str:
+        assert isinstance(self.end, TurnCompleted | TurnInterrupted), self.end
+        return self.end.text
+
+    @property
+    def failure(self) -> TurnFailed:
+        assert isinstance(self.end, TurnFailed), self.end
+        return self.end
+
+    @property
+    def calls(self) -> list[tuple[str, object, bool | None]]:
+        """Every tool call: its name, its command or path, whether it failed."""
+        ended = {u.call_id: u.is_error for u in self.of(ToolCallFinished)}
+        begun = self.of(ToolCallStarted)
+        assert len({u.call_id for u in begun}) == len(begun), "a call was told twice"
+        assert len(ended) == len(self.of(ToolCallFinished)), "an end was told twice"
+        return [(u.name, _what(u.input), ended.get(u.call_id)) for u in begun]
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [update for update in self.updates if isinstance(update, kind)]
+
+
+def _what(given: Mapping[str, object]) -> object:
+    names = ("command", "path", "file_path", "filePath", "filepath")
+    return next((given[name] for name in names if name in given), None)
+
+
+@dataclass
+class House:
+    """A project with one member, on the agent that an entry of the registry names."""
+
+    root: Path
+    make: MakeAdapter
+    agent: AgentDefinition
+    rehearsal: str | None = None
+    log: Log = field(default_factory=Log)
+    passed: dict[str, str] = field(
+        default_factory=lambda: {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    )
+
+    @property
+    def project(self) -> Path:
+        return self.root / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.project / ".coterie" / "teams" / "pair" / "ann" / "home"
+
+    def member(self, mode: Mode = "ask", **more: Any) -> Member:
+        return Member(
+            id="ann",
+            name="ann",
+            display_name="Ann",
+            agent=self.agent.name,
+            permissions=Permissions(mode=mode),
+            **{"system_instruction": ROLE, **more},
+        )
+
+    def adapter(self) -> AcpAdapter | GeminiAdapter:
+        return self.make(self.agent, self.log, "auto", 120.0)
+
+    @asynccontextmanager
+    async def open(
+        self, member: Member | None = None, thread: str | None = None, **workspace: Any
+    ) -> AsyncGenerator[Any]:
+        """A channel, whose process is gone when the block ends."""
+        member = member or self.member()
+        opened = await anyio.to_thread.run_sync(
+            open_workspace, self.project, "pair", member, self.passed, self.agent.env
+        )
+        given = {"team_instruction": TEAM, "rehearsal": self.rehearsal, **workspace}
+        channel = await self.adapter().open(member, replace(opened, **given), thread)
+        try:
+            yield channel
+        finally:
+            with anyio.CancelScope(shield=True):
+                await channel.close()
+            assert self.log.living == {}
+            assert not channel.alive
+
+
+def said(choice: str, comment: str | None = None) -> Response:
+    return Response(
+        interaction_id="q1",
+        task_id="k3f9",
+        author_actor_id="you",
+        selected_option_id=choice,
+        comment=comment,
+    )
+
+
+async def take(
+    channel: Any, text: str = "hello", choice: str = "reject", hook: Hook | None = None
+) -> Taken:
+    """A whole turn.  What is asked gets this answer, unless it is empty."""
+    updates: list[Update] = []
+    with anyio.fail_after(SLOWEST):
+        async with aclosing(channel.take_turn(Prompt(text))) as turn:
+            async for update in turn:
+                updates.append(update)
+                if hook is not None and (waited := hook(update)) is not None:
+                    await waited
+                if isinstance(update, Asked) and choice:
+                    await channel.answer(update.key, said(choice))
+    return Taken(updates)

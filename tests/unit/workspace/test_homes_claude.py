@@ -1,0 +1,261 @@
+"""Writing into homes without harm, and what Claude finds in its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import StorageError, UsageError
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.homes.claude import KEYS, prepare
+from coterie.workspace.homes.files import (
+    OURS,
+    instruction_text,
+    link_private,
+    private_folder,
+    remove_private,
+    write_instruction,
+    write_private,
+)
+
+ANN = Member(id="ann", name="ann", display_name="Ann", system_instruction="You are Ann.")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def test_a_file_is_written_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_private(file, "one \udcff")
+    assert (file.read_text(), mode(file)) == ("one ?", 0o600)
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_file_that_is_right_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    write_private(file, "one")
+    before = file.stat()
+    write_private(file, "one")
+    assert file.stat().st_ino == before.st_ino
+    write_private(file, "two")
+    assert (file.read_text(), file.stat().st_ino == before.st_ino) == ("two", False)
+
+
+@pytest.mark.parametrize("spoil", ["open to others", "with another name"])
+def test_a_file_that_others_hold_is_replaced(tmp_path: Path, spoil: str) -> None:
+    file, other = tmp_path / "file", tmp_path / "other"
+    write_private(file, "one")
+    if spoil == "open to others":
+        file.chmod(0o644)
+    else:
+        os.link(file, other)
+    before = file.stat().st_ino
+    write_private(file, "one")
+    assert (mode(file), file.stat().st_nlink, file.stat().st_ino == before) == (0o600, 1, False)
+
+
+def test_a_link_in_the_place_of_a_file_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("theirs")
+    (tmp_path / "file").symlink_to(target)
+    write_private(tmp_path / "file", "ours")
+    assert (target.read_text(), (tmp_path / "file").read_text()) == ("theirs", "ours")
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_nothing_is_written_through_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "link", tmp_path / "file"):
+        with pytest.raises(UsageError, match="is no folder"):
+            write_private(folder / "file", "x")
+        with pytest.raises(UsageError, match="is no folder"):
+            private_folder(folder)
+    assert names(real) == []
+
+
+def test_what_the_disk_refuses(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StorageError, match="cannot be written: Is a directory"):
+        write_private(tmp_path / "folder", "x")
+    assert names(tmp_path) == ["folder"]  # and nothing half made
+    with pytest.raises(StorageError, match="cannot be written: No such file"):
+        write_private(tmp_path / "none" / "file", "x")
+
+
+def test_a_folder_is_closed_to_others(tmp_path: Path) -> None:
+    assert mode(private_folder(tmp_path / "new")) == 0o700
+    (tmp_path / "new").chmod(0o755)
+    assert mode(private_folder(tmp_path / "new")) == 0o700
+
+
+def test_links_are_made_moved_and_removed(tmp_path: Path) -> None:
+    link, one, two = tmp_path / "link", tmp_path / "one", tmp_path / "two"
+    one.write_text("1")
+    link.write_text("in the way")
+    for target in (one, one, two):
+        link_private(link, target)
+        assert link.readlink() == target
+    remove_private(link)
+    remove_private(link)
+    assert names(tmp_path) == ["one"]
+
+
+# -- instruction files -------------------------------------------------------------------------
+
+
+def test_an_instruction_file_is_rewritten_until_a_person_takes_it(tmp_path: Path) -> None:
+    file = tmp_path / "CLAUDE.md"
+    write_instruction(file, instruction_text(ANN, "@../team_instruction.md"))
+    assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
+    write_instruction(file, instruction_text(ANN, ""))
+    assert file.read_text() == f"{OURS}\n\nYou are Ann.\n"
+    file.write_text("My own words.\n")
+    write_instruction(file, instruction_text(ANN, ""))
+    assert file.read_text() == "My own words.\n"
+
+
+def test_a_link_to_nowhere_is_a_persons_too(tmp_path: Path) -> None:
+    file = tmp_path / "CLAUDE.md"
+    file.symlink_to(tmp_path / "none")
+    write_instruction(file, "text")
+    assert names(tmp_path) == ["CLAUDE.md"]
+    assert file.is_symlink()
+
+
+# -- Claude ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    folder = tmp_path / "ann"
+    for name in ("home", "tmp", "my work"):
+        (folder / name).mkdir(parents=True)
+    return Workspace(
+        folder=folder,
+        home=folder / "home",
+        tmp=folder / "tmp",
+        execution_dir=folder / "my work",
+        env={"PATH": "/bin", "HOME": str(folder / "home"), "DISABLE_TELEMETRY": "0"},
+        team_instruction="We are a team.\n",
+    )
+
+
+def test_what_claude_finds(workspace: Workspace) -> None:
+    home = prepare(ANN, workspace)
+    assert home.config == workspace.home / ".claude"
+    assert mode(home.config) == 0o700
+    assert (home.config / "CLAUDE.md").read_text() == "We are a team.\n"
+    assert json.loads((home.config / "settings.json").read_text()) == {"cleanupPeriodDays": 36500}
+    assert (workspace.folder / "CLAUDE.md").read_text().endswith("\n\n@../team_instruction.md\n")
+    assert home.env == {
+        "PATH": "/bin",
+        "HOME": str(workspace.home),
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
+        "CLAUDE_CODE_TMPDIR": str(workspace.tmp),
+        "CLAUDE_CONFIG_DIR": str(home.config),
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "DISABLE_TELEMETRY": "0",
+    }
+
+
+def test_edits_of_the_team_reach_it_and_edits_of_its_settings_do_not(workspace: Workspace) -> None:
+    config = prepare(ANN, workspace).config
+    (config / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    (config / "kept.json").write_text("memory")
+    prepare(ANN, replace(workspace, team_instruction=""))
+    assert (config / "CLAUDE.md").read_text() == "\n"
+    assert "allow" not in (config / "settings.json").read_text()
+    assert (config / "kept.json").read_text() == "memory"
+    assert OURS in (workspace.folder / "CLAUDE.md").read_text()
+    assert "team_instruction" not in (workspace.folder / "CLAUDE.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md"])
+def test_the_materials_own_text_counts_once_it_is_trusted(workspace: Workspace, name: str) -> None:
+    theirs = workspace.execution_dir / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("Our rules.")
+    memory = prepare(ANN, workspace).config / "CLAUDE.md"
+    assert memory.read_text() == "We are a team.\n"
+    prepare(ANN, replace(workspace, trusted=True))
+    imported = str(theirs.resolve()).replace(" ", "\\ ")
+    assert memory.read_text() == f"We are a team.\n\n@{imported}\n"
+
+
+def test_a_word_of_the_team_is_no_import(workspace: Workspace) -> None:
+    said = "@rex: read\n@~/.ssh/id and a@b, not @ this."
+    config = prepare(ANN, replace(workspace, team_instruction=said)).config
+    read = (config / "CLAUDE.md").read_text()
+    assert read == "\\@rex: read\n\\@~/.ssh/id and a@b, not @ this.\n"
+
+
+def test_where_it_signs_in(workspace: Workspace, tmp_path: Path) -> None:
+    name = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
+    user = tmp_path / "user"
+    assert prepare(ANN, replace(workspace, user_home=user)).env[name] == ""
+    (user / ".claude").mkdir(parents=True)
+    (user / ".claude" / ".credentials.json").write_text("secret")
+    assert prepare(ANN, replace(workspace, user_home=user)).env[name] == str(user / ".claude")
+    files = [path for path in workspace.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if "secret" in path.read_text()] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ('{"primaryApiKey": "secret"}', "secret"),
+        ('{"primaryApiKey": 7}', None),
+        ("[]", None),
+        ("no JSON", None),
+    ],
+)
+def test_a_login_with_the_console(
+    workspace: Workspace, tmp_path: Path, settings: str, key: str | None
+) -> None:
+    (tmp_path / ".claude.json").write_text(settings)
+    mine = replace(workspace, user_home=tmp_path)
+    assert prepare(ANN, mine).env.get("ANTHROPIC_API_KEY") == key
+    other = replace(mine, env={"ANTHROPIC_API_KEY": "of the member"})
+    assert prepare(ANN, other).env["ANTHROPIC_API_KEY"] == "of the member"
+
+
+def test_a_rehearsal_knows_no_real_key(workspace: Workspace, tmp_path: Path) -> None:
+    given = dict.fromkeys(KEYS, "real") | {"CLAUDE_CODE_USE_BEDROCK": "1", "NO_PROXY": "x"}
+    rehearsal = replace(
+        workspace,
+        env={**workspace.env, **given},
+        user_home=tmp_path,
+        rehearsal="http://127.0.0.1:1",
+    )
+    env = prepare(ANN, rehearsal).env
+    assert "real" not in env.values()
+    assert {name for name in env if name.startswith(("ANTHROPIC", "CLAUDE", "NO_"))} == {
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS",
+        "CLAUDE_CODE_TMPDIR",
+        "CLAUDE_CONFIG_DIR",
+        "NO_PROXY",
+    }
+    assert (env["ANTHROPIC_BASE_URL"], env["DISABLE_TELEMETRY"]) == ("http://127.0.0.1:1", "1")
+    assert "127.0.0.1" in env["NO_PROXY"]
