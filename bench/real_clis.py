@@ -120,7 +120,9 @@ async def _process(
     try:
         yield process
     finally:
-        process.kill()
+        # The end of its input ends each of them, and what its launcher started with it.
+        assert process.stdin is not None
+        process.stdin.close()
         await process.wait()
 
 

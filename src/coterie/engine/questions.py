@@ -37,6 +37,13 @@ class Asking:
     def __init__(self, desk: Desk, journal: Journal) -> None:
         self._desk = desk
         self._journal = journal
+        self._permission: Interaction | None = None
+        """The permission that is waited for now."""
+
+    async def withdraw(self, reason: str) -> None:
+        """Close the permission that is waited for, if one is: nobody needs it any more."""
+        if self._permission is not None:
+            await close_question(self._desk.storage.inbox, self._permission, reason)
 
     async def ask(self, name: str, question: Ask) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends."""
@@ -90,8 +97,11 @@ class Asking:
             desk.observer.saw(
                 MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
             )
+            asked = question.interaction
+            self._permission = asked if asked.purpose == "confirm_risky_action" else None
             with anyio.move_on_after(desk.patience):
                 question = await self._until_answered(interaction_id)
+            self._permission = None
         if question.response is None:
             raise Parked("question")
         chosen = question.response
@@ -136,6 +146,18 @@ async def respond(storage: Storage, response: Response) -> Question:
     if not await storage.inbox.respond(event):
         raise _too_late(await _existing(storage.inbox, response.interaction_id))
     return question
+
+
+async def close_question(inbox: InboxStore, asked: Interaction, reason: str) -> None:
+    """Close a question that nobody will answer; an answer that comes later is refused with why."""
+    response = Response(
+        interaction_id=asked.interaction_id,
+        task_id=asked.task_id,
+        author_actor_id=NOBODY,
+        comment=reason,
+    )
+    event = UserInteractionResponded(task_id=asked.task_id, at=instant.now(), response=response)
+    await inbox.respond(event)
 
 
 async def _existing(inbox: InboxStore, interaction_id: str) -> Question:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from coterie.model import instant
-from coterie.model.interaction import NOBODY, Question, Response
+from coterie.engine.questions import close_question
+from coterie.model.interaction import Response
 from coterie.model.journal import Step, Turn
-from coterie.model.task import UserInteractionResponded
 from coterie.model.tool_call import AuditEntry
-from coterie.ports import InboxStore, Storage
+from coterie.ports import Storage
 
 Fate = Literal["ran", "not run", "unknown"]
+
+STALE = "the turn that asked was cut; if it is asked again, that is a new question"
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ async def cut_turn(
         if question is not None and question.state == "answered" and question.response:
             found.unused.setdefault(step.digest, []).append((step, question.response))
         elif question is not None:
-            await _close_as_stale(storage.inbox, question)
+            await close_question(storage.inbox, question.interaction, STALE)
     found.calls = [
         CutCall(
             entry.tool_call_id,
@@ -134,16 +135,3 @@ def _what(entry: AuditEntry) -> str:
         if key in given:
             return str(given[key])[:200]
     return str(next(iter(given.values()), ""))[:200]
-
-
-async def _close_as_stale(inbox: InboxStore, question: Question) -> None:
-    asked = question.interaction
-    response = Response(
-        interaction_id=asked.interaction_id,
-        task_id=asked.task_id,
-        author_actor_id=NOBODY,
-        comment="the turn that asked was cut; if it is asked again, that is a new question",
-    )
-    await inbox.respond(
-        UserInteractionResponded(task_id=asked.task_id, at=instant.now(), response=response)
-    )

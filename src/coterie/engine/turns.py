@@ -76,9 +76,10 @@ class TurnRunner:
         self._running: Channel | None = None
 
     async def interrupt(self) -> None:
-        """Break off the turn that runs now, if one does."""
+        """Break off the turn that runs now, if one does, and take back what its agent asks."""
         if self._running is not None:
             await self._running.interrupt()
+            await self._asking.withdraw("the turn was broken off")
 
     async def take(
         self, step: str, member: Member, number: int, new: Step | None
@@ -197,6 +198,9 @@ class TurnRunner:
                     async for update in updates:
                         if clock.is_quiet:
                             self._keep_state(member, "working", "")
+                        elif attempt.waiting and not isinstance(update, Waiting):
+                            desk.tell_state(member, "working")
+                        attempt.waiting = isinstance(update, Waiting)
                         clock.touch()
                         if isinstance(update, TurnCompleted | TurnFailed | TurnInterrupted):
                             return update

@@ -94,6 +94,8 @@ class Inflow(asyncio.Protocol):
         if sink is not None:
             for chunk in self.pending():
                 sink(chunk)
+            if self.ended.is_set():
+                sink(b"")
 
     def _pop(self) -> bytes:
         chunk = self._chunks.popleft()

@@ -108,14 +108,14 @@ def _environment(workspace: Workspace) -> dict[str, str]:
     }
 
 
-def link_login(link: Path, workspace: Workspace) -> bool:
-    """Let the user's login serve this member; whether there is one.
+def link_login(link: Path, place: str, workspace: Workspace) -> bool:
+    """Let what stands at this place of the user's home serve this member; whether there is one.
 
     For programs that write a renewed login into the file itself: it goes through the link.
     """
     login = None
     if workspace.user_home is not None and workspace.rehearsal is None:
-        login = workspace.user_home / link.relative_to(workspace.home)
+        login = workspace.user_home / place
     if login is not None and login.is_file():
         link_private(link, login)
     elif link.is_symlink():
@@ -190,7 +190,8 @@ def _opencode(member: Member, workspace: Workspace, cwd: Path) -> _Known:
     home = private_folder(private_folder(workspace.home / ".config") / "opencode")
     write_private(home / "opencode.json", json.dumps(_opencode_settings(workspace)) + "\n")
     share = private_folder(private_folder(workspace.home / ".local") / "share")
-    link_login(private_folder(share / "opencode") / "auth.json", workspace)
+    login = private_folder(share / "opencode") / "auth.json"
+    link_login(login, ".local/share/opencode/auth.json", workspace)
     reads_only = member.permissions.mode == "read"
     others = {"*": "deny", "webfetch": "ask"} if reads_only else {"*": "ask"}
     # What a helper of its own does, it does not tell.

@@ -59,8 +59,7 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     """Write what Gemini is to find, each time anew, so that edits of the team reach it."""
     cwd = workspace.execution_dir.resolve()
     home = private_folder(workspace.home / ".gemini")
-    signed_in = link_login(home / "oauth_creds.json", workspace)
-    link_login(home / "gemini-credentials.json", workspace)
+    signed_in = _link_logins(home, workspace)
     settings = _settings(_sign_in(workspace, signed_in=signed_in))
     write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
     write_private(home / _DOCUMENT, _memory(member, workspace, cwd))
@@ -123,25 +122,23 @@ def _rules(mode: Mode) -> str:
     Without a terminal or a protocol nobody can be: there only a mode that needs no question
     has the tools for it.
     """
-    rules = [_rule("deny", "invoke_agent", priority=950)]
     match mode:
         case "read":
-            rules.append(_rule("deny", *_WRITING, "run_shell_command"))
+            return _rule("deny", *_WRITING, "run_shell_command")
         case "accept-edits":
-            rules.append(_rule("allow", *_WRITING, headless=True))
+            return _rule("allow", *_WRITING, headless=True)
         case "full":
-            rules.append(_rule("allow", "*", headless=True))
+            return _rule("allow", "*", headless=True)
         case "ask":
-            pass
-    return "\n".join(rules)
+            return ""
 
 
-def _rule(decision: str, *tools: str, headless: bool = False, priority: int = 900) -> str:
+def _rule(decision: str, *tools: str, headless: bool = False) -> str:
     lines = [
         "[[rule]]",
         f"toolName = {json.dumps(list(tools))}",
         f'decision = "{decision}"',
-        f"priority = {priority}",
+        "priority = 900",
     ]
     if headless:
         lines.append("interactive = false")
@@ -149,6 +146,14 @@ def _rule(decision: str, *tools: str, headless: bool = False, priority: int = 90
 
 
 # -- who pays ----------------------------------------------------------------------------------
+
+
+def _link_logins(home: Path, workspace: Workspace) -> bool:
+    """Link the user's login with Google and the key, wherever it is; whether there is a login."""
+    link_login(home / "gemini-credentials.json", ".gemini/gemini-credentials.json", workspace)
+    # From a folder that is not trusted Gemini looks for it one folder further up.
+    link_login(workspace.home / ".env", ".gemini/.env", workspace)
+    return link_login(home / "oauth_creds.json", ".gemini/oauth_creds.json", workspace)
 
 
 def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
