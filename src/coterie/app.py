@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
@@ -26,6 +27,7 @@ from coterie.engine.owner import Owner, sweep
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.takeover import Claimant
+from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.journal import Fence
 from coterie.model.message import YOU, Message
@@ -36,6 +38,7 @@ from coterie.model.team import Member, Team
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.workspace import Workspace
 from coterie.ports import Observer
+from coterie.process.become import become
 from coterie.process.bubblewrap import problem
 from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
@@ -43,13 +46,35 @@ from coterie.process.version import says_yes, version_of
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workspace.folder import member_folder, open_workspace
+from coterie.workspace.homes.by_hand import home_environment
 from coterie.workspace.identity import settle_if_new
 
-__all__ = ["Answered", "App", "has_adapter", "keeper_problem", "says_yes", "version_of"]
+if TYPE_CHECKING:
+    from coterie.rehearsal.dialogue import Brain
+
+__all__ = [
+    "Answered",
+    "App",
+    "ByHand",
+    "become",
+    "has_adapter",
+    "keeper_problem",
+    "says_yes",
+    "version_of",
+]
 
 WORKFLOWS = {workflow.name: workflow for workflow in (Chat(),)}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A member's CLI as a person starts it."""
+
+    words: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
 
 
 @dataclass
@@ -106,9 +131,12 @@ class App:
         *,
         workflow: str = "chat",
         team_file: Path | None = None,
-        rehearsal: bool = False,
+        rehearsal: bool | Path = False,
     ) -> str:
-        """Make a task that this process owns; returns its id.  Nothing runs yet."""
+        """Make a task that this process owns; returns its id.  Nothing runs yet.
+
+        A `rehearsal` runs on a stand-in for the models; a path is the file of its replies.
+        """
         owner = await self._own()
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
@@ -124,7 +152,8 @@ class App:
                 team=team.sealed(),
                 team_file=str(team_file) if team_file else None,
                 caps=caps,
-                rehearsal=rehearsal,
+                rehearsal=rehearsal is not False,
+                script=str(rehearsal) if isinstance(rehearsal, Path) else None,
             )
             said = Message(task_id, 1, author, "", created.at)
             opening = spoken(team, said, goal)[0] if goal else None
@@ -212,6 +241,21 @@ class App:
         """End a task for good; children are gone when this returns."""
         await steering.cancel(self._look, self._claimant(await self._own()), task_id)
 
+    def by_hand(self, team: Team, member: Member) -> ByHand:
+        """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
+        agents = load_registry(registry_path(self.home), BUILT_IN).agents
+        agent = agents.get(member.agent or "")
+        if agent is None:
+            raise UsageError(f"{member.id} has no program to open.", "coterie team show")
+        adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
+        trusted = is_material_trusted(self.root, self.home)
+        workspace = _MakeChannels(self, adapters, team, trusted, None).workspace(member)
+        return ByHand(
+            (agent.command, *member.additional_args),
+            workspace.execution_dir,
+            home_environment(agent.adapter_in(BUILT_IN), agent, member, workspace),
+        )
+
     # -- parts ---------------------------------------------------------------------------------
 
     @property
@@ -271,11 +315,12 @@ class _MakeChannels:
             pool=app.pool,
             children=TaskChildren(app.storage.leases, fence, app.machine),
             adapter_of=self.adapters.of,
-            workspace_of=self._workspace,
+            workspace_of=self.workspace,
             folder_of=lambda member: str(member_folder(app.root, self.team.name, member)),
         )
 
-    def _workspace(self, member: Member) -> Workspace:
+    def workspace(self, member: Member) -> Workspace:
+        """A member's folder, made, and all that its process is told."""
         member = self.team.get(member.id) or member
         agent = self.adapters.agents.get(member.agent or "")
         known = known_agent(family(agent)) if agent else None
@@ -299,10 +344,14 @@ async def _rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator
     if given is not None or not created.rehearsal:
         yield given if created.rehearsal else None
         return
+    from coterie.rehearsal.script import Scripted, read_script
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
-    async with RehearsalServer(Simulation()) as server:
+    brain: Brain = Simulation()
+    if created.script is not None:
+        brain = Scripted(await anyio.to_thread.run_sync(read_script, Path(created.script)), brain)
+    async with RehearsalServer(brain) as server:
         yield server.url
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -40,6 +41,7 @@ class Span(click.ParamType[float]):
 @click.option("--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1).")
 @click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
 @click.option("--rehearse", is_flag=True, help="Real CLIs on a stand-in for the model: no tokens.")
+@click.option("--script", metavar="FILE", help="Rehearse with the replies of this file.")
 @pass_call
 def chat(
     call: Call,
@@ -48,7 +50,7 @@ def chat(
     agents: str | None,
     *,
     rehearse: bool,
-    **limits: float | None,
+    **more: Any,
 ) -> None:
     """Talk with a team.
 
@@ -57,6 +59,8 @@ def chat(
     if team is not None and agents is not None:
         raise UsageError("--team and --agents at once.", "Give one of them.")
     goal = _message(call, message)
+    script = _script(more["script"])
+    rehearse = rehearse or script is not None
 
     import anyio
 
@@ -64,12 +68,37 @@ def chat(
     from coterie.cli.opening import prepared
 
     project, chosen = prepared(call, team, agents)
-    limit = _caps(call, limits["max_turns"], limits["max_rounds"])
+    limit = _caps(call, more["max_turns"], more["max_rounds"])
     if rehearse:
         call.note("Rehearsal: the models are stand-ins. No tokens, no login; replies mean nothing.")
-    start = Start(chosen.team, goal, limit, chosen.path, rehearse)
-    patience = limits["wait"] if limits["wait"] is not None else default_patience(call)
+    start = Start(chosen.team, goal, limit, chosen.path, script or rehearse)
+    patience = more["wait"] if more["wait"] is not None else default_patience(call)
     raise click.exceptions.Exit(anyio.run(begin, call, project, start, patience))
+
+
+def _script(given: str | None) -> Path | None:
+    """The file of a scripted rehearsal, checked before anything is made."""
+    if given is None:
+        return None
+    from coterie.rehearsal.script import read_script
+
+    path = Path(given).expanduser().absolute()  # the task may be resumed from elsewhere
+    read_script(path)
+    return path
+
+
+@command("rehearse", 'coterie rehearse -t pair "why is test_total slow?"')
+@click.argument("message", nargs=-1)
+@click.option("-t", "--team", metavar="TEAM", help="A team by name, or the path of a team file.")
+@click.option("--agents", metavar="A,B", help="No file needed: claude,codex or sec=claude:opus.")
+@click.option("--script", metavar="FILE", help="The replies; else the stand-in makes them up.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="End after N turns.")
+@click.option("--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1).")
+@click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
+@click.pass_context
+def rehearse(context: click.Context, **given: Any) -> None:
+    """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
+    context.invoke(chat, rehearse=True, **given)
 
 
 def default_patience(call: Call) -> float | None:

@@ -30,7 +30,7 @@ class Start:
     """None: the first line that is typed."""
     caps: Caps
     team_file: Path | None = None
-    rehearsal: bool = False
+    rehearsal: bool | Path = False
 
 
 async def begin(call: Call, project: Project, start: Start, patience: float | None) -> int:
@@ -92,7 +92,11 @@ async def _on_screen(
 
 async def _started(app: App, start: Start, goal: str) -> str:
     return await app.start(
-        start.team, goal, start.caps, team_file=start.team_file, rehearsal=start.rehearsal
+        start.team,
+        goal,
+        start.caps,
+        team_file=start.team_file,
+        rehearsal=start.rehearsal,
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.opening import looked_at, read_team, show_powers
 from coterie.cli.presets import PRESETS, ready, seated
-from coterie.cli.project import here, made, notices
+from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import one_line, table
 from coterie.cli.transcript import about
 from coterie.config.files import shown
@@ -29,11 +30,14 @@ from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import mark_default, seats, teams_of
 from coterie.config.trust import trust as record_trust
 from coterie.config.trust import trust_material
-from coterie.errors import CoterieError, UsageError
+from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.team import Member
 from coterie.workspace.folder import make_folder
-from coterie.workspace.identity import keep, settle, settle_if_new
+from coterie.workspace.identity import as_settled, keep, settle, settle_if_new
+
+if TYPE_CHECKING:
+    from coterie.app import App, ByHand
 
 
 @group("team", "coterie team new review --preset review")
@@ -184,6 +188,31 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
     _tell(call, changed, project)
 
 
+@command("open", "coterie team open ada")
+@click.argument("member")
+@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@pass_call
+def open_(call: Call, member: str, word: str | None) -> None:
+    """Start a member's CLI itself, in its folder, with its home and environment."""
+    from coterie.app import become
+
+    project = here(call)
+    loaded, refused = read_team(project, word, load_registry(), _settings(project))
+    if refused is not None:
+        raise refused
+    team = as_settled(project.root, loaded.team)
+
+    async def body(app: App) -> ByHand:
+        return app.by_hand(team, team.member(member))
+
+    started = opened(made(call, project), body)
+    call.note(f"{member}: {started.words[0]} in {started.cwd}")
+    try:
+        become(started.words, started.cwd, started.env)
+    except OSError as error:
+        raise AgentMissing(member, str(started.cwd), started.words[0], str(error)) from None
+
+
 @command("trust", "coterie team trust ./team.json")
 @click.argument("word", metavar="PATH")
 @click.option("--yes", is_flag=True, help="You have looked at it already: do not ask.")
@@ -213,7 +242,7 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
     call.line(f"Trusted, as it is now: {shown(loaded.path or project.root)}")
 
 
-for _one in (list_, new, add, show, validate, update, keep_, rename, trust):
+for _one in (list_, new, add, show, validate, update, keep_, rename, open_, trust):
     team.add_command(_one)
 
 

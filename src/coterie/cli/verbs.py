@@ -41,7 +41,10 @@ VERBS: dict[str, Verb] = {
 
 ALIASES = {"logs": "log"}
 
-UNLISTED: dict[str, Verb] = {"help": Verb("overview:help_", "this help", "")}
+UNLISTED: dict[str, Verb] = {
+    "help": Verb("overview:help_", "this help", ""),
+    "rehearse": Verb("chat:rehearse", "try a team on a stand-in for the model", "More"),
+}
 
 _WITH_WORDS = {"Work"}
 """Groups whose verbs cannot be told apart by name, so that each says what it does."""
@@ -79,6 +82,8 @@ def everything() -> str:
     for group, names in _groups().items():
         lines.append(f"  {group}")
         lines += [f"    {name:<12}{VERBS[name].help}" for name in names]
+    more = {name: verb for name, verb in UNLISTED.items() if verb.group}
+    lines += ["  More", *(f"    {name:<12}{verb.help}" for name, verb in more.items())]
     lines += [
         "",
         "  Every verb takes",

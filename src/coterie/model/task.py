@@ -48,6 +48,8 @@ class TaskCreated(_Event):
     caps: Caps = Caps()
     rehearsal: bool = False
     """Whether the models are stand-ins: no tokens, no login."""
+    script: str | None = None
+    """The file a stand-in's replies come from; None: it makes them up."""
 
 
 class TaskStarted(_Event):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -47,7 +48,9 @@ class Log:
 
     async def starting(self, member: str, agent: str) -> str:
         self.count += 1
-        return f"{member}.{os.getpid()}.{self.count}"
+        mark = f"{member}.{os.getpid()}.{self.count}"
+        self.living[mark] = 0
+        return mark
 
     def started(self, mark: str, pid: int) -> None:
         self.living[mark] = pid
@@ -174,3 +177,8 @@ async def take(
                 if isinstance(update, Asked) and choice:
                     await channel.answer(update.key, said(choice))
     return Taken(updates)
+
+
+def requests_hold(server: Any, text: str) -> list[int]:
+    """How often a text stands in each request that reached the model."""
+    return [json.dumps(seen.body, ensure_ascii=False).count(text) for seen in server.turns]

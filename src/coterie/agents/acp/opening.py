@@ -21,6 +21,7 @@ START = 60.0
 VERSION = 1
 """The one version of the protocol that is offered: of version 2 there is only a draft."""
 _SIGNED_OUT = -32000
+_HEAD = 8
 
 
 @dataclass(frozen=True)
@@ -96,5 +97,11 @@ class Opening:
 
     def _missing(self, wire: Wire, problem: str) -> AgentMissing:
         spawn = wire.child.spawn
-        told = f"{problem}\n{wire.tail}" if wire.tail else problem
+        told = f"{problem}\n{_brief(wire.tail)}" if wire.tail else problem
         return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
+
+
+def _brief(tail: str) -> str:
+    """The beginning and the end of what an agent said: some print all their help in between."""
+    lines = tail.splitlines()
+    return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,7 +25,7 @@ from coterie.process.child import KeeperName
 from coterie.workspace.homes.gemini import GeminiHome, prepare
 
 SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
-_NO_PROTOCOL = "Unknown argument"
+_NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 """What a Gemini says that does not know the flag for the protocol."""
 
 
@@ -58,7 +59,7 @@ class GeminiAdapter:
         try:
             return await opening.on(await Wire.open(start("--acp")))
         except AgentMissing as error:
-            if _NO_PROTOCOL not in error.problem:
+            if _NO_PROTOCOL.search(error.problem) is None:
                 raise
             return HeadlessChannel(start, Failures(self.agent.name, SIGN_IN))
 

@@ -1,0 +1,119 @@
+"""The Coterie process of the tests that kill it: one task, started or resumed, JSON lines out.
+
+python -m tests.live.owner PROJECT URL start TEAM GOAL TURNS | resume TASK
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
+
+from coterie.app import App
+from coterie.cli.records import fields_of
+from coterie.model.record import Record
+from coterie.model.task import Caps
+from coterie.model.team import Team
+
+ROOT = Path(__file__).parents[2]
+SLOWEST = 60
+
+Line = dict[str, Any]
+
+
+# -- the program -------------------------------------------------------------------------------
+
+
+class Printing:
+    """Every record as a line, pieces of a reply too."""
+
+    def saw(self, record: Record) -> None:
+        line = {"type": record.type, **fields_of(record)}
+        print(json.dumps(line, default=str), flush=True)
+
+
+async def main(project: str, url: str, verb: str, what: str, *more: str) -> None:
+    async with App.open(Path(project), None, url) as app:
+        task = what
+        if verb == "start":
+            goal, turns = more
+            caps = Caps(max_turns=int(turns), max_rounds=None)
+            team = Team.model_validate_json(what)
+            task = await app.start(team, goal, caps, rehearsal=True)
+            print(json.dumps({"type": "started", "task": task}), flush=True)
+        Printing().saw(await app.run(task, Printing(), patience=None))
+
+
+# -- how a test holds it -----------------------------------------------------------------------
+
+
+@dataclass
+class Owner:
+    """A running one."""
+
+    process: Process
+    lines: list[Line] = field(default_factory=list[Line])
+    _told: anyio.Event = field(default_factory=anyio.Event)
+
+    async def said(self, wanted: Callable[[Line], object]) -> Line:
+        """The first line like this; waits for it."""
+        while True:
+            found = next((line for line in self.lines if wanted(line)), None)
+            if found is not None:
+                return found
+            assert self.process.returncode is None or not self._told.is_set(), self.lines
+            await self._told.wait()
+
+    def of(self, kind: str) -> list[Line]:
+        return [line for line in self.lines if line["type"] == kind]
+
+    async def result(self) -> Line:
+        """How its run ended; the process is gone when this returns."""
+        found = await self.said(lambda line: line["type"] == "result")
+        assert await self.process.wait() == 0
+        return found
+
+    async def listen(self) -> None:
+        assert self.process.stdout is not None
+        stream = BufferedByteReceiveStream(self.process.stdout)
+        try:
+            while True:
+                line = await stream.receive_until(b"\n", 10_000_000)
+                self._tell(json.loads(line))
+        except (anyio.IncompleteRead, anyio.EndOfStream, anyio.ClosedResourceError):
+            self._tell({"type": "end"})
+
+    def _tell(self, line: Line) -> None:
+        self.lines.append(line)
+        told, self._told = self._told, anyio.Event()
+        told.set()
+
+
+@asynccontextmanager
+async def owner(*words: str) -> AsyncGenerator[Owner]:
+    """An owner for the length of the block; one that still runs then is killed."""
+    command = [sys.executable, "-m", "tests.live.owner", *words]
+    with anyio.fail_after(SLOWEST):
+        async with await anyio.open_process(command, cwd=ROOT, stderr=None) as process:
+            held = Owner(process)
+            async with anyio.create_task_group() as group:
+                group.start_soon(held.listen)
+                try:
+                    yield held
+                finally:
+                    if process.returncode is None:
+                        os.kill(process.pid, 9)
+                    group.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    anyio.run(main, *sys.argv[1:])

@@ -1,0 +1,193 @@
+"""`kill -9` of Coterie with the real CLIs: nothing survives, and the turn ends once."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import psutil
+import pytest
+
+from coterie.app import App
+from coterie.errors import AnswerRefused
+from coterie.model.team import Member, Mode, Permissions, Team
+from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, in_pieces, reply
+from coterie.rehearsal.received import Received
+from coterie.rehearsal.server import RehearsalServer
+from tests.conftest import House
+from tests.live.owner import Owner, owner
+
+ROOT = Path(__file__).parents[2]
+BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
+GONE_WITHIN = 5
+GOAL = "Look after the garden, word KIWI."
+FIRST = "The word is heliotrope."
+
+
+def claude(command: str) -> ToolCall:
+    return ToolCall("Bash", {"command": command, "description": "try"})
+
+
+def codex(command: str) -> ToolCall:
+    """Without its sandbox, whose own end would take the command along."""
+    asks = {"sandbox_permissions": "require_escalated", "justification": "It is needed."}
+    return ToolCall("exec_command", {"cmd": command, "yield_time_ms": 30_000, **asks})
+
+
+def gemini(command: str) -> ToolCall:
+    return ToolCall("run_shell_command", {"command": command, "description": "try"})
+
+
+SHELLS: dict[str, Callable[[str], ToolCall]] = {"claude": claude, "codex": codex, "gemini": gemini}
+
+
+@dataclass
+class Script:
+    """A model that says one thing after the other, and looks who runs when it is asked."""
+
+    answers: list[Answer]
+    look: Callable[[], list[str]] = list
+    seen: list[list[str]] = field(default_factory=list[list[str]])
+
+    async def answer(self, asked: Asked) -> Answer:
+        self.seen.append(await anyio.to_thread.run_sync(self.look))
+        return self.answers.pop(0)
+
+
+def team_of(house: House, cli: str, mode: Mode) -> str:
+    """A team of one on a real CLI."""
+    if not (BINS / cli).exists():
+        pytest.skip(f"{cli} is not installed: scripts/real-clis")
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    entries = {cli: {"command": str(BINS / cli)}}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
+    member = Member(
+        id="ada",
+        name="ada",
+        display_name="Ada",
+        agent=cli,
+        order=1,
+        permissions=Permissions(mode=mode),
+    )
+    return Team(name="garden", members=(member,)).model_dump_json()
+
+
+# -- who lives ---------------------------------------------------------------------------------
+
+
+def running(task: str, token: str) -> list[str]:
+    """What carries a mark of the task's first owner, or the token as an argument."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            mark = process.environ().get("COTERIE_MARK", "")
+            ours = mark.startswith(f"{task}.1.") or token in words
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(f"{process.pid} {shlex.join(words)[:100]}")
+        except psutil.Error:
+            continue
+    return found
+
+
+async def until(true: Callable[[], object], seconds: float) -> float:
+    """Wait for what nobody tells of; how long it took."""
+    began = time.monotonic()
+    while not await anyio.to_thread.run_sync(true):
+        assert time.monotonic() - began < seconds, "it did not come true"
+        await anyio.sleep(0.02)
+    return time.monotonic() - began
+
+
+@dataclass
+class Scene:
+    """A garden with one gardener."""
+
+    house: House
+    server: RehearsalServer
+    script: Script
+    cli: str
+    token: str = field(default_factory=lambda: f"token-{uuid.uuid4().hex}")
+
+    @property
+    def project(self) -> Path:
+        return self.house.project
+
+    def start(self, mode: Mode, turns: int):
+        team = team_of(self.house, self.cli, mode)
+        words = (str(self.project), self.server.url, "start", team, GOAL, str(turns))
+        return owner(*words)
+
+    def resume(self, task: str):
+        return owner(str(self.project), self.server.url, "resume", task)
+
+    async def kill(self, held: Owner, task: str) -> None:
+        """The owner dies in the middle of something, with its children alive."""
+        alive = await anyio.to_thread.run_sync(running, task, self.token)
+        assert alive, "its agent runs"
+        self.script.look = lambda: running(task, self.token)
+        os.kill(held.process.pid, signal.SIGKILL)
+        assert await held.process.wait() == -signal.SIGKILL
+
+    async def messages(self, task: str) -> list[tuple[str, int, str]]:
+        async with App.open(self.project, None, self.server.url) as app:
+            records = [entry.record for entry in await app.timeline(task)]
+        return [
+            (record.member, record.turn, record.text)
+            for record in records
+            if record.type == "message"
+        ]
+
+
+def told(request: Received) -> str:
+    """The newest thing that the model was told, and not by its CLI."""
+    assert request.asked is not None
+    return request.asked.newest
+
+
+def check_the_past(scene: Scene, resumed: Received) -> None:
+    """Its thread is held, or lost and then the past came from our store; never a plain re-send."""
+    text, body = told(resumed), json.dumps(resumed.body)
+    assert text.startswith("[RESUMED]\n"), text
+    lost = "Your own history of this conversation was lost" in text
+    assert body.count(FIRST) == 1
+    assert (f"[CONTEXT]\nyou: {GOAL}\nada: {FIRST}"[:40] in text) == lost
+    assert lost == (scene.cli == "gemini")
+
+
+@pytest.fixture(params=list(SHELLS))
+def cli(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def test_in_the_middle_of_a_turn(house: House, cli: str) -> None:
+    long = Reply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
+    script = Script([reply(FIRST), long, reply("All is well.")])
+    async with RehearsalServer(script) as server:
+        scene = Scene(house, server, script, cli)
+        async with scene.start("ask", 2) as held:
+            task = (await held.said(lambda line: line["type"] == "started"))["task"]
+            await held.said(lambda line: line["type"] == "delta" and "one" in line["text"])
+            await scene.kill(held, task)
+        async with scene.resume(task) as held:
+            resumed = await server.turn(3)
+            assert (await held.result())["status"] == "completed"
+        print(cli, told(resumed))
+        assert script.seen[2] == []
+        assert len(server.turns) == 3
+        assert await scene.messages(task) == [
+            ("you", 0, GOAL),
+            ("ada", 1, FIRST),
+            ("ada", 2, "All is well."),
+        ]
+        check_the_past(scene, resumed)
