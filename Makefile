@@ -12,6 +12,8 @@ ARGS ?=
 BIN := .venv/bin
 # Snapshots are compared here; to write new ones run .venv/bin/pytest --inline-snapshot=create,fix
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
+# Tests that run agents: of these, nine branches in ten of src/coterie/agents must be taken.
+WITH_AGENTS := tests/contract tests/flow tests/live
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -51,7 +53,14 @@ test: $(DEV) compiled ## every test
 	@scripts/system-packages
 	@scripts/real-clis >/dev/null
 	$(SAY) "testing"
+ifeq ($(strip $(ARGS)),)
+	@if [ -e .cache/clis/.installed ]; then least=90; else least=0; fi; \
+	$(PYTEST) -n $(WORKERS) --dist worksteal $(WITH_AGENTS) --cov=coterie.agents --cov-branch \
+	    --cov-report=term --cov-fail-under=$$least
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix --ignore=,$(WITH_AGENTS))
+else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
+endif
 
 bench: $(DEV) compiled ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"

@@ -31,6 +31,7 @@ from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from coterie.workspace.homes import claude as claude_home
 from coterie.workspace.homes import codex as codex_home
+from coterie.workspace.homes import gemini as gemini_home
 
 ROOT = Path(__file__).parents[1]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -226,6 +227,44 @@ async def respawned_codex(place: Place) -> list[float]:
     return await _timed(turn)
 
 
+async def bare_gemini(place: Place) -> list[float]:
+    """One process, by the Agent Client Protocol."""
+    home = gemini_home.prepare(place.member, place.workspace())
+    words = [place.command, "--acp", "--model", home.model or "gemini-2.5-pro"]
+    async with _process(words, home.cwd, home.env) as process:
+
+        async def called(number: int, method: str, params: Mapping[str, Any]) -> Any:
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            _send(process, message)
+            return (await _until(process, lambda m: m.get("id") == number))["result"]
+
+        await called(1, "initialize", {"protocolVersion": 1, "clientCapabilities": {}})
+        opened = await called(2, "session/new", {"cwd": str(home.cwd), "mcpServers": []})
+
+        async def turn() -> object:
+            said = [{"type": "text", "text": "Say yes."}]
+            return await called(
+                3, "session/prompt", {"sessionId": opened["sessionId"], "prompt": said}
+            )
+
+        return await _timed(turn)
+
+
+async def respawned_gemini(place: Place) -> list[float]:
+    """Headless, a process a turn, on one session."""
+    home = gemini_home.prepare(place.member, place.workspace())
+    env = {**home.env, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    words = [place.command, "--model", home.model or "gemini-2.5-pro", "-o", "stream-json"]
+    thread = str(uuid.uuid4())
+    choices = iter([["--session-id", thread]])
+
+    async def turn() -> object:
+        choice = next(choices, ["--resume", thread])
+        return await _one_shot([*words, *choice], home.cwd, env)
+
+    return await _timed(turn)
+
+
 async def _one_shot(words: list[str], cwd: Path, env: Mapping[str, str]) -> bytes:
     process = await asyncio.create_subprocess_exec(
         *words,
@@ -245,6 +284,7 @@ Way = Callable[[Place], Awaitable[list[float]]]
 WAYS: Mapping[str, tuple[Way, Way]] = {
     "claude": (bare_claude, respawned_claude),
     "codex": (bare_codex, respawned_codex),
+    "gemini": (bare_gemini, respawned_gemini),
 }
 LEAST_FASTER = {"claude": 5.0, "codex": 4.0, "gemini": 5.0}
 

@@ -365,7 +365,9 @@ async def test_an_empty_reply(house: GeminiHouse) -> None:
     async with house.open() as channel:
         failure = (await take(channel)).failure
     assert failure.kind == "model"
-    assert failure.message == ("gemini ended the turn without a word: its model's reply was empty")
+    assert failure.message == (
+        "gemini got no reply from its model: an empty one, or one that was blocked"
+    )
 
 
 async def test_nobody_signed_in(house: GeminiHouse, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ class Cut:
 
     def note(self, *, lost: bool) -> str:
         """What the agent is told before the message; empty where there is nothing to tell."""
-        if not self.sent or not (self.calls or lost):
+        if not self.sent:
             return ""
         lines = [
             "[RESUMED]",
@@ -63,6 +63,8 @@ class Cut:
         if lost:
             lines.append("Your own history of this conversation was lost; the past is given below.")
         lines += [f"- {call.name} {call.what}: {_WORDS[call.fate]}" for call in self.calls]
+        if not self.calls:
+            lines.append("No tool call of it is on record.")
         return "\n".join([*lines, ""])
 
 

@@ -12,7 +12,8 @@ from coterie.model.update import FailureKind, TurnFailed
 from coterie.process.completion import parse_object
 
 _LONGEST_WORDS = 600
-_SIGNED_OUT = -32000
+SIGNED_OUT = -32000
+"""The protocol's code for an agent that wants somebody to sign in first."""
 _STATUS = re.compile(r"\s*([45]\d\d)\b")
 """Qwen begins its words with the status; Gemini gives it as the code."""
 
@@ -44,7 +45,7 @@ _BAD_REQUEST = _Case("model", "the model service refused the request", retry=Fal
 _FAILING = _Case("model", "the model service is failing", hint="Wait, then try again.")
 _CUT = _Case("model", "the connection to the model was cut", hint="Try again.")
 _OTHER = _Case("protocol", "{name} could not carry the turn out")
-_EMPTY = _Case("model", "{name} ended the turn without a word: its model's reply was empty")
+_EMPTY = _Case("model", "{name} got no reply from its model: an empty one, or one that was blocked")
 
 # Looked at before the status: a 404 of the model comes as a 500 from Gemini, a bad key as a 400.
 _BY_WORDS = (
@@ -55,6 +56,7 @@ _BY_WORDS = (
     (re.compile(r"models?\b.{0,80}(not found|does not exist|not supported)"), _UNKNOWN_MODEL),
     (re.compile(r"\bquota\b.{0,40}exceeded|exhausted.{0,40}\bquota\b"), _QUOTA),
     (re.compile(r"rate.?limit|too many requests"), _LIMIT),
+    (re.compile(r"empty response|response was blocked"), _EMPTY),
     (re.compile(r"^terminated$|socket|econnre|connection|fetch failed"), _CUT),
 )
 _BY_STATUS = {
@@ -95,7 +97,7 @@ class Failures:
     def failed(self, error: RpcError) -> TurnFailed:
         """The turn was answered with an error."""
         words = words_of(error)
-        if error.code == _SIGNED_OUT:
+        if error.code == SIGNED_OUT:
             return self.signed_out(words)
         status = _status_of(error, words)
         case = next((case for found, case in _BY_WORDS if found.search(words.lower())), None)
@@ -133,14 +135,18 @@ class Failures:
 def words_of(error: RpcError) -> str:
     """What the agent says about an error, out of the JSON it may be wrapped in."""
     said = text(mapping(error.data).get("details")) or error.message
-    wrapped = mapping((parse_object(said) or {}).get("error"))
-    return (text(wrapped.get("message")) or said).strip()
+    return (text(_wrapped(said).get("message")) or said).strip()
 
 
 def _status_of(error: RpcError, words: str) -> int:
-    code = error.code if isinstance(error.code, int) else 0
+    """The status of the model service: the code, or wherever else an agent puts it."""
     found = _STATUS.match(words)
-    return code if 400 <= code < 600 else int(found[1]) if found else 0
+    told = (error.code, _wrapped(error.message).get("code"), int(found[1]) if found else 0)
+    return next((code for code in told if isinstance(code, int) and 400 <= code < 600), 0)
+
+
+def _wrapped(said: str) -> Object:
+    return mapping((parse_object(said) or {}).get("error"))
 
 
 def ways_to_sign_in(told: Object) -> str:

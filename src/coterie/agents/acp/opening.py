@@ -9,7 +9,7 @@ import anyio
 from coterie import __version__
 from coterie.agents.acp.channel import AcpChannel, Session
 from coterie.agents.acp.choices import Choice, NoSuchModel, mode_for_reading, model_named
-from coterie.agents.acp.failures import Failures, ways_to_sign_in, words_of
+from coterie.agents.acp.failures import SIGNED_OUT, Failures, ways_to_sign_in, words_of
 from coterie.agents.claude.fields import mapping, text
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Wire, WireEnded
@@ -20,7 +20,6 @@ START = 60.0
 """How long an agent may take to start and open a session; in practice a few seconds."""
 VERSION = 1
 """The one version of the protocol that is offered: of version 2 there is only a draft."""
-_SIGNED_OUT = -32000
 _HEAD = 8
 
 
@@ -67,7 +66,7 @@ class Opening:
         try:
             new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": []})
         except RpcError as error:
-            if error.code != _SIGNED_OUT:
+            if error.code != SIGNED_OUT:
                 raise
             return replace(session, refusal=failures.signed_out(words_of(error)))
         session = replace(session, id=text(new.get("sessionId")))

@@ -6,6 +6,7 @@ said before comes from our own store with every prompt.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -30,6 +31,7 @@ from coterie.model.update import (
     Usage,
 )
 
+_API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
 _NOT_SIGNED_IN = 41
 """The exit code of a Gemini without a login."""
 
@@ -46,6 +48,8 @@ class _Run:
 
     failures: Failures
     text: str = ""
+    complaint: str = ""
+    """What it said last of something that went wrong."""
     end: End | None = None
     calls: set[str] = field(default_factory=set[str])
 
@@ -59,6 +63,8 @@ class _Run:
                 yield self._called(event)
             case "tool_result":
                 yield _returned(event)
+            case "error":
+                self.complaint = text(event.get("message"))
             case "result":
                 self.end = self._ended(event)
             case _:
@@ -76,8 +82,10 @@ class _Run:
 
     def _ended(self, event: Object) -> End:
         if event.get("status") != "success":
-            # In the words in which the protocol would have told it.
-            return self.failures.failed(RpcError("result", mapping(event.get("error"))))
+            words = text(mapping(event.get("error")).get("message")) or self.complaint
+            found = _API_ERROR.match(words)
+            # As the protocol would have told it.
+            return self.failures.failed(RpcError("", {"message": found[1] if found else words}))
         if not (self.text or self.calls):
             return self.failures.empty()
         stats = mapping(event.get("stats"))
