@@ -15,6 +15,7 @@ import pytest
 from coterie.config.registry import define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
+from coterie.rehearsal.script import Script
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -75,6 +76,8 @@ def test_the_team_files_of_a_page_are_teams(page: Path, tmp_path: Path) -> None:
             path = tmp_path / "team.json"
             path.write_text(body)
             assert load_team(path, Reading(agents, Settings())).team.members
+        elif info == "json" and '"rules"' in body:
+            assert Script.model_validate_json(body).rules
         elif info == "json":
             assert json.loads(body) is not None
 
