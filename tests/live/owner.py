@@ -70,7 +70,7 @@ class Owner:
             found = next((line for line in self.lines if wanted(line)), None)
             if found is not None:
                 return found
-            assert self.process.returncode is None or not self._told.is_set(), self.lines
+            assert not self.of("end"), self.lines
             await self._told.wait()
 
     def of(self, kind: str) -> list[Line]:
@@ -110,6 +110,7 @@ async def owner(*words: str) -> AsyncGenerator[Owner]:
                 try:
                     yield held
                 finally:
+                    print(f"the owner said {held.lines}")
                     if process.returncode is None:
                         os.kill(process.pid, 9)
                     group.cancel_scope.cancel()

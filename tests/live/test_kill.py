@@ -10,6 +10,7 @@ import signal
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,7 @@ import pytest
 
 from coterie.app import App
 from coterie.errors import AnswerRefused
+from coterie.model.record import MessageRecord
 from coterie.model.team import Member, Mode, Permissions, Team
 from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, in_pieces, reply
 from coterie.rehearsal.received import Received
@@ -148,12 +150,12 @@ class Scene:
     def project(self) -> Path:
         return self.house.project
 
-    def start(self, mode: Mode, turns: int):
+    def start(self, mode: Mode, turns: int) -> AbstractAsyncContextManager[Owner]:
         team = team_of(self.house, self.cli, mode)
         words = (str(self.project), self.server.url, "start", team, GOAL, str(turns))
         return owner(*words)
 
-    def resume(self, task: str):
+    def resume(self, task: str) -> AbstractAsyncContextManager[Owner]:
         return owner(str(self.project), self.server.url, "resume", task)
 
     async def kill(self, held: Owner, task: str) -> None:
@@ -167,11 +169,8 @@ class Scene:
     async def messages(self, task: str) -> list[tuple[str, int, str]]:
         async with App.open(self.project, None, self.server.url) as app:
             records = [entry.record for entry in await app.timeline(task)]
-        return [
-            (record.member, record.turn, record.text)
-            for record in records
-            if record.type == "message"
-        ]
+        said = [record for record in records if isinstance(record, MessageRecord)]
+        return [(record.member, record.turn, record.text) for record in said]
 
 
 def told(request: Received) -> str:

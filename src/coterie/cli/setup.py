@@ -98,9 +98,10 @@ class _Check:
     hint: str = ""
 
 
-@command("doctor", "coterie doctor")
+@command("doctor", "coterie doctor --probe")
+@click.option("--probe", is_flag=True, help="Run each CLI on a stand-in model; no tokens.")
 @pass_call
-def doctor(call: Call) -> None:
+def doctor(call: Call, *, probe: bool) -> None:
     """What is installed and what will work; changes nothing."""
     agents, checks = _agents_and_registry()
     checks += _project_checks(call)
@@ -117,8 +118,15 @@ def doctor(call: Call) -> None:
     enough = "enough to start" if good else "one is needed to start"
     call.line()
     call.line(f"{good} of {len(agents)} ready: {enough}.")
-    if not good:
+    works = _probed(call) if probe else True
+    if not (good and works):
         raise click.exceptions.Exit(1)
+
+
+def _probed(call: Call) -> bool:
+    from coterie.cli.probe import probed
+
+    return probed(call)
 
 
 def _agents_and_registry() -> tuple[list[_Agent], list[_Check]]:
