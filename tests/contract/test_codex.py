@@ -16,9 +16,10 @@ from inline_snapshot import snapshot
 
 from coterie.agents.codex import CodexAdapter, adapter, channel
 from coterie.agents.codex.arguments import passed_on
-from coterie.agents.codex.calls import LONGEST, Calls, bounded
+from coterie.agents.codex.calls import Calls
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
+from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response

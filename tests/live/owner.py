@@ -41,7 +41,8 @@ class Printing:
         print(json.dumps(line, default=str), flush=True)
 
 
-async def main(project: str, url: str, verb: str, what: str, *more: str) -> None:
+async def main(words: list[str]) -> None:
+    project, url, verb, what, *more = words
     async with App.open(Path(project), None, url) as app:
         task = what
         if verb == "start":
@@ -117,4 +118,4 @@ async def owner(*words: str) -> AsyncGenerator[Owner]:
 
 
 if __name__ == "__main__":
-    anyio.run(main, *sys.argv[1:])
+    anyio.run(main, sys.argv[1:])

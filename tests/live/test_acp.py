@@ -208,7 +208,7 @@ async def test_a_model_of_ones_own(house: AcpHouse) -> None:
     async with house.open(house.member(model="rehearsal")) as channel:
         await take(channel)
     assert [seen.asked.model for seen in house.server.turns if seen.asked] == ["rehearsal"]
-    with pytest.raises(AgentMissing, match='it has no model "no-such"; it has .*rehearsal'):
+    with pytest.raises(AgentMissing, match=r'it has no model "no-such"; it has .*rehearsal'):
         async with house.open(house.member(model="no-such")):
             pass
 
@@ -329,11 +329,14 @@ def _defused(house: AcpHouse) -> None:
 async def test_the_bare_agent_lets_a_hostile_repository_act(
     house: AcpHouse, canaries: Path
 ) -> None:
-    """Spoken to by the same channel, but with a home that nobody but the agent has written to."""
-    bare = house.root / house.agent.name.replace("qwen", "q").replace("opencode", "o")
+    """The same channel, but the agent goes by a name that nothing is known of."""
+    auth = ("--auth-type", "openai") if house.agent.name == "qwen" else ()
+    bare = house.root / "bare"
     bare.symlink_to(house.agent.command)
-    house.agent = entry("bare", *house.agent.base_args).model_copy(update={"command": str(bare)})
-    house.passed |= {"OPENAI_MODEL": "rehearsal", "npm_config_offline": "true"}
+    house.agent = AgentDefinition(
+        name="bare", command=str(bare), base_args=(*house.agent.base_args, *auth), adapter="acp"
+    )
+    house.passed |= {"npm_config_offline": "true"}
     settings = house.home / ".config" / "opencode"
     settings.mkdir(parents=True)
     provider = {"npm": "@ai-sdk/openai-compatible", "models": {"m": {"name": "m"}}}

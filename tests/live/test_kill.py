@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import anyio
@@ -23,7 +23,16 @@ from coterie.app import App
 from coterie.errors import AnswerRefused
 from coterie.model.record import MessageRecord
 from coterie.model.team import Member, Mode, Permissions, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, in_pieces, reply
+from coterie.rehearsal.dialogue import (
+    Answer,
+    Asked,
+    Reply,
+    Said,
+    Silence,
+    ToolCall,
+    in_pieces,
+    reply,
+)
 from coterie.rehearsal.received import Received
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
@@ -62,15 +71,29 @@ UNKNOWN = "whether it ran is unknown; look before you do it again."
 
 @dataclass
 class Script:
-    """A model that says one thing after the other, and looks who runs when it is asked."""
+    """A model with answers for the time before the kill and for the time after it.
 
-    answers: list[Answer]
+    A CLI whose owner died may ask once more before it ends (Claude, when nobody is there to
+    give it leave); then it is told to do what nobody would record.
+    """
+
+    before: list[Answer]
+    after: list[Answer]
+    dying: Answer = Silence()
     look: Callable[[], list[str]] = list
-    seen: list[list[str]] = field(default_factory=list[list[str]])
+    alive: list[list[str]] = field(default_factory=list[list[str]])
+    """Who was left of the first run, at each request of the second."""
 
     async def answer(self, asked: Asked) -> Answer:
-        self.seen.append(await anyio.to_thread.run_sync(self.look))
-        return self.answers.pop(0)
+        if not is_resumed(asked):
+            return self.before.pop(0) if self.before else self.dying
+        self.alive.append(await anyio.to_thread.run_sync(self.look))
+        return self.after.pop(0)
+
+
+def is_resumed(asked: Asked) -> bool:
+    said = (item.text for item in asked.conversation if isinstance(item, Said))
+    return any("[RESUMED]" in text for text in said)
 
 
 def team_of(house: House, cli: str, mode: Mode) -> str:
@@ -166,6 +189,17 @@ class Scene:
         os.kill(held.process.pid, signal.SIGKILL)
         assert await held.process.wait() == -signal.SIGKILL
 
+    @property
+    def resumed(self) -> list[Received]:
+        """What the model was asked by the second run."""
+        return [turn for turn in self.server.turns if turn.asked and is_resumed(turn.asked)]
+
+    def check_it_ended_once(self, requests: int) -> Received:
+        """Nothing was alive, nothing was asked twice; the first request after the kill."""
+        assert self.script.alive == [[]] * requests
+        assert (self.script.before, self.script.after) == ([], [])
+        return self.resumed[0]
+
     async def messages(self, task: str) -> list[tuple[str, int, str]]:
         async with App.open(self.project, None, self.server.url) as app:
             records = [entry.record for entry in await app.timeline(task)]
@@ -195,7 +229,7 @@ def cli(request: pytest.FixtureRequest) -> str:
 
 async def test_in_the_middle_of_a_turn(house: House, cli: str) -> None:
     long = Reply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
-    script = Script([reply(FIRST), long, reply("All is well.")])
+    script = Script([reply(FIRST), long], [reply("All is well.")])
     async with RehearsalServer(script) as server:
         scene = Scene(house, server, script, cli)
         async with scene.start("ask", 2) as held:
@@ -203,10 +237,8 @@ async def test_in_the_middle_of_a_turn(house: House, cli: str) -> None:
             await held.said(lambda line: line["type"] == "delta" and "one" in line["text"])
             await scene.kill(held, task)
         async with scene.resume(task) as held:
-            resumed = await server.turn(3)
             assert (await held.result())["status"] == "completed"
-        assert script.seen[2] == []
-        assert len(server.turns) == 3
+        resumed = scene.check_it_ended_once(1)
         assert await scene.messages(task) == [
             ("you", 0, GOAL),
             ("ada", 1, FIRST),
@@ -222,18 +254,14 @@ async def test_in_the_middle_of_a_command(house: House, cli: str, keeper: str) -
     house.coterie_home.mkdir()
     (house.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
     shell = SHELLS[cli]
-    script = Script([reply(FIRST)])
+    script = Script([reply(FIRST)], [reply("All is well.")])
     async with RehearsalServer(script) as server:
         scene = Scene(house, server, script, cli)
         os.mkfifo(scene.project / "never")
         ended = "echo once >> ended.txt"
         daemon = f"setsid sh -c 'sleep 600; :' {scene.token} >never.log 2>&1 </dev/null &"
         cut = f"echo once >> cut.txt; {daemon} env -i {daemon} cat never"
-        script.answers += [
-            reply("", [shell(ended)]),
-            reply("", [shell(cut)]),
-            reply("All is well."),
-        ]
+        script.before += [reply("", [shell(ended)]), reply("", [shell(cut)])]
         async with scene.start("full", 2) as held:
             task = (await held.said(lambda line: line["type"] == "started"))["task"]
             await held.said(lambda line: begun(line, "cut.txt"))
@@ -242,10 +270,8 @@ async def test_in_the_middle_of_a_command(house: House, cli: str, keeper: str) -
         # Before anybody resumes.
         await until(lambda: not running(task, scene.token), GONE_WITHIN)
         async with scene.resume(task) as held:
-            resumed = await server.turn(4)
             assert (await held.result())["status"] == "completed"
-        assert script.seen[3] == []
-        assert len(server.turns) == 4
+        resumed = scene.check_it_ended_once(1)
         assert [line["text"] for line in held.of("message")] == ["All is well."]
         assert await scene.messages(task) == [
             ("you", 0, GOAL),
@@ -263,10 +289,12 @@ async def test_in_the_middle_of_a_command(house: House, cli: str, keeper: str) -
 async def test_with_a_question_open(house: House, cli: str) -> None:
     """In the first turn, of which Claude has nothing on disk yet; and resumed at once."""
     command = f"echo once >> {shlex.quote(str(house.home / 'asked.txt'))}"
-    shell = SHELLS[cli]
+    asking = reply("", [SHELLS[cli](command)])
+    late = reply("", [SHELLS[cli](f"echo late >> {shlex.quote(str(house.home / 'late.txt'))}")])
     script = Script(
-        [reply("", [shell(command)]), reply("", [shell(command)]), reply("All is well.")]
+        [asking], [replace(asking, calls=(SHELLS[cli](command),)), reply("All is well.")]
     )
+    script.dying = late
     async with RehearsalServer(script) as server:
         scene = Scene(house, server, script, cli)
         async with scene.start("ask", 1) as held:
@@ -283,11 +311,10 @@ async def test_with_a_question_open(house: House, cli: str) -> None:
             assert not (house.home / "asked.txt").exists()
             await app.answer(again["id"], choice="approve", text=None, author="you")
             assert (await held.result())["status"] == "completed"
-        assert script.seen[1] == []
-        assert len(server.turns) == 3
+        resumed = scene.check_it_ended_once(2)
         assert await scene.messages(task) == [("you", 0, GOAL), ("ada", 1, "All is well.")]
         assert (house.home / "asked.txt").read_text() == "once\n"
-        resumed = server.turns[1]
+        assert not (house.home / "late.txt").exists()
         assert f"- {NAMES[cli]} {command}: it was not run." in told(resumed).splitlines()
         assert told(resumed).endswith(f"[MESSAGE]\n{GOAL}")
         lost = LOST in told(resumed)
@@ -298,12 +325,12 @@ async def test_with_a_question_open(house: House, cli: str) -> None:
 @pytest.mark.parametrize("cli", ["claude", "codex"])
 async def test_a_thread_that_is_lost_meanwhile(house: House, cli: str) -> None:
     """Gemini's is lost every time; theirs we take away."""
-    script = Script([reply(FIRST)])
+    script = Script([reply(FIRST)], [reply("All is well.")])
     async with RehearsalServer(script) as server:
         scene = Scene(house, server, script, cli)
         os.mkfifo(scene.project / "never")
         cut = "echo once >> cut.txt; cat never"
-        script.answers += [reply("", [SHELLS[cli](cut)]), reply("All is well.")]
+        script.before += [reply("", [SHELLS[cli](cut)])]
         async with scene.start("full", 2) as held:
             task = (await held.said(lambda line: line["type"] == "started"))["task"]
             await held.said(lambda line: begun(line, "cut.txt"))
@@ -313,8 +340,40 @@ async def test_a_thread_that_is_lost_meanwhile(house: House, cli: str) -> None:
         home = scene.project / ".coterie" / "teams" / "garden" / "ada" / "home"
         shutil.rmtree(home / THREADS[cli])
         async with scene.resume(task) as held:
-            resumed = await server.turn(3)
             assert (await held.result())["status"] == "completed"
+        resumed = scene.check_it_ended_once(1)
         check_the_past(resumed, lost=True)
         assert f"- {NAMES[cli]} {cut}: {UNKNOWN}" in told(resumed).splitlines()
         assert (scene.project / "cut.txt").read_text() == "once\n"
+
+
+@dataclass
+class Late(Script):
+    """One that has its last answer ready when the owner is dead."""
+
+    dead: anyio.Event = field(default_factory=anyio.Event)
+
+    async def answer(self, asked: Asked) -> Answer:
+        if not is_resumed(asked) and len(self.before) == 1:
+            await self.dead.wait()
+        return await super().answer(asked)
+
+
+async def test_an_answer_that_comes_after_the_kill(house: House, cli: str) -> None:
+    """Nobody is there to record what it calls for, so it is not done."""
+    call = SHELLS[cli]("echo once >> late.txt")
+    if cli == "codex":  # in its sandbox, where it asks nobody
+        call = ToolCall("exec_command", {"cmd": "echo once >> late.txt"})
+    script = Late([reply(FIRST), reply("", [call])], [reply("All is well.")])
+    async with RehearsalServer(script) as server:
+        scene = Scene(house, server, script, cli)
+        async with scene.start("full", 2) as held:
+            task = (await held.said(lambda line: line["type"] == "started"))["task"]
+            await server.turn(2)
+            await scene.kill(held, task)
+            script.dead.set()
+        await until(lambda: not running(task, scene.token), GONE_WITHIN)
+        async with scene.resume(task) as held:
+            assert (await held.result())["status"] == "completed"
+        assert not (scene.project / "late.txt").exists()
+        scene.check_it_ended_once(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 import anyio
@@ -17,15 +19,18 @@ from coterie.config.scan import program
 from coterie.errors import CoterieError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
-from coterie.probe import STEPS, Probed, Step, Tried, can_be_probed, probe_agent
+from coterie.probe import STEPS, Probed, Step, can_be_probed, probe_agent
 
 _NO_STAND_IN = "nothing can stand in for its model"
 _SHOWN = {"ok": "ok", "failed": "failed", "not tried": "-"}
 
 
-def probed(call: Call) -> bool:
-    """Probe what is installed, one after the other, and show it; whether all of it worked."""
-    agents = _installed()
+def probed(call: Call, versions: Mapping[str, str | None]) -> bool:
+    """Probe what is installed, one after the other, and show it; whether all of it worked.
+
+    `versions` is what the programs said of themselves, by name.
+    """
+    agents = _installed(versions)
     found = anyio.run(_all, call, agents)
     for agent in agents:
         call.record("probe", _fields(agent, found.get(agent.name)))
@@ -43,27 +48,30 @@ def probed(call: Call) -> bool:
     return all(one.ok for one in found.values())
 
 
-def _installed() -> list[AgentDefinition]:
+def _installed(versions: Mapping[str, str | None]) -> list[AgentDefinition]:
     """The agents that are known by name or registered, each with the program that is there."""
     now = instant.now()
     agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS}
-    try:
+    with suppress(CoterieError):  # doctor has told what is wrong with it
         agents |= load_registry().agents
-    except CoterieError:  # doctor has told what is wrong with it
-        pass
     there = ((agent, program(agent.command)) for agent in agents.values())
-    return [agent.model_copy(update={"command": path}) for agent, path in there if path]
+    return [
+        agent.model_copy(update={"command": path, "version": versions.get(agent.name)})
+        for agent, path in there
+        if path
+    ]
 
 
 async def _all(call: Call, agents: list[AgentDefinition]) -> dict[str, Probed]:
     found: dict[str, Probed] = {}
     parking = Parking()
     progress = _Progress(call)
-    with signals(parking), parking.stoppable():
-        for agent in agents:
-            if can_be_probed(agent):
+    try:
+        with signals(parking), parking.stoppable():
+            for agent in filter(can_be_probed, agents):
                 found[agent.name] = await probe_agent(agent, progress.about(agent.name))
-    progress.clear()
+    finally:
+        progress.clear()
     if parking.asked:
         raise click.exceptions.Exit(130)
     return found
@@ -118,7 +126,12 @@ def _failures(one: Probed, width: int) -> list[str]:
 def _fields(agent: AgentDefinition, one: Probed | None) -> dict[str, object]:
     """One object per CLI; `ok` is null for one that was not probed."""
     if one is None:
-        return {"name": agent.name, "ok": None, "steps": [], "message": f"not probed: {_NO_STAND_IN}"}
+        return {
+            "name": agent.name,
+            "ok": None,
+            "steps": [],
+            "message": f"not probed: {_NO_STAND_IN}",
+        }
     return {
         "name": one.name,
         "version": one.version,

@@ -113,20 +113,20 @@ def doctor(call: Call, *, probe: bool) -> None:
     call.lines(table([_agent_row(agent) for agent in agents], call.width))
     call.line()
     call.lines(table([_check_row(check) for check in checks], call.width))
+    works = _probed(call, agents) if probe else True
     good = sum(agent.ready for agent in agents)
-    call.record("doctor", {"ready": good, "agents": len(agents), "ok": good > 0})
+    call.record("doctor", {"ready": good, "agents": len(agents), "ok": good > 0 and works})
     enough = "enough to start" if good else "one is needed to start"
     call.line()
     call.line(f"{good} of {len(agents)} ready: {enough}.")
-    works = _probed(call) if probe else True
     if not (good and works):
         raise click.exceptions.Exit(1)
 
 
-def _probed(call: Call) -> bool:
+def _probed(call: Call, agents: list[_Agent]) -> bool:
     from coterie.cli.probe import probed
 
-    return probed(call)
+    return probed(call, {agent.name: agent.version for agent in agents})
 
 
 def _agents_and_registry() -> tuple[list[_Agent], list[_Check]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.acp.calls import Call
-from coterie.agents.claude.fields import bounded, mapping, mappings, text
+from coterie.agents.fields import bounded, mapping, mappings, text
 from coterie.agents.wire import Object
 from coterie.model.interaction import ContentKind, Display, Option
 from coterie.model.team import Mode

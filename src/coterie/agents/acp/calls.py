@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.agents.claude.fields import bounded, mapping, mappings, text
+from coterie.agents.fields import bounded, mapping, mappings, text
 from coterie.agents.wire import Object
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
@@ -116,15 +116,16 @@ class Calls:
         """Whether there was one at all."""
         return bool(self._known)
 
-    def hear(self, piece: Object) -> Iterator[Told]:
-        """A `tool_call` or `tool_call_update`."""
+    def hear(self, piece: Object, *, broken_off: bool) -> Iterator[Told]:
+        """A `tool_call` or `tool_call_update`; whether the turn was broken off before it came."""
         call = self.learned(piece)
         status = piece.get("status")
         # One that is only announced will be told of better before it runs.
         if piece.get("sessionUpdate") == "tool_call_update" or status != "pending":
             yield from self.begin(call)
         if status in ("completed", "failed"):
-            yield from self.end(call, _outcome(piece), failed=status == "failed")
+            # A command that was broken off is "completed" to Gemini.
+            yield from self.end(call, _outcome(piece), failed=broken_off or status == "failed")
 
     def learned(self, piece: Object) -> Call:
         """The call that a message is about, with what the message says of it."""

@@ -20,7 +20,7 @@ from coterie.agents.acp.asking import (
 from coterie.agents.acp.failures import Failures
 from coterie.agents.acp.turn import Turn
 from coterie.agents.acp.usage import Spent
-from coterie.agents.claude.fields import mapping
+from coterie.agents.fields import mapping
 from coterie.agents.rpc import Rpc
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.interaction import Response

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coterie.agents.claude.fields import mapping, mappings, text
+from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.wire import Object
 
 _READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from coterie.agents.claude.fields import mapping, mappings, text
+from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.rpc import RpcError
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.update import FailureKind, TurnFailed

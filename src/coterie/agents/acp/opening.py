@@ -10,7 +10,7 @@ from coterie import __version__
 from coterie.agents.acp.channel import AcpChannel, Session
 from coterie.agents.acp.choices import Choice, NoSuchModel, mode_for_reading, model_named
 from coterie.agents.acp.failures import SIGNED_OUT, Failures, ways_to_sign_in, words_of
-from coterie.agents.claude.fields import mapping, text
+from coterie.agents.fields import mapping, text
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Wire, WireEnded
 from coterie.errors import AgentMissing

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from coterie.agents.acp.calls import Call, Calls, Told
 from coterie.agents.acp.failures import Failures
 from coterie.agents.acp.usage import Spent
-from coterie.agents.claude.fields import mapping, text
+from coterie.agents.fields import mapping, text
 from coterie.agents.rpc import RpcError, result_of
 from coterie.agents.wire import Object
 from coterie.model.update import (
@@ -106,7 +106,7 @@ class Turn:
 
     def _called(self, update: Object) -> Iterable[Update]:
         self._apart = True
-        yield from self.calls.hear(update)
+        yield from self.calls.hear(update, broken_off=self.interrupted)
 
     def _used(self, update: Object) -> Iterable[Update]:
         self._spent.priced(mapping(update.get("cost")))

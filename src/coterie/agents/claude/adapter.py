@@ -10,16 +10,12 @@ import anyio.to_thread
 
 from coterie.agents.claude.arguments import arguments
 from coterie.agents.claude.channel import ClaudeChannel, Line
-from coterie.agents.claude.fields import mapping, text
-from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.fields import mapping, text
+from coterie.agents.program import ProgramAdapter
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
-from coterie.model.agent import AgentDefinition
-from coterie.model.prompt import Limits
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.ports import ChildLog
-from coterie.process.child import KeeperName
 from coterie.workspace.homes.claude import ClaudeHome, prepare
 
 START = 60.0
@@ -50,18 +46,8 @@ class _ThreadLost(Exception):
 
 
 @dataclass(frozen=True)
-class ClaudeAdapter:
+class ClaudeAdapter(ProgramAdapter):
     """Opens members' lines to Claude."""
-
-    agent: AgentDefinition
-    children: ChildLog
-    keeper: KeeperName = "auto"
-    quiet_after: float = QUIET_AFTER
-
-    def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
-        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> ClaudeChannel:
         """A channel on this thread, or on a new one where Claude cannot find it."""
@@ -105,18 +91,9 @@ class _Opening:
         raise self._missing(problem, wire.tail)
 
     def _starting(self, choice: str) -> Starting:
-        adapter = self.adapter
-        return Starting(
-            member=self.member.id,
-            agent=adapter.agent.name,
-            command=adapter.agent.command,
-            args=arguments(adapter.agent, self.member, choice),
-            cwd=str(self.workspace.execution_dir),
-            folder=str(self.workspace.folder),
-            env=self.home.env,
-            children=adapter.children,
-            keeper=adapter.keeper,
-        )
+        words = arguments(self.adapter.agent, self.member, choice)
+        place = self.workspace.execution_dir
+        return self.adapter.starting(self.member, self.workspace, place, self.home.env, *words)
 
     def _line(self, thread: str, version: str) -> Line:
         return Line(

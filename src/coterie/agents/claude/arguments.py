@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
+from coterie.agents.words import without
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Mode
 
@@ -57,28 +58,15 @@ _CHOSEN: Mapping[str, int] = {
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
     """All of it; `thread` says which conversation."""
     mode = member.permissions.mode
-    without = (*_NEVER, *_EDITS) if mode == "read" else _NEVER
+    barred = (*_NEVER, *_EDITS) if mode == "read" else _NEVER
     chosen = [
         *_CALL,
         f"--permission-mode={_MODES[mode]}",
-        f"--disallowedTools={','.join(without)}",
+        f"--disallowedTools={','.join(barred)}",
         thread,
     ]
     if member.system_instruction:
         chosen.append(f"--append-system-prompt={member.system_instruction}")
     if member.model:
         chosen.append(f"--model={member.model}")
-    return (*chosen, *_given((*agent.base_args, *member.additional_args)))
-
-
-def _given(words: Sequence[str]) -> list[str]:
-    kept: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        if flag not in _CHOSEN:
-            kept.append(word)
-        elif _CHOSEN[flag] and not equals:
-            del rest[:1]
-    return kept
+    return (*chosen, *without((*agent.base_args, *member.additional_args), _CHOSEN))

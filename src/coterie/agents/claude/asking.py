@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.agents.claude.fields import bounded, mapping, mappings, text
+from coterie.agents.fields import bounded, mapping, mappings, text
 from coterie.agents.wire import Object
 from coterie.model.interaction import ContentKind, Display, Option, Response, Validation
 from coterie.model.update import Asked, PendingCall

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from coterie.agents.claude.fields import bounded, mapping, mappings, text, texts
+from coterie.agents.fields import bounded, mapping, mappings, text, texts
 from coterie.agents.wire import Object
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 

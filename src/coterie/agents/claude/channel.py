@@ -11,8 +11,8 @@ import anyio
 
 from coterie.agents.claude.asking import QUESTION, Asking, Request, asking
 from coterie.agents.claude.failures import exited
-from coterie.agents.claude.fields import mapping, text
 from coterie.agents.claude.turn import Turn
+from coterie.agents.fields import mapping, text
 from coterie.agents.wire import Object, Wire, WireEnded
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt

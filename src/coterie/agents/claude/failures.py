@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from coterie.agents.claude.fields import number, text
+from coterie.agents.fields import number, text
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.update import FailureKind, TurnFailed
 

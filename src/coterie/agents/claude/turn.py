@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from coterie.agents.claude.calls import Calls
 from coterie.agents.claude.failures import Trouble, failed, key_refused, unanswered
-from coterie.agents.claude.fields import mapping, mappings, number, text
 from coterie.agents.claude.speech import Speech
 from coterie.agents.claude.usage import usage_of
+from coterie.agents.fields import mapping, mappings, number, text
 from coterie.agents.wire import Object
 from coterie.model.update import (
     Activity,

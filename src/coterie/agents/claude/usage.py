@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.agents.claude.fields import mapping, number
+from coterie.agents.fields import mapping, number
 from coterie.agents.wire import Object
 from coterie.model.update import Usage
 

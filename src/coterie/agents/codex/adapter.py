@@ -17,16 +17,12 @@ from coterie.agents.codex.channel import CodexChannel, Thread
 from coterie.agents.codex.failures import readable
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.codex.rollout import Rollout
-from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.program import ProgramAdapter
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
-from coterie.model.agent import AgentDefinition
-from coterie.model.prompt import Limits
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.ports import ChildLog
-from coterie.process.child import KeeperName
 from coterie.workspace.homes.codex import PROFILE, CodexHome, Leftovers, prepare
 
 START = 60.0
@@ -42,18 +38,8 @@ class NoAppServer(Exception):
 
 
 @dataclass(frozen=True)
-class CodexAdapter:
+class CodexAdapter(ProgramAdapter):
     """Opens members' lines to Codex."""
-
-    agent: AgentDefinition
-    children: ChildLog
-    keeper: KeeperName = "auto"
-    quiet_after: float = QUIET_AFTER
-
-    def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
-        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -73,17 +59,7 @@ class CodexAdapter:
     ) -> Starting:
         way, *rest = call
         given = passed_on((*self.agent.base_args, *member.additional_args))
-        return Starting(
-            member=member.id,
-            agent=self.agent.name,
-            command=self.agent.command,
-            args=(way, *given, *rest),
-            cwd=str(home.cwd),
-            folder=str(workspace.folder),
-            env=home.env,
-            children=self.children,
-            keeper=self.keeper,
-        )
+        return self.starting(member, workspace, home.cwd, home.env, way, *given, *rest)
 
 
 @dataclass(frozen=True)

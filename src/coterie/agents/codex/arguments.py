@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coterie.agents.words import without
 from coterie.workspace.homes.codex import toml_value
 
 _CHOSEN = {
@@ -35,15 +36,12 @@ _MODEL = ("-m", "--model")
 def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
     """The arguments without those; a model as a setting, which every way of calling takes."""
     kept: list[str] = []
-    rest = list(arguments)
+    rest = list(without(arguments, _CHOSEN))
     while rest:
-        word = rest.pop(0)
-        flag, equals, value = word.partition("=")
+        flag, equals, value = rest.pop(0).partition("=")
         if flag in _MODEL:
             model = value if equals or not rest else rest.pop(0)
             kept += ["-c", f"model={toml_value(model)}"]
-        elif flag not in _CHOSEN:
-            kept.append(word)
-        elif _CHOSEN[flag] and not equals:
-            del rest[:1]
+        else:
+            kept.append(flag + equals + value)
     return tuple(kept)

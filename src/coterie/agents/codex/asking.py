@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from coterie.agents.codex.calls import PATCH, SHELL, Calls, bounded, changes_of, command_of
+from coterie.agents.codex.calls import PATCH, SHELL, Calls, changes_of, command_of
+from coterie.agents.fields import bounded
 from coterie.agents.wire import Object
 from coterie.model.interaction import ContentKind, Display, Option
 from coterie.model.update import Asked, PendingCall

@@ -11,14 +11,11 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
+from coterie.agents.fields import bounded, mapping
 from coterie.agents.wire import Object
 from coterie.model.update import ToolCallFinished, ToolCallStarted
-from coterie.process.completion import clean
-
-LONGEST = 20_000
-"""So much of any text is kept of what goes into a tool and comes out of it."""
 
 SHELL = "shell"
 PATCH = "apply_patch"
@@ -112,7 +109,7 @@ def _call_of(item: Object) -> ToolCallStarted | None:
             name, given = PATCH, {"path": paths, "changes": changes}
         case "mcpToolCall":
             name = mcp_name(item.get("server"), item.get("tool"))
-            given = _object(item.get("arguments"))
+            given = mapping(item.get("arguments"))
         case _:
             return None
     return ToolCallStarted(str(item.get("id")), name, bounded(given))
@@ -145,7 +142,7 @@ def changes_of(item: Object) -> list[Object]:
     changes: object = item.get("changes")
     if not isinstance(changes, list):
         return []
-    return [_object(change) for change in cast("list[object]", changes)]
+    return [mapping(change) for change in cast("list[object]", changes)]
 
 
 def mcp_name(server: object, tool: object) -> str:
@@ -175,12 +172,12 @@ def _arguments(item: Object) -> Object:
         except (ValueError, RecursionError):
             given = None
         return cast("Object", given) if isinstance(given, dict) else {"input": text}
-    return _object(text)
+    return mapping(text)
 
 
 def _raw_text(output: object) -> str:
     if isinstance(output, list):
-        parts = [_object(part).get("text", "") for part in cast("list[object]", output)]
+        parts = [mapping(part).get("text", "") for part in cast("list[object]", output)]
         return "\n".join(str(part) for part in parts if part)
     return output if isinstance(output, str) else json.dumps(output)
 
@@ -196,22 +193,3 @@ def _raw_outcome(call: ToolCallStarted, output: object) -> tuple[bool, Object]:
         return call.name in (SHELL, PATCH), {"output": bounded(text)}
     code = int(found[1])
     return code != 0, {"exit_code": code, "output": bounded(text.partition("\nOutput:\n")[2])}
-
-
-# -- bounds ------------------------------------------------------------------------------------
-
-
-def bounded(value: Any) -> Any:
-    """The same value with its texts cut to what is kept, and fit for any store."""
-    if isinstance(value, str):
-        text = clean(value)
-        return text if len(text) <= LONGEST else f"{text[:LONGEST]}… ({len(text)} characters)"
-    if isinstance(value, dict):
-        return {clean(key): bounded(part) for key, part in cast("Object", value).items()}
-    if isinstance(value, list):
-        return [bounded(part) for part in cast("list[object]", value)]
-    return value
-
-
-def _object(value: object) -> Object:
-    return cast("Object", value) if isinstance(value, dict) else {}

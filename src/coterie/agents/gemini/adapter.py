@@ -13,15 +13,11 @@ from coterie.agents.acp.failures import Failures
 from coterie.agents.acp.opening import Opening
 from coterie.agents.gemini.arguments import passed_on
 from coterie.agents.gemini.headless import HeadlessChannel
-from coterie.agents.generic import QUIET_AFTER
+from coterie.agents.program import ProgramAdapter
 from coterie.agents.wire import Starting, Wire
 from coterie.errors import AgentMissing
-from coterie.model.agent import AgentDefinition
-from coterie.model.prompt import Limits
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.ports import ChildLog
-from coterie.process.child import KeeperName
 from coterie.workspace.homes.gemini import GeminiHome, prepare
 
 SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
@@ -30,18 +26,8 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 
 
 @dataclass(frozen=True)
-class GeminiAdapter:
+class GeminiAdapter(ProgramAdapter):
     """Opens members' lines to Gemini."""
-
-    agent: AgentDefinition
-    children: ChildLog
-    keeper: KeeperName = "auto"
-    quiet_after: float = QUIET_AFTER
-
-    def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
-        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -68,14 +54,4 @@ class GeminiAdapter:
     ) -> Starting:
         model = ("--model", home.model) if home.model else ()
         given = passed_on((*self.agent.base_args, *member.additional_args))
-        return Starting(
-            member=member.id,
-            agent=self.agent.name,
-            command=self.agent.command,
-            args=(*call, *model, *given),
-            cwd=str(home.cwd),
-            folder=str(workspace.folder),
-            env=home.env,
-            children=self.children,
-            keeper=self.keeper,
-        )
+        return self.starting(member, workspace, home.cwd, home.env, *call, *model, *given)

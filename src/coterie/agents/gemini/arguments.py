@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from coterie.agents.words import without
+
 _CHOSEN: Mapping[str, int] = {
     "--acp": 0,
     "--experimental-acp": 0,
@@ -28,13 +30,4 @@ _CHOSEN: Mapping[str, int] = {
 
 def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
     """The arguments without those."""
-    kept: list[str] = []
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        if flag not in _CHOSEN:
-            kept.append(word)
-        elif _CHOSEN[flag] and not equals:
-            del rest[:1]
-    return tuple(kept)
+    return without(arguments, _CHOSEN)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, cast
 
 from coterie.agents.acp.failures import Failures
-from coterie.agents.claude.fields import bounded, mapping, number, text
+from coterie.agents.fields import bounded, mapping, number, text
 from coterie.agents.rpc import RpcError
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing

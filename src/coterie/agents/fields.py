@@ -1,8 +1,8 @@
-"""Reading what Claude prints: whatever a field holds, it has the type that was asked for."""
+"""Reading what agents print: whatever a field holds, it has the type that was asked for."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 from coterie.agents.wire import Object
 from coterie.process.completion import clean
@@ -41,7 +41,7 @@ def texts(value: object) -> str:
     return "\n".join(said)
 
 
-def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> object:
+def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     """JSON data with its texts cut to what is kept, and no deeper than anyone could read."""
     if isinstance(value, str):
         kept = clean(value)

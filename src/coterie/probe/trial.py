@@ -1,0 +1,91 @@
+"""Probing one agent: its own temporary folder, its own model, and nothing left behind."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coterie.app import App, version_of
+from coterie.config.known_agents import family, known_agent
+from coterie.config.registry import Registry, registry_path, save_registry
+from coterie.errors import UsageError
+from coterie.model import instant
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import Member, Team
+from coterie.probe.outcome import Probed, Step, Tried
+from coterie.probe.place import Model, Place
+from coterie.probe.steps import FOLDER, SHELLS, Steps
+from coterie.rehearsal.server import RehearsalServer
+
+_OWN_ADAPTERS = ("claude", "codex", "gemini")
+_BY_ACP = ("qwen", "opencode")
+"""Those whose home we know how to point at a stand-in."""
+
+
+def can_be_probed(agent: AgentDefinition) -> bool:
+    """Whether a stand-in can take the place of its model, and we know its shell tool."""
+    adapter = agent.adapter_in(_OWN_ADAPTERS)
+    return adapter in _OWN_ADAPTERS or (adapter == "acp" and family(agent) in _BY_ACP)
+
+
+async def probe(name: str, command: str) -> Probed:
+    """Probe a program that is known by name, at the place where it is installed."""
+    known = known_agent(name)
+    if known is None:
+        return await probe_agent(AgentDefinition(name=name, command=command))
+    return await probe_agent(known.definition(command, None, instant.now()))
+
+
+async def probe_agent(
+    agent: AgentDefinition, tell: Callable[[Step], None] = lambda _: None
+) -> Probed:
+    """Probe an agent as its entry in the registry says; `tell` hears which step begins."""
+    if not can_be_probed(agent):
+        # Any other adapter would start it on its real model.
+        raise UsageError(f"{agent.name} cannot be probed: nothing can stand in for its model.")
+    # Asking costs up to two seconds, and some write into the user's home even for that.
+    version = agent.version or await anyio.to_thread.run_sync(version_of, agent.command)
+    base = await anyio.to_thread.run_sync(_furnished, agent)
+    try:
+        steps = await _all_steps(agent, base, tell)
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(partial(shutil.rmtree, base, ignore_errors=True))
+    known = known_agent(family(agent))
+    tested, install = (known.tested, known.install) if known else (None, None)
+    return Probed(agent.name, version, tested, steps, install)
+
+
+async def _all_steps(
+    agent: AgentDefinition, base: Path, tell: Callable[[Step], None]
+) -> tuple[Tried, ...]:
+    model = Model()
+    steps: list[Tried] = []
+    async with (
+        RehearsalServer(model) as server,
+        App.open(base / "project", base / "home", server.url) as app,
+        anyio.create_task_group() as group,
+    ):
+        place = Place(app, server, model, group, _team(agent))
+        steps += await Steps(place, SHELLS[family(agent)]).all_steps(tell)
+    return tuple(steps)
+
+
+def _furnished(agent: AgentDefinition) -> Path:
+    """A temporary folder with an empty project, and a home whose registry has this agent only."""
+    base = Path(tempfile.mkdtemp(prefix=FOLDER)).resolve()
+    (base / "project").mkdir()
+    save_registry(Registry(registry_path(base / "home")).with_agents(agent))
+    return base
+
+
+def _team(agent: AgentDefinition) -> Team:
+    name = agent.name  # so that what is told of the member reads as told of the agent
+    member = Member(id=name, name=name, display_name=name, agent=name)
+    return Team(name="probe", members=(member,))

@@ -1,0 +1,546 @@
+"""The ACP adapter: recordings of agents that nobody here wrote an adapter for, and hard cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.agents.acp import AcpAdapter, channel, opening
+from coterie.errors import AgentMissing
+from coterie.model.agent import Capabilities
+from coterie.model.prompt import Limits
+from coterie.model.team import Mode
+from coterie.model.update import (
+    Activity,
+    Asked,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Usage,
+)
+from tests.contract.acp.house import ROLE, TEAM, Taken, said, take
+from tests.contract.acp.playing import (
+    PROMPT,
+    Json,
+    PlayingHouse,
+    answered,
+    asks,
+    broke,
+    call,
+    called,
+    chosen,
+    done,
+    fixture,
+    hello,
+    request,
+    says,
+    update,
+)
+
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> PlayingHouse:
+    return PlayingHouse.made(tmp_path, AcpAdapter, "fake")
+
+
+def told(taken: Taken) -> list[Any]:
+    """All but signs of life and questions."""
+    return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
+
+
+async def played(house: PlayingHouse, *steps: Json, choice: str = "approve") -> Taken:
+    """One turn in which the agent does this, in a session that offers nothing to choose."""
+    house.plays([*hello(), PROMPT, *steps])
+    async with house.open() as opened:
+        return await take(opened, choice=choice)
+
+
+def test_limits(house: PlayingHouse) -> None:
+    adapter = house.adapter()
+    assert adapter.limits(house.member()) == Limits(30 * 60, 120)
+    assert adapter.limits(house.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
+
+
+# -- recordings --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "usage"),
+    [
+        ("qwen", "0.15.10", Usage(1000, 50, source="fake")),
+        ("opencode", "1.18.33", Usage(1000, 50, source="fake")),
+        ("copilot", "1.0.102", Usage(1000, 50, source="fake")),
+    ],
+)
+async def test_a_word_from_each(house: PlayingHouse, name: str, version: str, usage: Usage) -> None:
+    house.plays(fixture(f"acp/{name}"))
+    async with house.open() as opened:
+        assert (opened.version, opened.holds_past) == (version, True)
+        assert told(await take(opened)) == [
+            TextDelta("hi from fake"),
+            TurnCompleted("hi from fake", usage),
+        ]
+
+
+async def test_a_longer_recording(house: PlayingHouse) -> None:
+    house.plays(fixture("acp/claude"))
+    async with house.open() as opened:
+        denied = await take(opened, choice="reject")
+        assert told(denied) == snapshot()
+        assert [asked.display.content for asked in denied.of(Asked)] == ["touch denied"]
+
+        def stop(update: object) -> Any:
+            return opened.interrupt() if isinstance(update, TextDelta) else None
+
+        assert told(await take(opened, hook=stop))[-1] == TurnInterrupted(
+            "partial words before trouble"
+        )
+        assert (await take(opened)).failure == snapshot()
+        last = (await take(opened)).end
+        assert isinstance(last, TurnCompleted)
+        assert last.usage == snapshot()
+
+
+# -- who it is, and what it is told ------------------------------------------------------------
+
+
+async def test_the_introduction_comes_once(house: PlayingHouse) -> None:
+    house.plays([*hello(), PROMPT, says("Yes."), done(), PROMPT, says("Yes."), done()])
+    async with house.open(thread="an old one") as opened:
+        assert opened.thread == "s1"
+        await take(opened, "one")
+        await take(opened, "two")
+    prompts = [heard for heard in house.heard() if heard["method"] == "session/prompt"]
+    texts = [prompt["params"]["prompt"][0]["text"] for prompt in prompts]
+    assert texts == [f"[SYSTEM]\n{ROLE}\n\n{TEAM}\n\none", "two"]
+
+
+async def test_without_a_role_there_is_no_introduction(house: PlayingHouse) -> None:
+    house.plays([*hello(), PROMPT, says("Yes."), done()])
+    member = house.member(system_instruction="")
+    async with house.open(member, team_instruction="") as opened:
+        await take(opened, "one")
+    assert house.heard()[-1]["params"]["prompt"] == [{"type": "text", "text": "one"}]
+
+
+async def test_texts_are_kept_apart(house: PlayingHouse) -> None:
+    taken = await played(
+        house,
+        says("I look."),
+        call("c1", status="in_progress", title="x"),
+        says(""),
+        update("agent_thought_chunk", content={"type": "text", "text": "Hm."}),
+        says("It is "),
+        says("good."),
+        says("All of it.", messageId="m2"),
+        update("plan", entries=[]),
+        update("something_new", deep={"er": 1}),
+        done(),
+    )
+    assert taken.text == "I look.\n\nIt is good.\n\nAll of it."
+    texts = [update.text for update in taken.of(TextDelta)]
+    assert "".join(texts) == taken.text
+    assert taken.calls == [("other", None, False)]
+    assert taken.of(ToolCallFinished)[0].output == {"status": "not told"}
+
+
+async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
+    def cost(amount: float, currency: str = "USD") -> Json:
+        return update("usage_update", used=1, size=9, cost={"amount": amount, "currency": currency})
+
+    used = {"inputTokens": 10, "cachedReadTokens": 80, "outputTokens": 5, "totalTokens": 95}
+    turn = [PROMPT, says("Yes.")]
+    house.plays(
+        [*hello(), *turn, cost(9, "EUR"), cost(1.5), done(usage=used)]
+        + [*turn, cost(2.0), done(usage=used), *turn, done()]
+    )
+    async with house.open() as opened:
+        ends = [(await take(opened)).end for _ in range(3)]
+    assert ends == [
+        TurnCompleted("Yes.", Usage(90, 5, 1.5, "fake")),
+        TurnCompleted("Yes.", Usage(90, 5, 0.5, "fake")),
+        TurnCompleted("Yes.", None),
+    ]
+
+
+# -- leave -------------------------------------------------------------------------------------
+
+COMMAND = {"kind": "execute", "title": "touch x", "rawInput": {"command": "touch x"}}
+
+
+async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
+    steps = [asks(7, "c1", **COMMAND), answered(7), done()]
+    assert (await played(house, *steps)).calls == [("execute", "touch x", False)]
+    assert house.replies() == [chosen("allow_once")]
+
+
+async def test_leave_is_refused(house: PlayingHouse) -> None:
+    # An agent that tells of the end itself is not told of twice.
+    failed = called("c1", status="failed", content=[])
+    taken = await played(
+        house,
+        call("c1", status="pending"),
+        asks(7, "c1", **COMMAND),
+        answered(7),
+        failed,
+        done(),
+        choice="reject",
+    )
+    assert taken.calls == [("execute", "touch x", True)]
+    assert house.replies() == [chosen("reject_once")]
+
+
+@pytest.mark.parametrize(("choice", "offered"), [("approve", "allow_always"), ("reject", "nope")])
+async def test_a_standing_answer_is_never_given(
+    house: PlayingHouse, choice: str, offered: str
+) -> None:
+    await played(house, asks(7, "c1", offered, **COMMAND), answered(7), done(), choice=choice)
+    assert house.replies() == [CANCELLED]
+
+
+async def test_leave_asked_twice_for_one_call(house: PlayingHouse) -> None:
+    taken = await played(
+        house,
+        asks(7, "c1", kind="other", title="/tmp", rawInput={"directories": ["/tmp"]}),
+        answered(7),
+        asks(8, "c1", **COMMAND),
+        answered(8),
+        called("c1", status="completed", rawOutput={"exit": 0}),
+        done(),
+    )
+    first, second = taken.of(Asked)
+    assert (first.display.title, first.display.content_kind) == ("Use other", "Json")
+    assert json.loads(first.display.content) == {"directories": ["/tmp"]}
+    assert (second.display.title, second.display.content) == ("Run a command", "touch x")
+    assert (first.call.call_id, second.call.call_id) == ("c1", "c1#2")
+    assert taken.of(ToolCallFinished) == [ToolCallFinished("c1", False, {"result": {"exit": 0}})]
+
+
+DIFF = {"type": "diff", "path": "cart.py", "oldText": "one\n", "newText": "two\n"}
+OUTSIDE = {**DIFF, "path": "/etc/hosts"}
+HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "tool_call", "reply"),
+    [
+        ("full", COMMAND, "allow_once"),
+        ("read", {"kind": "edit", "content": [DIFF]}, "reject_once"),
+        ("read", {"kind": "search", "title": "x"}, "allow_once"),
+        ("read", {"kind": "fetch", "title": "x"}, None),
+        ("accept-edits", {"kind": "edit", "content": [DIFF]}, "allow_once"),
+        ("accept-edits", {"kind": "edit", "content": [DIFF, OUTSIDE]}, None),
+        ("accept-edits", {"kind": "edit", "content": [HOOK]}, None),
+        ("accept-edits", {"kind": "edit", "title": "where?"}, None),
+        ("accept-edits", COMMAND, None),
+    ],
+)
+async def test_modes(house: PlayingHouse, mode: Mode, tool_call: Json, reply: str | None) -> None:
+    house.plays([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), done()])
+    async with house.open(house.member(mode)) as opened:
+        taken = await take(opened, choice="approve")
+    assert len(taken.of(Asked)) == (reply is None)
+    assert house.replies() == [chosen(reply or "allow_once")]
+    assert [ended for *_, ended in taken.calls] == [reply == "reject_once"]
+
+
+async def test_a_question_that_is_withdrawn(house: PlayingHouse) -> None:
+    withdrawn = {"out": {"method": "$/cancel_request", "params": {"requestId": 7}}}
+    house.plays(
+        [*hello(), PROMPT, asks(7, "c1", **COMMAND), withdrawn, says("Never mind."), done()]
+    )
+    async with house.open() as opened:
+        taken = await take(opened, choice="")
+        await opened.answer("7", said("approve"))  # for nobody
+    assert taken.text == "Never mind."
+    assert house.replies() == []
+
+
+async def test_what_is_not_offered_is_refused(house: PlayingHouse) -> None:
+    taken = await played(
+        house,
+        request(7, "fs/read_text_file", path="/etc/passwd"),
+        {"in": {"id": 7, "error": {}}},
+        says("Pity."),
+        done(),
+    )
+    assert taken.text == "Pity."
+    assert house.replies() == [{"code": -32601, "message": "Coterie does not offer this."}]
+
+
+async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
+    late = [says("too late"), asks(7, "c1", **COMMAND), request(8, "fs/write_text_file")]
+    ready = update("available_commands_update", availableCommands=[])
+    house.plays(
+        [*hello(), PROMPT, says("One."), done(), *late, ready, PROMPT, says("Two."), done()]
+    )
+    async with house.open() as opened:
+        assert (await take(opened)).text == "One."
+        with anyio.fail_after(30):
+            while len(opened._wire._messages) < len([*late, ready]):
+                await anyio.sleep(0.01)
+        second = await take(opened)
+        assert (second.text, second.of(Asked)) == ("Two.", [])
+    assert house.replies() == [
+        CANCELLED,
+        {"code": -32601, "message": "Coterie does not offer this."},
+    ]
+
+
+# -- breaking off ------------------------------------------------------------------------------
+
+
+async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
+    cancel = {"in": {"method": "session/cancel"}}
+    house.plays(
+        [*hello(), PROMPT, asks(7, "c1", **COMMAND), cancel, answered(7)]
+        # One that was under way when the agent heard of it.
+        + [asks(8, "c2", **COMMAND), answered(8), done("cancelled"), PROMPT, says("Yes."), done()]
+    )
+    async with house.open() as opened:
+        await opened.interrupt()  # between turns there is nothing to break off
+
+        async def twice() -> None:
+            await opened.interrupt()
+            await opened.interrupt()
+
+        def stop(update: object) -> Any:
+            return twice() if isinstance(update, Asked) else None
+
+        taken = await take(opened, choice="approve", hook=stop)
+        assert isinstance(taken.end, TurnInterrupted)
+        assert [ended for *_, ended in taken.calls] == [True, True]
+        assert len(taken.of(Asked)) == 1
+        assert (await take(opened)).text == "Yes."
+    assert house.replies() == [CANCELLED, CANCELLED]
+    cancels = [heard for heard in house.heard() if heard.get("method") == "session/cancel"]
+    assert len(cancels) == 1
+
+
+@pytest.mark.parametrize("last", [broke(-32800, "cancelled"), {"exit": 1}])
+async def test_other_ends_of_a_broken_turn(house: PlayingHouse, last: Json) -> None:
+    house.plays([*hello(), PROMPT, says("Half"), {"in": {"method": "session/cancel"}}, last])
+    async with house.open() as opened:
+
+        def stop(update: object) -> Any:
+            return opened.interrupt() if isinstance(update, TextDelta) else None
+
+        assert (await take(opened, hook=stop)).end == TurnInterrupted("Half")
+
+
+async def test_an_agent_that_will_not_break_off_is_ended(
+    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "AFTER_INTERRUPT", 0.2)
+    house.plays([*hello(), PROMPT, says("Half")])
+    async with house.open() as opened:
+
+        def stop(update: object) -> Any:
+            return opened.interrupt() if isinstance(update, TextDelta) else None
+
+        assert (await take(opened, hook=stop)).end == TurnInterrupted("Half")
+        assert not opened.alive
+
+
+# -- failures ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "retry", "message"),
+    [
+        (done("refusal"), "refused", False, "the model will not answer this"),
+        (
+            done("max_tokens"),
+            "model",
+            False,
+            "the model's limit of tokens was reached before the reply was whole",
+        ),
+        (
+            done("max_turn_requests"),
+            "refused",
+            False,
+            "fake stopped by itself: it asked its model too often, or went in circles",
+        ),
+        (done("cancelled"), "protocol", True, "fake broke the turn off by itself"),
+        (
+            done(),
+            "model",
+            True,
+            "fake got no reply from its model: an empty one, or one that was blocked",
+        ),
+        (
+            broke(-32603, "Internal error", data={"details": "401 Unauthorized"}),
+            "signed_out",
+            False,
+            'the key or login that fake was given is refused. It says: "401 Unauthorized"',
+        ),
+        (
+            broke(-32603, "Internal error: Rate limit reached"),
+            "rate_limit",
+            True,
+            'the model\'s rate limit is reached. It says: "Internal error: Rate limit reached"',
+        ),
+        (
+            broke(-32603, '{"error": {"code": 502, "message": "bad gateway"}}'),
+            "model",
+            True,
+            'the model service is failing. It says: "bad gateway"',
+        ),
+        (
+            broke(-32602, "odd"),
+            "protocol",
+            True,
+            'fake could not carry the turn out. It says: "odd"',
+        ),
+        (broke(-32000, "log in"), "signed_out", False, 'fake is not signed in. It says: "log in"'),
+    ],
+)
+async def test_ends_that_are_failures(
+    house: PlayingHouse, end: Json, kind: str, retry: bool, message: str
+) -> None:
+    failure = (await played(house, end)).failure
+    assert (failure.kind, failure.retry, failure.message) == (kind, retry, message)
+
+
+async def test_a_reason_that_nobody_knows_is_no_failure(house: PlayingHouse) -> None:
+    assert (await played(house, says("Yes."), done("new_in_2031"))).text == "Yes."
+
+
+async def test_signed_out(house: PlayingHouse) -> None:
+    ways = [{"id": "a", "name": "Sign in", "description": "Run `fake login`"}, {"name": "By key"}]
+    greeting = hello()[:3]
+    greeting[1]["out"]["result"]["authMethods"] = ways
+    error = {"code": -32000, "message": "Authentication required"}
+    house.plays([*greeting, {"out": {"id": "{{new}}", "error": error}}])
+    async with house.open() as opened:
+        assert (await take(opened)).end == TurnFailed(
+            "signed_out",
+            'fake is not signed in. It says: "Authentication required"',
+            retry=False,
+            hint="Run `fake login`; By key",
+        )
+        assert opened.thread is None
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+async def missing(house: PlayingHouse, **member: Any) -> str:
+    with pytest.raises(AgentMissing) as raised:
+        async with house.open(house.member(**member)):
+            pass
+    assert house.log.living == {}
+    return raised.value.problem
+
+
+async def test_another_version_is_not_spoken(house: PlayingHouse) -> None:
+    house.plays(hello(version=2))
+    assert await missing(house) == "it speaks version 2 of the Agent Client Protocol, Coterie 1"
+
+
+async def test_a_session_that_is_refused(house: PlayingHouse) -> None:
+    error = {"code": -32603, "message": "Internal error", "data": {"details": "no disk"}}
+    house.plays([*hello()[:3], {"out": {"id": "{{new}}", "error": error}}])
+    assert await missing(house) == "it refused session/new: no disk"
+
+
+async def test_an_exit_at_the_start(house: PlayingHouse) -> None:
+    help_ = "".join(f"line {number}\n" for number in range(40))
+    house.plays([{"err": help_}, {"exit": 2}])
+    told = (await missing(house)).splitlines()
+    assert told[:2] == ["it ended with exit code 2", "line 0"]
+    assert (len(told), told[9], told[-1]) == (18, "…", "line 39")
+
+
+async def test_an_agent_that_says_nothing(
+    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "START", 0.5)
+    house.plays([{"err": "Loading\n"}])
+    assert await missing(house) == "it did not open a session within 0.5 s\nLoading"
+
+
+async def test_opening_is_given_up(house: PlayingHouse) -> None:
+    house.plays([{"in": {"method": "initialize"}}])
+    with anyio.move_on_after(0.5) as scope:
+        async with house.open():
+            pass
+    assert scope.cancelled_caught
+    assert house.log.living == {}
+
+
+MODELS: Json = {
+    "models": {"availableModels": [{"modelId": "big-1", "name": "Big"}, {"modelId": "small"}]}
+}
+MODES: Json = {"modes": {"availableModes": [{"id": "agent"}, {"id": "x/modes#plan"}]}}
+OPTIONS: Json = {
+    "configOptions": [
+        {"id": "m", "category": "model", "options": [{"value": "v/big"}, {"value": "v/small"}]},
+        {
+            "id": "how",
+            "category": "mode",
+            "options": [{"group": "g", "options": [{"value": "build"}, {"value": "read-only"}]}],
+        },
+    ]
+}
+READY: Json = {"out": {"id": "{{choice}}", "result": {}}}
+
+
+@pytest.mark.parametrize(
+    ("offered", "member", "method", "params"),
+    [
+        (MODELS, {"model": "Big"}, "session/set_model", {"modelId": "big-1"}),
+        (MODELS, {"model": "small"}, "session/set_model", {"modelId": "small"}),
+        (
+            OPTIONS,
+            {"model": "small"},
+            "session/set_config_option",
+            {"configId": "m", "value": "v/small"},
+        ),
+        (MODES, {"mode": "read"}, "session/set_mode", {"modeId": "x/modes#plan"}),
+        (
+            OPTIONS,
+            {"mode": "read"},
+            "session/set_config_option",
+            {"configId": "how", "value": "read-only"},
+        ),
+    ],
+)
+async def test_choices(
+    house: PlayingHouse, offered: Json, member: Json, method: str, params: Json
+) -> None:
+    wait = {"in": {"method": method}, "as": {"choice": "id"}}
+    house.plays([*hello(**offered), wait, READY, PROMPT, says("Yes."), done()])
+    async with house.open(house.member(**member)) as opened:
+        assert (await take(opened)).text == "Yes."
+    told = next(heard for heard in house.heard() if heard["method"] == method)
+    assert told["params"] == {"sessionId": "s1", **params}
+
+
+async def test_models_that_are_not_there(house: PlayingHouse) -> None:
+    house.plays(hello(**OPTIONS))
+    problem = await missing(house, model="huge")
+    assert problem == 'it has no model "huge"; it has v/big, v/small'
+    house.plays(hello())
+    assert await missing(house, model="huge") == 'it has no way to be told of the model "huge"'
+
+
+async def test_a_model_by_flag(house: PlayingHouse) -> None:
+    house.agent = house.agent.model_copy(
+        update={"base_args": ("acp",), "capabilities": Capabilities(model_flag="--model")}
+    )
+    house.plays(hello())
+    member = house.member(model="big", additional_args=("--debug",))
+    async with house.open(member):
+        pass
+    assert house.arguments() == ["acp", "--model", "big", "--debug"]

@@ -1,0 +1,501 @@
+"""The Gemini adapter on recordings of the real one, played by a real child."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.agents.acp.channel import AcpChannel
+from coterie.agents.gemini import GeminiAdapter
+from coterie.agents.gemini.arguments import passed_on
+from coterie.agents.gemini.headless import HeadlessChannel
+from coterie.errors import AgentMissing
+from coterie.model.prompt import Limits
+from coterie.model.update import (
+    Activity,
+    Asked,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+    Usage,
+)
+from tests.contract.acp.house import Taken, said, take
+from tests.contract.acp.playing import NOISE, Json, PlayingHouse, fixture
+
+NO_PROTOCOL: list[Json] = [{"err": "Unknown argument: acp\nUsage: gemini\n"}, {"exit": 1}]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> PlayingHouse:
+    return PlayingHouse.made(tmp_path, GeminiAdapter, "gemini")
+
+
+def told(taken: Taken) -> list[Any]:
+    """All but signs of life and questions."""
+    return [update for update in taken.updates if not isinstance(update, Activity | Asked)]
+
+
+def test_limits(house: PlayingHouse) -> None:
+    adapter = house.adapter()
+    assert adapter.limits(house.member()) == Limits(30 * 60, 120)
+    assert adapter.limits(house.member(quiet_after_ms=5000, timeout_ms=9000)) == Limits(9, 5)
+
+
+def test_arguments_that_are_the_adapters_own() -> None:
+    given = ("--yolo", "-p", "x", "--output-format=json", "--debug", "-r", "latest", "--skip-trust")
+    assert passed_on((*given, "--include-directories", "../lib")) == (
+        "--debug",
+        "--include-directories",
+        "../lib",
+    )
+
+
+async def test_talking(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/talk"))
+    member = house.member(model="gemini-2.5-pro", additional_args=("--debug",))
+    async with house.open(member) as channel:
+        assert isinstance(channel, AcpChannel)
+        assert (channel.version, channel.thread) == (
+            "0.61.0",
+            "9253dac9-0281-4ea2-84d2-869b74d5cfad",
+        )
+        assert told(await take(channel, "one")) == snapshot(
+            [
+                TextDelta(text="one "),
+                TextDelta(text="two "),
+                TextDelta(text="three "),
+                TextDelta(text="four"),
+                TurnCompleted(
+                    text="one two three four",
+                    usage=Usage(input_tokens=12318, output_tokens=20, source="gemini"),
+                ),
+            ]
+        )
+        assert told(await take(channel, "two")) == snapshot(
+            [
+                TextDelta(text="after thinking"),
+                TurnCompleted(
+                    text="after thinking",
+                    usage=Usage(input_tokens=12347, output_tokens=21, source="gemini"),
+                ),
+            ]
+        )
+    assert house.arguments() == ["--acp", "--model", "gemini-2.5-pro", "--debug"]
+    first, new, *prompts = house.heard()
+    assert first["params"]["protocolVersion"] == 1
+    assert first["params"]["clientCapabilities"] == {}
+    assert new["params"] == {"cwd": str(house.project.resolve()), "mcpServers": []}
+    # Who it is stands in its home, and so not in front of the message.
+    assert [prompt["params"]["prompt"] for prompt in prompts] == [
+        [{"type": "text", "text": "one"}],
+        [{"type": "text", "text": "two"}],
+    ]
+
+
+async def test_an_edit(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/write"))
+    async with house.open() as channel:
+        taken = await take(channel, choice="approve")
+    assert told(taken) == snapshot(
+        [
+            ToolCallStarted(
+                call_id="write_file__write_file_1794723762318_0",
+                name="write_file",
+                input={
+                    "title": "Writing to out.txt",
+                    "diff": """\
+--- /dev/null
++++ /lab/work/acp2nofs/out.txt
+@@ -0,0 +1 @@
++written by fake\
+""",
+                    "path": "/lab/work/acp2nofs/out.txt",
+                },
+            ),
+            ToolCallFinished(
+                call_id="write_file__write_file_1794723762318_0",
+                is_error=False,
+                output={
+                    "diff": """\
+--- /dev/null
++++ /lab/work/acp2nofs/out.txt
+@@ -0,0 +1 @@
++written by fake\
+"""
+                },
+            ),
+            TextDelta(text="write done"),
+            TurnCompleted(
+                text="write done",
+                usage=Usage(input_tokens=25597, output_tokens=33, source="gemini"),
+            ),
+        ]
+    )
+    (asked,) = taken.of(Asked)
+    assert asked.display.description == f"In {house.project.resolve()}\nWhy: gave none"
+    assert (asked.display.title, asked.display.content_kind, asked.display.content) == snapshot(
+        (
+            "Change /lab/work/acp2nofs/out.txt",
+            "Diff",
+            """\
+--- /dev/null
++++ /lab/work/acp2nofs/out.txt
+@@ -0,0 +1 @@
++written by fake\
+""",
+        )
+    )
+    assert asked.call.input == snapshot(
+        {
+            "title": "Writing to out.txt",
+            "diff": """\
+--- /dev/null
++++ /lab/work/acp2nofs/out.txt
+@@ -0,0 +1 @@
++written by fake\
+""",
+            "path": "/lab/work/acp2nofs/out.txt",
+        }
+    )
+    assert house.replies() == [{"outcome": {"outcome": "selected", "optionId": "proceed_once"}}]
+
+
+async def test_commands(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/shell"))
+    async with house.open() as channel:
+        assert told(await take(channel)) == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="run_shell_command__run_shell_command_1794724835261_0",
+                    name="run_shell_command",
+                    input={
+                        "command": "echo A",
+                        "description": "[current working directory /lab/work/m1] (d)",
+                    },
+                ),
+                ToolCallFinished(
+                    call_id="run_shell_command__run_shell_command_1794724835261_0", is_error=False
+                ),
+                TextDelta(text="ok"),
+                TurnCompleted(
+                    text="ok", usage=Usage(input_tokens=25617, output_tokens=29, source="gemini")
+                ),
+            ]
+        )
+        # After a no nothing more is told of the call.
+        taken = await take(channel, choice="reject")
+        assert told(taken) == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="run_shell_command__run_shell_command_1794724837472_0",
+                    name="run_shell_command",
+                    input={
+                        "command": "touch x",
+                        "description": "[current working directory /lab/work/m1] (d)",
+                    },
+                ),
+                ToolCallFinished(
+                    call_id="run_shell_command__run_shell_command_1794724837472_0",
+                    is_error=True,
+                    output={"status": "rejected"},
+                ),
+                TextDelta(text="ok"),
+                TurnCompleted(
+                    text="ok", usage=Usage(input_tokens=27280, output_tokens=29, source="gemini")
+                ),
+            ]
+        )
+        assert [asked.display.content for asked in taken.of(Asked)] == ["touch x"]
+    assert house.replies() == [{"outcome": {"outcome": "selected", "optionId": "cancel"}}]
+
+
+async def test_what_needed_no_leave(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/unasked"))
+    async with house.open() as channel:
+        assert told(await take(channel)) == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="run_shell_command__run_shell_command_1794724022205_0",
+                    name="run_shell_command",
+                    input={
+                        "command": "echo SHELL_RAN_42 && pwd",
+                        "description": "[current working directory /lab/work/acp5] (t)",
+                    },
+                ),
+                ToolCallFinished(
+                    call_id="run_shell_command__run_shell_command_1794724022205_0",
+                    is_error=False,
+                    output={
+                        "text": """\
+SHELL_RAN_42
+/lab/work/acp5\
+"""
+                    },
+                ),
+                TextDelta(text="shell done"),
+                TurnCompleted(
+                    text="shell done",
+                    usage=Usage(input_tokens=25532, output_tokens=36, source="gemini"),
+                ),
+            ]
+        )
+        assert told(await take(channel))[:2] == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="write_file__write_file_1794724023650_0",
+                    name="write_file",
+                    input={"title": "Writing to out.txt", "path": "/lab/work/acp5/out.txt"},
+                ),
+                ToolCallFinished(
+                    call_id="write_file__write_file_1794724023650_0",
+                    is_error=False,
+                    output={
+                        "diff": """\
+--- /dev/null
++++ /lab/work/acp5/out.txt
+@@ -0,0 +1 @@
++written by fake\
+"""
+                    },
+                ),
+            ]
+        )
+
+
+async def test_breaking_off(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/cancel"))
+    async with house.open() as channel:
+
+        def at_the_third(update: object) -> Any:
+            third = isinstance(update, TextDelta) and update.text == "tick2 "
+            return channel.interrupt() if third else None
+
+        assert told(await take(channel, hook=at_the_third))[-1] == TurnInterrupted(
+            "tick0 tick1 tick2 "
+        )
+
+        async def answer_and_stop(asked: Asked) -> None:
+            await channel.answer(asked.key, said("approve"))
+            await channel.interrupt()
+
+        def at_the_question(update: object) -> Any:
+            return answer_and_stop(update) if isinstance(update, Asked) else None
+
+        assert told(await take(channel, choice="", hook=at_the_question)) == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="run_shell_command__run_shell_command_1794723528128_0",
+                    name="run_shell_command",
+                    input={
+                        "command": "sleep 30; echo late",
+                        "description": "[current working directory /lab/work/acp1] (t)",
+                    },
+                ),
+                ToolCallFinished(
+                    call_id="run_shell_command__run_shell_command_1794723528128_0",
+                    is_error=True,
+                    output={"text": "Command cancelled by user."},
+                ),
+                TurnInterrupted(),
+            ]
+        )
+
+
+async def test_failing(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/errors"))
+    async with house.open() as channel:
+        ends = [(await take(channel)).end for _ in range(4)]
+        assert channel.alive
+    assert ends == snapshot(
+        [
+            TurnFailed(
+                kind="model",
+                message='the model service refused the request. It says: "fake error 400"',
+                retry=False,
+            ),
+            TurnFailed(
+                kind="rate_limit",
+                message="nothing is left of the model's quota. It says: "
+                '"You have exhausted your daily quota on this model."',
+                retry=False,
+                hint="Wait until it is renewed, or give the member another model.",
+            ),
+            TurnFailed(
+                kind="model",
+                message="gemini got no reply from its model: an empty one, or one that was blocked",
+            ),
+            TurnFailed(
+                kind="model",
+                message='the connection to the model was cut. It says: "terminated"',
+                hint="Try again.",
+            ),
+        ]
+    )
+
+
+async def test_signed_out(house: PlayingHouse) -> None:
+    house.plays(fixture("gemini/signed_out"))
+    async with house.open() as channel:
+        assert (await take(channel)).end == snapshot(
+            TurnFailed(
+                kind="signed_out",
+                message="gemini is not signed in. It says: "
+                '"Gemini API key is missing or not configured."',
+                retry=False,
+                hint="Start gemini in a terminal and sign in, or set GEMINI_API_KEY.",
+            )
+        )
+        assert channel.thread is None
+
+
+# -- whatever is printed -----------------------------------------------------------------------
+
+
+def noisy(steps: list[Json]) -> list[Json]:
+    """The same with things nobody has heard of in between, and fields nobody knows."""
+    noise = [{"raw": line} for line in NOISE]
+    spread: list[Json] = []
+    for step in steps:
+        said = {"out": {**step["out"], "unheard": {"of": 1}}} if "out" in step else step
+        spread += [*noise, said] if "out" in step else [said]
+    return spread
+
+
+def halved(steps: list[Json]) -> list[Json]:
+    """The same with every notification in two pieces."""
+    spread: list[Json] = []
+    for step in steps:
+        line = json.dumps(step.get("out"), ensure_ascii=False) + "\n"
+        whole = "out" not in step or "{{" in line
+        middle = len(line) // 2
+        spread += [step] if whole else [{"raw": line[:middle]}, {"raw": line[middle:]}]
+    return spread
+
+
+@pytest.mark.parametrize("change", [noisy, halved])
+@pytest.mark.parametrize("recording", ["talk", "write", "shell", "unasked"])
+async def test_noise_and_halves_change_nothing(
+    house: PlayingHouse, recording: str, change: Any
+) -> None:
+    plain = fixture(f"gemini/{recording}")
+    house.plays(plain, change(plain))
+    async with house.open() as channel:
+        expected = [told(await take(channel)) for _ in range(1 + (recording != "write"))]
+    async with house.open() as channel:
+        assert [told(await take(channel)) for _ in expected] == expected
+
+
+@pytest.mark.parametrize("kept", range(5, 9))
+async def test_an_exit_in_the_middle(house: PlayingHouse, kept: int) -> None:
+    steps = fixture("gemini/talk")[: kept + 1]
+    steps += [{"raw": '{"jsonrpc": "2.0", "met'}, {"err": "it broke\n"}, {"exit": 3}]
+    house.plays(steps)
+    async with house.open() as channel:
+        failure = (await take(channel)).failure
+        assert failure == TurnFailed(
+            "exit",
+            "gemini ended with exit code 3 in the middle of the turn",
+            exit_code=3,
+            stderr_tail='{"jsonrpc": "2.0", "met\nit broke',
+        )
+        assert not channel.alive
+
+
+async def test_an_exit_before_anything(house: PlayingHouse) -> None:
+    house.plays([{"err": "Invalid auth method selected.\n"}, {"exit": 41}])
+    with pytest.raises(AgentMissing) as raised:
+        async with house.open():
+            pass
+    assert raised.value.problem == "it ended with exit code 41\nInvalid auth method selected."
+    assert house.log.living == {}
+
+
+# -- the fallback ------------------------------------------------------------------------------
+
+
+async def headless(house: PlayingHouse, recording: str) -> Taken:
+    house.plays(NO_PROTOCOL, fixture(f"gemini/headless_{recording}"))
+    async with house.open() as channel:
+        assert isinstance(channel, HeadlessChannel)
+        assert (channel.pid, channel.alive, channel.holds_past) == (None, True, False)
+        assert (channel.thread, channel.version) == (None, "")
+        return await take(channel)
+
+
+async def test_without_the_protocol(house: PlayingHouse) -> None:
+    assert told(await headless(house, "stream")) == snapshot(
+        [
+            TextDelta(text="one "),
+            TextDelta(text="two "),
+            TextDelta(text="three "),
+            TextDelta(text="four"),
+            TurnCompleted(
+                text="one two three four",
+                usage=Usage(input_tokens=8119, output_tokens=20, source="gemini"),
+            ),
+        ]
+    )
+    assert house.arguments(1) == ["--output-format", "stream-json"]
+
+
+async def test_tools_without_the_protocol(house: PlayingHouse) -> None:
+    assert told(await headless(house, "default_read"))[:2] == snapshot(
+        [
+            ToolCallStarted(
+                call_id="read_file__read_file_1794723410322_0",
+                name="read_file",
+                input={"file_path": "in.txt"},
+            ),
+            ToolCallFinished(call_id="read_file__read_file_1794723410322_0", is_error=False),
+        ]
+    )
+
+
+async def test_tools_that_are_not_there(house: PlayingHouse) -> None:
+    taken = await headless(house, "default_shell")
+    assert [type(update) for update in told(taken)[:2]] == [ToolCallStarted, ToolCallFinished]
+    (ended,) = taken.of(ToolCallFinished)
+    assert (ended.is_error, ended.output["error"]["type"]) == (True, "tool_not_registered")
+
+
+@pytest.mark.parametrize(
+    ("recording", "kind", "words"),
+    [
+        ("400_stream", "model", 'the model service refused the request. It says: "fake error 400"'),
+        ("cut_stream", "model", 'the connection to the model was cut. It says: "terminated"'),
+        (
+            "safety_stream",
+            "model",
+            "gemini got no reply from its model: an empty one, or one that was blocked. It says: "
+            '"The model response was blocked due to safety settings."',
+        ),
+        ("sigterm_mid", "exit", "gemini ended with exit code 0 in the middle of the turn"),
+    ],
+)
+async def test_failing_without_the_protocol(
+    house: PlayingHouse, recording: str, kind: str, words: str
+) -> None:
+    failure = (await headless(house, recording)).failure
+    assert (failure.kind, failure.message) == (kind, words)
+
+
+async def test_odd_ends_without_the_protocol(house: PlayingHouse) -> None:
+    empty = [{"raw": '{"type": "result", "status": "success"}\n'}]
+    asks = [{"err": "Please set an Auth method\n"}, {"exit": 41}]
+    house.plays(NO_PROTOCOL, empty, asks)
+    async with house.open() as channel:
+        assert (await take(channel)).failure.kind == "model"
+        failure = (await take(channel)).failure
+        assert (failure.kind, failure.retry) == ("signed_out", False)
+        Path(house.agent.command).unlink()
+        failure = (await take(channel)).failure
+        assert (failure.kind, failure.retry, failure.hint) == ("missing", False, "coterie doctor")
+        await channel.answer("nobody asked", said("approve"))
+        await channel.interrupt()
