@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import anyio.to_thread
 
 from coterie.agents.table import BUILT_IN, Adapters, has_adapter
-from coterie.config.environment import passthrough, user_home
+from coterie.config.environment import passthrough, search_path, user_home
 from coterie.config.known_agents import family, known_agent
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
@@ -38,11 +38,12 @@ from coterie.model.team import Member, Team
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.workspace import Workspace
 from coterie.ports import Observer
+from coterie.process import version
 from coterie.process.become import become
 from coterie.process.bubblewrap import problem
 from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
-from coterie.process.version import says_yes, version_of
+from coterie.process.version import says_yes
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workspace.folder import member_folder, open_workspace
@@ -363,6 +364,11 @@ def _prepared(project: Project, home: Path | None) -> Settings:
 def _new_id(length: int) -> str:
     rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
     return secrets.choice(_LETTERS) + rest
+
+
+def version_of(command: str) -> str | None:
+    """The version a program says it is; None when it cannot be asked.  Blocks."""
+    return version.version_of(command, search_path())
 
 
 def keeper_problem(keeper: str) -> str | None:

@@ -84,7 +84,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
             "  gemini    -        not installed  -> npm i -g @google/gemini-cli",
         ]
     )
-    assert ran.out.endswith("1 of 5 ready: enough to start.\n")
+    assert ran.out.endswith("1 of 5 ready: enough to start.   Deeper: coterie doctor --probe\n")
     checks = {line["name"]: line["ok"] for line in claude("doctor", "--json").of("check")}
     assert checks == {
         "registry": True,

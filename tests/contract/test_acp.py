@@ -44,6 +44,7 @@ from tests.contract.acp.playing import (
     says,
     update,
 )
+from tests.unit.process.children import until
 
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
@@ -86,6 +87,7 @@ async def test_a_word_from_each(house: PlayingHouse, name: str, version: str, us
     house.plays(fixture(f"acp/{name}"))
     async with house.open() as opened:
         assert (opened.version, opened.holds_past) == (version, True)
+        assert [opened.pid] == list(house.log.living.values())
         assert told(await take(opened)) == [
             TextDelta("hi from fake"),
             TurnCompleted("hi from fake", usage),
@@ -96,7 +98,27 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
     house.plays(fixture("acp/claude"))
     async with house.open() as opened:
         denied = await take(opened, choice="reject")
-        assert told(denied) == snapshot()
+        assert told(denied) == snapshot(
+            [
+                ToolCallStarted(
+                    call_id="toolu_9955f4b924ec4cbf99a493bc",
+                    name="Bash",
+                    input={"command": "touch denied", "description": "d"},
+                ),
+                ToolCallFinished(
+                    call_id="toolu_9955f4b924ec4cbf99a493bc",
+                    is_error=True,
+                    output={"status": "rejected"},
+                ),
+                TextDelta(text="bash denied"),
+                TurnCompleted(
+                    text="bash denied",
+                    usage=Usage(
+                        input_tokens=40352, output_tokens=42, cost_usd=0.021316, source="fake"
+                    ),
+                ),
+            ]
+        )
         assert [asked.display.content for asked in denied.of(Asked)] == ["touch denied"]
 
         def stop(update: object) -> Any:
@@ -105,10 +127,19 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
         assert told(await take(opened, hook=stop))[-1] == TurnInterrupted(
             "partial words before trouble"
         )
-        assert (await take(opened)).failure == snapshot()
+        assert (await take(opened)).failure == snapshot(
+            TurnFailed(
+                kind="model",
+                message="the model service refused the request. It says: "
+                '"Internal error: API Error: 400 fake 400"',
+                retry=False,
+            )
+        )
         last = (await take(opened)).end
         assert isinstance(last, TurnCompleted)
-        assert last.usage == snapshot()
+        assert last.usage == snapshot(
+            Usage(input_tokens=20324, output_tokens=8, cost_usd=0.010407, source="fake")
+        )
 
 
 # -- who it is, and what it is told ------------------------------------------------------------
@@ -160,10 +191,8 @@ async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
 
     used = {"inputTokens": 10, "cachedReadTokens": 80, "outputTokens": 5, "totalTokens": 95}
     turn = [PROMPT, says("Yes.")]
-    house.plays(
-        [*hello(), *turn, cost(9, "EUR"), cost(1.5), done(usage=used)]
-        + [*turn, cost(2.0), done(usage=used), *turn, done()]
-    )
+    first = [*turn, cost(9, "EUR"), cost(1.5), done(usage=used)]
+    house.plays([*hello(), *first, *turn, cost(2.0), done(usage=used), *turn, done()])
     async with house.open() as opened:
         ends = [(await take(opened)).end for _ in range(3)]
     assert ends == [
@@ -286,9 +315,7 @@ async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
     )
     async with house.open() as opened:
         assert (await take(opened)).text == "One."
-        with anyio.fail_after(30):
-            while len(opened._wire._messages) < len([*late, ready]):
-                await anyio.sleep(0.01)
+        await until(lambda: len(opened._wire._messages) == len([*late, ready]))
         second = await take(opened)
         assert (second.text, second.of(Asked)) == ("Two.", [])
     assert house.replies() == [
@@ -302,11 +329,10 @@ async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
 
 async def test_breaking_off_at_a_question(house: PlayingHouse) -> None:
     cancel = {"in": {"method": "session/cancel"}}
-    house.plays(
-        [*hello(), PROMPT, asks(7, "c1", **COMMAND), cancel, answered(7)]
-        # One that was under way when the agent heard of it.
-        + [asks(8, "c2", **COMMAND), answered(8), done("cancelled"), PROMPT, says("Yes."), done()]
-    )
+    # One that was under way when the agent heard of it.
+    late = [asks(8, "c2", **COMMAND), answered(8), done("cancelled")]
+    first = [PROMPT, asks(7, "c1", **COMMAND), cancel, answered(7), *late]
+    house.plays([*hello(), *first, PROMPT, says("Yes."), done()])
     async with house.open() as opened:
         await opened.interrupt()  # between turns there is nothing to break off
 
@@ -525,6 +551,14 @@ async def test_choices(
         assert (await take(opened)).text == "Yes."
     told = next(heard for heard in house.heard() if heard["method"] == method)
     assert told["params"] == {"sessionId": "s1", **params}
+
+
+async def test_what_must_not_be_started_is_not(tmp_path: Path) -> None:
+    house = PlayingHouse.made(tmp_path, AcpAdapter, "opencode")
+    (house.project / ".opencode").mkdir()
+    house.plays(hello())
+    assert (await missing(house)).startswith("it would run the plug-ins of ")
+    assert list((house.root / "heard").iterdir()) == []
 
 
 async def test_models_that_are_not_there(house: PlayingHouse) -> None:

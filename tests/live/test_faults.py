@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from coterie.app import App
+from coterie.engine.turns import TRIES
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -38,11 +39,9 @@ class Failing:
     """A model that has one answer for the member that is to fail, and a word for the others."""
 
     fault: Answer
-    asked: int = 0
 
     async def answer(self, asked: Asked) -> Answer:
         if FAULTY in asked.instructions:
-            self.asked += 1
             return self.fault
         return reply("I go on.")
 
@@ -63,18 +62,12 @@ class Watching:
         return [record for record in self.records if isinstance(record, kind)]
 
 
-@dataclass(frozen=True)
-class Told:
-    """What came of it."""
-
-    errors: list[ErrorRecord]
-    asked: int
+Entry = dict[str, Any]
 
 
-def register(house: House, commands: Mapping[str, str]) -> None:
+def register(house: House, entries: Mapping[str, Entry]) -> None:
     registry = house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
-    entries = {name: {"command": command} for name, command in commands.items()}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
 
 
@@ -82,19 +75,20 @@ def member(name: str, agent: str, **more: Any) -> Member:
     return Member(id=name, name=name, display_name=name.capitalize(), agent=agent, **more)
 
 
-async def goes_on(house: House, cli: str, command: str, fault: Answer, timeout: float) -> Told:
+async def goes_on(
+    house: House, cli: str, entry: Entry, fault: Answer, seconds: float
+) -> list[ErrorRecord]:
     """Ann fails in every way she is tried; Bob, on another CLI, has his turn all the same."""
     other = "claude" if cli == "codex" else "codex"
     for name in (cli, other):
         if not (BINS / name).exists():
             pytest.skip(f"{name} is not installed: scripts/real-clis")
-    register(house, {cli: command or str(BINS / cli), other: str(BINS / other)})
-    ann = member(
-        "ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(timeout * 1000)
-    )
+    register(house, {cli: entry, other: {"command": str(BINS / other)}})
+    ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
     bob = member("bob", other, order=2)
     team = Team(name="pair", members=(ann, bob))
     brain, watching = Failing(fault), Watching()
+    results: list[ResultRecord] = []
     with anyio.fail_after(SLOWEST):
         async with (
             RehearsalServer(brain) as server,
@@ -113,8 +107,8 @@ async def goes_on(house: House, cli: str, command: str, fault: Answer, timeout: 
                 )
 
             group.start_soon(skip)
-            result: ResultRecord = await app.run(task, watching, patience=None)
-    assert result.status == "completed"
+            results.append(await app.run(task, watching, patience=None))
+    assert [result.status for result in results] == ["completed"]
     opened = [one for one in watching.of(InteractionRecord) if one.state == "open"]
     assert [one.member for one in opened] == ["ann"]
     said = [(one.member, one.text) for one in watching.of(MessageRecord)]
@@ -123,25 +117,114 @@ async def goes_on(house: House, cli: str, command: str, fault: Answer, timeout: 
     assert {one.member for one in errors} == {"ann"}
     description = opened[0].interaction.display.description
     assert description in errors[-1].message
-    return Told(errors, brain.asked)
+    return errors
 
 
-FAULTS: dict[str, tuple[Answer, float]] = {
-    "429": (Refusal(429, "Slow down.", retry_after=0.1), 20),
-    "500": (Refusal(500, "Boom."), 20),
-    "silence": (Silence(), 1),
-    "stall": (Reply(in_pieces("one two three four five six"), breaks="stall"), 1),
-    "cut": (Reply(in_pieces("one two three four five six"), breaks="cut"), 20),
-    "401": (Refusal(401, "Bad key."), 20),
-    "404": (Refusal(404, "The model x does not exist."), 20),
-}
+# -- its model ---------------------------------------------------------------------------------
+
+HALF = in_pieces("one two three four five six")
+LONG = 20
+WAIT = "Wait, then try again."
+
+
+@dataclass(frozen=True)
+class Case:
+    """A fault of one CLI's model, and what is to be told of it."""
+
+    cli: str
+    name: str
+    fault: Answer
+    kind: str
+    words: str
+    hint: str
+    tries: int = 1
+    seconds: float = LONG
+    """Seconds that a turn may take; all but those that hang end long before."""
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    most: int = TRIES
+    """So often it may be tried, where three times would only be slow."""
+
+
+LIMIT, BOOM = Refusal(429, "Slow down.", retry_after=0.1), Refusal(500, "Boom.")
+QUOTA = Refusal(429, "Quota exceeded for this day.", quota=True)
+CUT, STALL = Reply(HALF, breaks="cut"), Reply(HALF, breaks="stall")
+KEY, MODEL = Refusal(401, "Bad key."), Refusal(404, "The model x does not exist.")
+ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+STUCK = "no end within 1 s: stuck"
+TIME = "Try again, or give the member more time in the team file: timeoutMs."
+OTHER_MODEL = "another model"
+
+CASES = [
+    Case("claude", "429", LIMIT, "rate_limit", "rate limit is reached (429)", WAIT, 3, env=ONCE),
+    Case("codex", "429", LIMIT, "rate_limit", "takes no more requests for now", "", 3),
+    Case("gemini", "429", QUOTA, "rate_limit", "nothing is left of the model's quota", "Wait"),
+    Case("claude", "500", BOOM, "model", "the model service is failing (500)", WAIT, 3, env=ONCE),
+    Case("codex", "500", BOOM, "model", "the model service failed", "", 3),
+    Case("claude", "silent", Silence(), "timeout", STUCK, TIME, 3, 1),
+    Case("codex", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("gemini", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("claude", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("codex", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("gemini", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("claude", "slow", LIMIT, "timeout", "it waited for model: 429, retry", TIME, 1, 4, most=1),
+    Case("codex", "cut", CUT, "model", "the model service failed", "", 3),
+    Case("gemini", "cut", CUT, "model", "the connection to the model was cut", "Try again.", 3),
+    Case("claude", "cut", CUT, "model", "cannot be reached", "then try again.", 3, env=ONCE),
+    Case("claude", "401", KEY, "signed_out", "is refused (401)", "claude auth login"),
+    Case("codex", "401", KEY, "signed_out", "codex is not signed in", "codex login"),
+    Case("gemini", "401", KEY, "signed_out", "is refused", "set GEMINI_API_KEY"),
+    Case("claude", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
+    Case("codex", "404", MODEL, "model", "does not know this model", OTHER_MODEL),
+    Case("gemini", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.cli}-{case.name}")
+async def test_a_model_that_fails(
+    house: House, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Gemini tries again for 18 s where its model answers 429 or 500; here it is its quota."""
+    monkeypatch.setattr("coterie.engine.turns.TRIES", case.most)
+    entry = {"command": str(BINS / case.cli), "env": dict(case.env)}
+    errors = await goes_on(house, case.cli, entry, case.fault, case.seconds)
+    assert len(errors) == case.tries
+    for error in errors:
+        assert error.code == f"turn_{case.kind}"
+        assert case.words in error.message
+        assert error.hint
+        assert case.hint in error.hint
+
+
+# -- its program -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cli", ["claude", "codex", "gemini"])
-@pytest.mark.parametrize("fault", list(FAULTS))
-async def test_a_model_that_fails(house: House, cli: str, fault: str) -> None:
-    began = time.monotonic()
-    told = await goes_on(house, cli, "", *FAULTS[fault])
-    print(f"\n## {cli} {fault}: {time.monotonic() - began:.1f} s, {told.asked} requests")
-    for error in told.errors:
-        print("   ", error.code, "|", error.message, "|", error.hint)
+async def test_a_program_that_is_missing(house: House, cli: str) -> None:
+    entry = {"command": str(house.home / "nowhere" / cli)}
+    [error] = await goes_on(house, cli, entry, Silence(), LONG)
+    assert error.code == "turn_missing"
+    assert f"ann cannot start: {entry['command']}: " in error.message
+    assert error.hint == "coterie doctor"
+    assert error.where == str(house.project / ".coterie" / "teams" / "pair" / "ann")
+
+
+OLD = {
+    "claude": "error: unknown option '--input-format=stream-json'",
+    "codex": "error: unrecognized option 'app-server'",
+    "gemini": "Invalid values: argument acp",
+}
+
+
+@pytest.mark.parametrize("cli", list(OLD))
+async def test_a_program_of_an_old_version(house: House, cli: str) -> None:
+    """It knows nothing of what we say to it, whatever we say."""
+    program = house.home / f"old-{cli}"
+    program.write_text(
+        '#!/bin/sh\ncase "$*" in --version) echo 0.0.1; exit 0;; esac\n'
+        f"echo {shlex.quote(OLD[cli])} >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    [error] = await goes_on(house, cli, {"command": str(program)}, Silence(), LONG)
+    assert error.code == "turn_missing"
+    assert OLD[cli] in error.message
+    assert error.hint == "coterie doctor"

@@ -30,8 +30,8 @@ class Attempt:
     """What is known of earlier tries that were cut."""
     thread: str | None = None
     """The agent's own id of the conversation."""
-    waiting: bool = False
-    """Whether the agent has said what it waits for, and nothing since."""
+    waiting: str = ""
+    """What the agent has said that it waits for, and nothing since."""
     started: float = field(default_factory=monotonic)
     _calls: dict[str, tuple[ToolCallStarted, float]] = field(
         default_factory=dict[str, tuple[ToolCallStarted, float]]

@@ -200,7 +200,7 @@ class TurnRunner:
                             self._keep_state(member, "working", "")
                         elif attempt.waiting and not isinstance(update, Waiting):
                             desk.tell_state(member, "working")
-                        attempt.waiting = isinstance(update, Waiting)
+                        attempt.waiting = update.reason if isinstance(update, Waiting) else ""
                         clock.touch()
                         if isinstance(update, TurnCompleted | TurnFailed | TurnInterrupted):
                             return update
@@ -210,7 +210,9 @@ class TurnRunner:
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
         desk.tell_state(member, "stuck", f"no end within {limits.total:g} s")
-        return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck")
+        why = f" (it waited for {attempt.waiting})" if attempt.waiting else ""
+        hint = "Try again, or give the member more time in the team file: timeoutMs."
+        return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
 
     async def _handle(
         self, attempt: Attempt, channel: Channel, clock: TurnClock, update: Update

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -64,14 +65,15 @@ class Place:
 
     async def begin(self) -> None:
         """A new task, which waits for our first word."""
-        self.task = await self.app.start(
+        self.task: str = await self.app.start(
             self._team, "", Caps(max_rounds=1, floor="ask"), rehearsal=True
         )
         self.run()
 
     def run(self) -> None:
         """Run the task, from where it is."""
-        self._scope, self._ended, self.trouble = anyio.CancelScope(), anyio.Event(), ""
+        self._scope, self._ended = anyio.CancelScope(), anyio.Event()
+        self.trouble: str = ""
         self._saw, self._heard = anyio.create_memory_object_stream[Record](math.inf)
         self._group.start_soon(self._run)
 
@@ -95,7 +97,8 @@ class Place:
         if isinstance(record, ErrorRecord):
             self.trouble = record.message
         if not isinstance(record, DeltaRecord):
-            self._saw.send_nowait(record)
+            with suppress(anyio.BrokenResourceError):  # nobody listens: the probe was stopped
+                self._saw.send_nowait(record)
 
     async def heard(self, wanted: Callable[[Record], T | None]) -> T:
         """The first thing told from now on that is wanted."""
@@ -137,15 +140,18 @@ def _our_turn(record: Record) -> Interaction | None:
 
 
 def is_opened(record: Record) -> MemberRecord | None:
+    """The member works: its channel has opened."""
     if isinstance(record, MemberRecord) and record.member != YOU and record.state == "working":
         return record
     return None
 
 
 def replied(record: Record) -> MessageRecord | None:
+    """The member said something, or was cut short."""
     return record if isinstance(record, MessageRecord) and record.member != YOU else None
 
 
 def replied_or_asked(record: Record) -> MessageRecord | Interaction | None:
+    """The same, or it wants leave for what it is about to do."""
     asked = _question(record)
     return asked if asked and asked.purpose == "confirm_risky_action" else replied(record)

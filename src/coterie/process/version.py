@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Sequence
 
 PATIENCE = 10.0
@@ -26,16 +27,21 @@ def says_yes(words: Sequence[str]) -> bool:
     return asked.returncode == 0
 
 
-def version_of(command: str) -> str | None:
-    """The version a program prints when asked; None when it cannot be asked.  Blocks."""
+def version_of(command: str, search_path: str) -> str | None:
+    """The version a program prints when asked; None when it cannot be asked.  Blocks.
+
+    Asked in a home that is thrown away: some leave files behind even then.
+    """
     try:
-        asked = subprocess.run(
-            [command, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory() as home:
+            asked = subprocess.run(
+                [command, "--version"],
+                env={"HOME": home, "TMPDIR": home, "PATH": search_path},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PATIENCE,
+                check=False,
+            )
     except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
     found = _VERSION.search((asked.stdout + asked.stderr).decode("utf-8", "replace"))

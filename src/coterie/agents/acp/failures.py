@@ -14,8 +14,9 @@ from coterie.process.completion import parse_object
 _LONGEST_WORDS = 600
 SIGNED_OUT = -32000
 """The protocol's code for an agent that wants somebody to sign in first."""
-_STATUS = re.compile(r"\s*([45]\d\d)\b")
-"""Qwen begins its words with the status; Gemini gives it as the code."""
+_STATUS = re.compile(r"(?:^|error:?|status:?)\s*([45]\d\d)\b", re.IGNORECASE)
+"""Qwen begins its words with the status, a bridge to Claude has it in the middle; Gemini gives it
+as the code."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ def words_of(error: RpcError) -> str:
 
 def _status_of(error: RpcError, words: str) -> int:
     """The status of the model service: the code, or wherever else an agent puts it."""
-    found = _STATUS.match(words)
+    found = _STATUS.search(words)
     told = (error.code, _wrapped(error.message).get("code"), int(found[1]) if found else 0)
     return next((code for code in told if isinstance(code, int) and 400 <= code < 600), 0)
 

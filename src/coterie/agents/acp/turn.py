@@ -31,7 +31,7 @@ class Turn:
         self.interrupted = False
         """Whether the user broke it off."""
         self.end: End | None = None
-        self.calls = Calls()
+        self.calls: Calls = Calls()
         self.told: list[Told] = []
         """What is to be told besides what the agent says: the end of a call that got a no."""
         self._failures = failures

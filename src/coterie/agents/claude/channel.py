@@ -83,7 +83,7 @@ class ClaudeChannel:
                     yield update
                 if turn.failure is not None and not turn.interrupted:
                     await self.interrupt()
-            self.version = turn.version or self.version
+            self.version: str = turn.version or self.version
             yield self._priced(turn.end())
         except WireEnded as end:
             yield turn.end() if turn.interrupted else exited(end)

@@ -42,10 +42,10 @@ class Turn:
         self.message_id = message_id
         self.cwd = cwd
         self.version = ""
-        self.speech = Speech()
-        self.calls = Calls()
+        self.speech: Speech = Speech()
+        self.calls: Calls = Calls()
         self.interrupted = False
-        self.deadline = math.inf
+        self.deadline: float = math.inf
         """When a turn that is to break off has to be over."""
         self.failure: TurnFailed | None = None
         """A failure that is certain while Claude still tries."""
@@ -161,8 +161,8 @@ class Turn:
     # -- what Claude says of itself ------------------------------------------------------------
 
     def _init(self, message: Object) -> Iterable[Update]:
-        self.cwd = text(message.get("cwd")) or self.cwd
-        self.version = text(message.get("claude_code_version"))
+        self.cwd: str = text(message.get("cwd")) or self.cwd
+        self.version: str = text(message.get("claude_code_version"))
         return ()
 
     def _state_changed(self, message: Object) -> Iterable[Update]:

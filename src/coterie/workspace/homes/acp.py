@@ -244,10 +244,11 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
     root = repository_of(cwd)
     up = [cwd, *cwd.parents]
     folders = up[: up.index(root) + 1] if root else up
+    own = workspace.user_home.resolve() if workspace.user_home else None
     for folder in folders:
         for name in ("opencode.json", "opencode.jsonc", ".opencode"):
             # In the user's own home this is where the program itself is installed.
-            if folder != workspace.user_home and (folder / name).exists():
+            if folder != own and (folder / name).exists():
                 return (
                     f"it would run the plug-ins of {folder / name}, and nothing can keep it from "
                     "that; move it away, or give the member another agent"

@@ -1,0 +1,147 @@
+"""Signing in once serves every member: the token reaches the model and stays where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import anyio.to_thread
+import pytest
+
+from coterie.app import App
+from coterie.model.record import Record
+from coterie.model.task import Caps
+from coterie.model.team import Member, Team
+from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.server import RehearsalServer
+from tests.conftest import House
+
+ROOT = Path(__file__).parents[2]
+BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
+NAMES = ("ann", "bob", "eve")
+
+
+@dataclass(frozen=True)
+class Login:
+    """What signing in leaves in a user's home, and how the CLI is sent to another address.
+
+    Not tried: Claude's and Gemini's keychains (there is none here), and the logins with ChatGPT
+    and Google, whose tokens are first shown to the vendor's own sign-in service.
+    """
+
+    file: str
+    text: Callable[[str], str]
+    to: Callable[[str], dict[str, Any]]
+    """What the registry's entry says beside the command."""
+
+
+def claude_login(secret: str) -> str:
+    oauth = {
+        "accessToken": secret,
+        "refreshToken": "refresh",
+        "expiresAt": 4_102_444_800_000,
+        "scopes": ["user:inference", "user:profile"],
+        "subscriptionType": "max",
+    }
+    return json.dumps({"claudeAiOauth": oauth})
+
+
+def codex_args(url: str) -> dict[str, Any]:
+    return {"baseArgs": ["-c", f'openai_base_url="{url}/v1"', "--model", "gpt-5.5"]}
+
+
+LOGINS = {
+    "claude": Login(
+        ".claude/.credentials.json",
+        claude_login,
+        lambda url: {"env": {"ANTHROPIC_BASE_URL": url}},
+    ),
+    "codex": Login(
+        ".codex/auth.json",
+        lambda secret: json.dumps({"auth_mode": "apikey", "OPENAI_API_KEY": secret}),
+        codex_args,
+    ),
+    "gemini": Login(
+        ".gemini/.env",
+        lambda secret: f"GEMINI_API_KEY={secret}\n",
+        lambda url: {
+            "env": {"GOOGLE_GEMINI_BASE_URL": url},
+            "baseArgs": ["--model", "gemini-2.5-pro"],
+        },
+    ),
+}
+
+
+@dataclass
+class Echoing:
+    async def answer(self, asked: Asked) -> Answer:
+        return reply("Here.")
+
+
+@dataclass
+class Keeping:
+    records: list[Record] = field(default_factory=list[Record])
+
+    def saw(self, record: Record) -> None:
+        self.records.append(record)
+
+
+def furnish(house: House, cli: str, url: str, secret: str) -> Path:
+    """A user who signed in to one CLI; the file that says so."""
+    if not (BINS / cli).exists():
+        pytest.skip(f"{cli} is not installed: scripts/real-clis")
+    login = LOGINS[cli]
+    kept = house.home / login.file
+    kept.parent.mkdir()
+    kept.write_text(login.text(secret))
+    kept.chmod(0o600)
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    entry = {"command": str(BINS / cli), **login.to(url)}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {cli: entry}}))
+    return kept
+
+
+def holding(folder: Path, secret: str) -> list[Path]:
+    """Every file with the secret in its bytes; what a link leads to is another file."""
+    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return [path for path in files if secret.encode() in path.read_bytes()]
+
+
+@pytest.mark.parametrize("cli", list(LOGINS))
+async def test_one_login_serves_three(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: str
+) -> None:
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
+        monkeypatch.delenv(name)
+    secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
+    keeping = Keeping()
+    async with RehearsalServer(Echoing()) as server:
+        kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
+        before = kept.read_bytes()
+        team = Team(
+            name="three",
+            members=tuple(
+                Member(id=name, name=name, display_name=name, agent=cli, order=place)
+                for place, name in enumerate(NAMES, 1)
+            ),
+        )
+        async with App.open(house.project) as app:
+            task = await app.start(team, "Who is there?", Caps(max_turns=3))
+            result = await app.run(task, keeping, patience=0)
+        assert (result.status, result.turns) == ("completed", 3), keeping.records
+        assert [turn.token.matches(secret) for turn in server.turns] == [True] * 3
+        assert all(
+            request.token.matches(secret) or not request.token for request in server.requests
+        )
+        assert secret not in json.dumps(server.report())
+    assert secret not in repr(keeping.records)
+    assert (house.project / ".coterie" / "coterie.db").exists()
+    assert holding(tmp_path, secret) == [kept]
+    assert kept.read_bytes() == before
+    assert {path.name for path in house.home.iterdir()} == {kept.parent.name, ".coterie"}

@@ -1,0 +1,267 @@
+"""The homes of Gemini and of other ACP agents: what is written, and who signs in with what."""
+
+from __future__ import annotations
+
+import json
+import stat
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coterie.errors import UsageError
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import Member, Mode, Permissions
+from coterie.model.workspace import Workspace
+from coterie.workspace.folder import open_workspace
+from coterie.workspace.homes import acp, gemini
+from tests.conftest import House
+
+ANN = Member(
+    id="ann", name="ann", display_name="Ann", agent="gemini", system_instruction="Ask @rex first."
+)
+URL = "http://127.0.0.1:4711"
+
+
+def workspace(house: House, env: dict[str, str] | None = None, **more: Any) -> Workspace:
+    made = open_workspace(house.project, "pair", ANN, {"PATH": "/usr/bin:/bin", **(env or {})})
+    return replace(made, **more)
+
+
+def ann(mode: Mode) -> Member:
+    return ANN.model_copy(update={"permissions": Permissions(mode=mode)})
+
+
+def settings(place: Workspace) -> dict[str, Any]:
+    return json.loads((place.home / ".gemini" / "settings.json").read_text())
+
+
+def sign_in(house: House, env: dict[str, str] | None = None, **more: Any) -> str:
+    place = workspace(house, env, **more)
+    gemini.prepare(ANN, place)
+    return settings(place)["security"]["auth"]["selectedType"]
+
+
+# -- Gemini ------------------------------------------------------------------------------------
+
+
+def test_a_home(house: House) -> None:
+    place = workspace(house, team_instruction="Be kind.\n")
+    home = gemini.prepare(ANN, place)
+    assert (home.cwd, home.model) == (house.project.resolve(), None)
+    own = place.home / ".gemini"
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    assert stat.S_IMODE((own / "settings.json").stat().st_mode) == 0o600
+    # As it was written, also the word that begins with @; what @ means is switched off.
+    assert (own / "GEMINI.md").read_text() == "Ask @rex first.\n\nBe kind.\n"
+    assert settings(place)["context"]["importFormat"] == "flat"
+    people = (place.folder / "GEMINI.md").read_text()
+    assert "Ask @rex first." in people
+    assert "@../team_instruction.md" in people
+    assert home.env["GEMINI_CLI_TRUST_WORKSPACE"] == "false"
+    assert home.env["GEMINI_CLI_NO_RELAUNCH"] == "true"
+    assert home.env["HOME"] == str(place.home)
+
+
+def test_an_edited_team_reaches_a_home_that_is_there(house: House) -> None:
+    gemini.prepare(ANN, workspace(house, team_instruction="Be kind."))
+    place = workspace(house, team_instruction="")
+    gemini.prepare(ANN.model_copy(update={"system_instruction": "Ask nobody."}), place)
+    assert (place.home / ".gemini" / "GEMINI.md").read_text() == "Ask nobody.\n"
+    assert "@" not in (place.folder / "GEMINI.md").read_text()
+
+
+def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
+    place = workspace(house)
+    theirs = house.home / "settings.json"
+    theirs.write_text("{}")
+    (place.home / ".gemini").mkdir()
+    (place.home / ".gemini" / "settings.json").symlink_to(theirs)
+    gemini.prepare(ANN, place)
+    assert theirs.read_text() == "{}"
+    (place.home / ".gemini" / "policies" / "coterie.toml").unlink()
+    (place.home / ".gemini" / "policies").rmdir()
+    (place.home / ".gemini" / "policies").symlink_to(house.home)
+    with pytest.raises(UsageError, match="is no folder"):
+        gemini.prepare(ANN, place)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        ("ask", None),
+        ("read", ("deny", ["write_file", "replace", "run_shell_command"], None)),
+        ("accept-edits", ("allow", ["write_file", "replace"], False)),
+        ("full", ("allow", ["*"], False)),
+    ],
+)
+def test_rules(house: House, mode: Mode, rule: tuple[str, list[str], bool | None] | None) -> None:
+    place = workspace(house)
+    gemini.prepare(ann(mode), place)
+    written = (place.home / ".gemini" / "policies" / "coterie.toml").read_text()
+    found = tomllib.loads(written).get("rule", [])
+    told = [(each["decision"], each["toolName"], each.get("interactive")) for each in found]
+    assert told == ([rule] if rule else [])
+
+
+def test_a_rehearsal_has_nobodys_key(house: House) -> None:
+    (house.home / ".gemini").mkdir()
+    (house.home / ".gemini" / "oauth_creds.json").write_text("{}")
+    real = {"GOOGLE_API_KEY": "real", "GOOGLE_GENAI_USE_VERTEXAI": "true", "GEMINI_API_KEY": "real"}
+    assert sign_in(house, user_home=house.home) == "oauth-personal"
+    place = workspace(house, real, rehearsal=URL, user_home=house.home)
+    home = gemini.prepare(ANN, place)
+    assert settings(place)["security"]["auth"]["selectedType"] == "gemini-api-key"
+    assert home.model == "gemini-2.5-pro"
+    keys = {name: value for name, value in home.env.items() if "G" in name and "_API" in name}
+    assert keys == {"GEMINI_API_KEY": "rehearsal"}
+    assert home.env["GOOGLE_GEMINI_BASE_URL"] == URL
+    assert "GOOGLE_GENAI_USE_VERTEXAI" not in home.env
+    # What an earlier, real run linked is gone.
+    assert not (place.home / ".gemini" / "oauth_creds.json").is_symlink()
+
+
+def test_who_signs_in_with_what(house: House) -> None:
+    own = house.home / ".gemini"
+    own.mkdir()
+
+    def chose(what: object) -> None:
+        (own / "settings.json").write_text(json.dumps(what))
+
+    user: dict[str, Any] = {"user_home": house.home}
+    assert sign_in(house) == "gemini-api-key"
+    assert sign_in(house, {"GOOGLE_GENAI_USE_VERTEXAI": "true"}, **user) == "vertex-ai"
+    chose({"security": {"auth": {"selectedType": "oauth-personal"}}})
+    # Without a login Gemini would ask for one where only the protocol is spoken.
+    assert sign_in(house, **user) == "gemini-api-key"
+    (own / "oauth_creds.json").write_text("{}")
+    assert sign_in(house, {"GEMINI_API_KEY": "k"}, **user) == "oauth-personal"
+    chose({"security": {"auth": {"selectedType": "vertex-ai"}}})
+    assert sign_in(house, **user) == "vertex-ai"
+    for odd in ({"security": []}, {"security": {"auth": {"selectedType": 5}}}, []):
+        chose(odd)
+        assert sign_in(house, **user) == "oauth-personal"
+        assert sign_in(house, {"GEMINI_API_KEY": "k"}, **user) == "gemini-api-key"
+    (own / "settings.json").write_text("{ not JSON")
+    assert sign_in(house, **user) == "oauth-personal"
+
+
+def test_logins_are_linked(house: House) -> None:
+    own = house.home / ".gemini"
+    own.mkdir()
+    (own / "oauth_creds.json").write_text("secret")
+    (own / ".env").write_text("GEMINI_API_KEY=secret")
+    place = workspace(house, user_home=house.home)
+    gemini.prepare(ANN, place)
+    assert (place.home / ".gemini" / "oauth_creds.json").readlink() == own / "oauth_creds.json"
+    assert (place.home / ".env").readlink() == own / ".env"
+    assert not (place.home / ".gemini" / "gemini-credentials.json").is_symlink()
+    copies = [path for path in place.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert [path for path in copies if "secret" in path.read_text()] == []
+    (own / "oauth_creds.json").unlink()  # signed out
+    gemini.prepare(ANN, place)
+    assert not (place.home / ".gemini" / "oauth_creds.json").is_symlink()
+
+
+# -- the material's own instructions -----------------------------------------------------------
+
+
+def test_the_materials_instructions_where_it_is_trusted(house: House, tmp_path: Path) -> None:
+    (house.project / ".git").mkdir()
+    below = house.project / "shop"
+    below.mkdir()
+    (house.project.parent / "GEMINI.md").write_text("Not of this repository.")
+    (house.project / "GEMINI.md").write_text("Use tabs.\n")
+    (below / "GEMINI.md").write_text("Use spaces.\n")
+    member = ANN.model_copy(update={"execution_dir": str(below)})
+    made = open_workspace(house.project, "pair", member, {})
+    memory = made.home / ".gemini" / "GEMINI.md"
+    gemini.prepare(member, made)
+    assert memory.read_text() == "Ask @rex first.\n"
+    gemini.prepare(member, replace(made, trusted=True))
+    assert memory.read_text() == (
+        "Ask @rex first.\n\nThe project's own instructions:\n\nUse tabs.\n\nUse spaces.\n"
+    )
+    # A link leads to another file of the material, or nowhere.
+    (below / "GEMINI.md").unlink()
+    (tmp_path / "secret").write_text("secret")
+    (below / "GEMINI.md").symlink_to(tmp_path / "secret")
+    gemini.prepare(member, replace(made, trusted=True))
+    assert memory.read_text().endswith("\n\nUse tabs.\n")
+
+
+# -- other ACP agents --------------------------------------------------------------------------
+
+
+def entry(name: str, command: str | None = None) -> AgentDefinition:
+    return AgentDefinition(name=name, command=command or f"/opt/bin/{name}", adapter="acp")
+
+
+def test_an_agent_that_nobody_knows(house: House) -> None:
+    (house.project / "AGENTS.md").write_text("Use tabs.")
+    env = {"ACME_KEY": "k", "OPENAI_API_KEY": "real"}
+    place = workspace(house, env, team_instruction="Be kind.", trusted=True)
+    home = acp.prepare(entry("acme"), ANN, place)
+    assert home == acp.AcpHome(
+        cwd=house.project.resolve(),
+        env=place.env,
+        introduction="[SYSTEM]\nAsk @rex first.\n\nBe kind.\n\n",
+    )
+    assert "../team_instruction.md" in (place.folder / "AGENTS.md").read_text()
+    assert list(place.home.iterdir()) == []
+    rehearsing = acp.prepare(entry("acme"), ANN, replace(place, rehearsal=URL)).env
+    keys = {name: value for name, value in rehearsing.items() if name.endswith("_API_KEY")}
+    assert set(keys.values()) == {"rehearsal"}
+    assert (rehearsing["ACME_KEY"], rehearsing["OPENAI_BASE_URL"]) == ("k", f"{URL}/v1")
+
+
+def test_qwen(house: House) -> None:
+    (house.project / "QWEN.md").write_text("Use tabs.")
+    place = workspace(house, trusted=True)
+    home = acp.prepare(entry("my-qwen", "qwen"), ann("read"), place)
+    own = place.home / ".qwen"
+    trust = json.loads((own / "trustedFolders.json").read_text())
+    assert trust == {str(house.project.resolve()): "DO_NOT_TRUST"}
+    told = json.loads((own / "settings.json").read_text())
+    assert "run_shell_command" in told["tools"]["exclude"]
+    assert (home.args, home.reads_only) == ((), True)
+    assert home.introduction.endswith("The project's own instructions:\n\nUse tabs.\n\n")
+    home = acp.prepare(entry("qwen"), ANN, replace(place, rehearsal=URL))
+    assert (home.args, home.reads_only) == (("--auth-type", "openai"), False)
+    assert home.env["OPENAI_MODEL"] == "rehearsal"
+
+
+def test_opencode(house: House) -> None:
+    login = house.home / ".local" / "share" / "opencode" / "auth.json"
+    login.parent.mkdir(parents=True)
+    login.write_text("{}")
+    place = workspace(house, user_home=house.home)
+    home = acp.prepare(entry("opencode"), ANN, place)
+    assert (home.problem, home.reads_only) == (None, False)
+    assert (place.home / ".local/share/opencode/auth.json").readlink() == login
+    assert json.loads(home.env["OPENCODE_PERMISSION"])["*"] == "ask"
+    home = acp.prepare(entry("opencode"), ann("read"), replace(place, rehearsal=URL))
+    assert json.loads(home.env["OPENCODE_PERMISSION"])["*"] == "deny"
+    assert not (place.home / ".local/share/opencode/auth.json").is_symlink()
+    told = json.loads((place.home / ".config" / "opencode" / "opencode.json").read_text())
+    assert told["provider"]["rehearsal"]["options"]["baseURL"] == f"{URL}/v1"
+
+
+@pytest.mark.parametrize("name", ["opencode.json", "opencode.jsonc", ".opencode"])
+def test_opencode_is_not_started_where_it_would_run_plug_ins(house: House, name: str) -> None:
+    below = house.project / "shop"
+    below.mkdir()
+    (house.project / name).mkdir()
+    member = ANN.model_copy(update={"execution_dir": str(below)})
+    made = open_workspace(house.project, "pair", member, {})
+    problem = acp.prepare(entry("opencode"), member, made).problem
+    assert problem is not None
+    assert str(house.project / name) in problem
+    # A repository ends at its root, and the user's own installation is none of its business.
+    (below / ".git").mkdir()
+    assert acp.prepare(entry("opencode"), member, made).problem is None
+    (below / ".git").rmdir()
+    own = replace(made, user_home=house.project.resolve())
+    assert acp.prepare(entry("opencode"), member, own).problem is None
