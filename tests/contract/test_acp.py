@@ -229,6 +229,29 @@ async def test_leave_is_refused(house: PlayingHouse) -> None:
     assert house.replies() == [chosen("reject_once")]
 
 
+async def test_a_word_that_goes_with_a_no(house: PlayingHouse) -> None:
+    turn = [PROMPT, asks(7, "c1", **COMMAND), answered(7), done()]
+    house.plays([*hello(), *turn, PROMPT, says("Yes."), done()])
+    async with house.open() as opened:
+
+        def no(update: object) -> Any:
+            word = said("reject", "use git instead")
+            return opened.answer(update.key, word) if isinstance(update, Asked) else None
+
+        await take(opened, choice="", hook=no)
+        await take(opened, "go on")
+    assert house.heard()[-1]["params"]["prompt"][0]["text"] == (
+        "[NOTE]\nThe user said no to touch x: use git instead\n\ngo on"
+    )
+
+
+async def test_a_change_that_no_line_shows(house: PlayingHouse) -> None:
+    ends = {"type": "diff", "path": "a.txt", "oldText": "one\n", "newText": "one"}
+    taken = await played(house, asks(7, "c1", kind="edit", content=[ends]), answered(7), done())
+    (asked,) = taken.of(Asked)
+    assert asked.display.content == "--- a.txt\n+++ a.txt\n(the ends of lines alone)"
+
+
 @pytest.mark.parametrize(("choice", "offered"), [("approve", "allow_always"), ("reject", "nope")])
 async def test_a_standing_answer_is_never_given(
     house: PlayingHouse, choice: str, offered: str

@@ -122,14 +122,7 @@ async def test_an_edit(house: PlayingHouse) -> None:
             ToolCallFinished(
                 call_id="write_file__write_file_1794723762318_0",
                 is_error=False,
-                output={
-                    "diff": """\
---- /dev/null
-+++ /lab/work/acp2nofs/out.txt
-@@ -0,0 +1 @@
-+written by fake\
-"""
-                },
+                output={"changed": ["/lab/work/acp2nofs/out.txt"]},
             ),
             TextDelta(text="write done"),
             TurnCompleted(
@@ -256,14 +249,7 @@ SHELL_RAN_42
                 ToolCallFinished(
                     call_id="write_file__write_file_1794724023650_0",
                     is_error=False,
-                    output={
-                        "diff": """\
---- /dev/null
-+++ /lab/work/acp5/out.txt
-@@ -0,0 +1 @@
-+written by fake\
-"""
-                    },
+                    output={"changed": ["/lab/work/acp5/out.txt"]},
                 ),
             ]
         )

@@ -118,7 +118,7 @@ def doctor(call: Call, *, probe: bool) -> None:
     call.record("doctor", {"ready": good, "agents": len(agents), "ok": good > 0 and works})
     enough = "enough to start" if good else "one is needed to start"
     call.line()
-    deeper = "" if probe else "   Deeper: coterie doctor --probe"
+    deeper = "   Deeper: coterie doctor --probe" if good and not probe else ""
     call.line(f"{good} of {len(agents)} ready: {enough}.{deeper}")
     if not (good and works):
         raise click.exceptions.Exit(1)

@@ -82,7 +82,9 @@ class Call:
         """What the tool was given, with the exact command or path whatever the agent tells."""
         raw = mapping(self.told.get("rawInput"))
         named = "command" if self.kind == "execute" else "title"
-        told = {named: self.title, "description": self.why, "diff": self.diff}
+        # Whole files may have to be compared, so only where somebody is to look at it.
+        diff = self.diff if self.asked else ""
+        told = {named: self.title, "description": self.why, "diff": diff}
         given = dict(raw) or {name: said for name, said in told.items() if said}
         if self.paths and self.kind != "execute" and not any(name in given for name in _PATHS):
             given["path"] = self.paths[0]
@@ -90,7 +92,7 @@ class Call:
 
     @property
     def diff(self) -> str:
-        """Its changes as one text; reading and comparing them may take a while."""
+        """Its changes as one text; to compare whole files may take a while."""
         return "\n".join(map(_unified, self.diffs))
 
     @property
@@ -102,7 +104,8 @@ def _unified(change: Object) -> str:
     path, old, new = (text(change.get(name)) for name in ("path", "oldText", "newText"))
     names = (path if old else "/dev/null", path if new else "/dev/null")
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
-    return "\n".join(lines)
+    # A change that no line shows is still one.
+    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
 
 
 class Calls:
@@ -157,5 +160,6 @@ class Calls:
 def _outcome(piece: Object) -> Object:
     """What the tool gave back."""
     call = Call("", {"content": piece.get("content")})
-    told = {"text": call.why, "diff": call.diff, "result": piece.get("rawOutput")}
+    changed = [change.get("path") for change in call.diffs]
+    told = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
     return cast("Object", bounded({name: said for name, said in told.items() if said}))

@@ -57,7 +57,8 @@ class AcpChannel:
         self._rpc = rpc
         self._wire = rpc.wire
         self._session = session
-        self._introduction = session.introduction
+        self._untold = session.introduction
+        """What stands in front of the next message: who the member is, a word that went with a no."""
         self._spent = Spent(session.failures.name)
         self._turn: Turn | None = None
         self._open: dict[str, Permission] = {}
@@ -107,8 +108,14 @@ class AcpChannel:
     async def answer(self, key: str, response: Response) -> None:
         """Give the agent the answer; one to a question it withdrew is for nobody."""
         permission = self._open.pop(key, None)
-        if permission is not None and self._turn is not None:
-            self._give(self._turn, permission, response.selected_option_id == APPROVE)
+        if permission is None or self._turn is None:
+            return
+        approved = response.selected_option_id == APPROVE
+        self._give(self._turn, permission, approved)
+        if response.comment and not approved:
+            # The protocol has no place for it beside the answer.
+            about = permission.call.title or permission.call.name
+            self._untold += f"[NOTE]\nThe user said no to {about}: {response.comment}\n\n"
 
     async def interrupt(self) -> None:
         """Have the agent break off; what it asked for gets no answer, as the protocol wants."""
@@ -134,8 +141,8 @@ class AcpChannel:
         for late in self._wire.drop_pending():
             self._turn_away(late)
         self._spent.begin()
-        text = f"{self._introduction}{prompt.text}"
-        self._introduction = ""
+        text = f"{self._untold}{prompt.text}"
+        self._untold = ""
         blocks = [{"type": "text", "text": text}]
         given = {"sessionId": self._session.id, "prompt": blocks}
         number = self._rpc.post("session/prompt", given)

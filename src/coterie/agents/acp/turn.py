@@ -36,7 +36,8 @@ class Turn:
         """What is to be told besides what the agent says: the end of a call that got a no."""
         self._failures = failures
         self._spent = spent
-        self._texts: list[str] = []
+        self._texts: list[list[str]] = []
+        """What it said, text by text, each in the pieces in which it came."""
         self._message = ""
         self._apart = True
         """Whether what is said next is a text of its own."""
@@ -50,12 +51,13 @@ class Turn:
     @property
     def text(self) -> str:
         """All that was said so far."""
-        return GAP.join(part for part in self._texts if part.strip())
+        texts = ("".join(pieces) for pieces in self._texts)
+        return GAP.join(said for said in texts if said.strip())
 
     @property
     def last(self) -> str:
         """The last thing that was said."""
-        return self._texts[-1].strip() if self._texts else ""
+        return "".join(self._texts[-1]).strip() if self._texts else ""
 
     def hear(self, update: Object) -> Iterable[Update]:
         """The updates in one of the agent's; whatever it is, it is a sign of life."""
@@ -67,7 +69,8 @@ class Turn:
         try:
             result = result_of("session/prompt", message)
         except RpcError as error:
-            self.end = TurnInterrupted(self.text) if self.interrupted else self._failed(error)
+            failure = self._failures.failed(error)
+            self.end = TurnInterrupted(self.text) if self.interrupted else failure
         else:
             self.end = self._ended(result)
         return self.calls.leave(broken_off=self.interrupted)
@@ -98,10 +101,10 @@ class Turn:
         gap = ""
         if self._apart or message != self._message:
             gap = GAP if self._texts else ""
-            self._texts.append("")
+            self._texts.append([])
         self._apart = False
         self._message = message
-        self._texts[-1] += piece
+        self._texts[-1].append(piece)
         yield TextDelta(gap + piece)
 
     def _called(self, update: Object) -> Iterable[Update]:
@@ -113,9 +116,6 @@ class Turn:
         yield Activity()
 
     # -- the end -------------------------------------------------------------------------------
-
-    def _failed(self, error: RpcError) -> End:
-        return self._failures.failed(error)
 
     def _ended(self, result: Object) -> End:
         reason = text(result.get("stopReason"))

@@ -47,11 +47,16 @@ class _Run:
     """What one process has told."""
 
     failures: Failures
-    text: str = ""
+    pieces: list[str] = field(default_factory=list[str])
     complaint: str = ""
     """What it said last of something that went wrong."""
     end: End | None = None
     calls: set[str] = field(default_factory=set[str])
+
+    @property
+    def text(self) -> str:
+        """What it said so far."""
+        return "".join(self.pieces)
 
     def take(self, event: Object) -> Iterator[Update]:
         """The updates in an event."""
@@ -72,7 +77,7 @@ class _Run:
 
     def _said(self, piece: str) -> Iterator[Update]:
         if piece:
-            self.text += piece
+            self.pieces.append(piece)
             yield TextDelta(piece)
 
     def _called(self, event: Object) -> ToolCallStarted:
