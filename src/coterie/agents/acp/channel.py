@@ -58,7 +58,7 @@ class AcpChannel:
         self._wire = rpc.wire
         self._session = session
         self._untold = session.introduction
-        """What stands in front of the next message: who the member is, a word that went with a no."""
+        """What stands in front of the next message: who it is, a word that went with a no."""
         self._spent = Spent(session.failures.name)
         self._turn: Turn | None = None
         self._open: dict[str, Permission] = {}
