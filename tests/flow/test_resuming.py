@@ -18,6 +18,7 @@ from coterie.model.update import (
     ToolCallFinished,
     ToolCallStarted,
     TurnCompleted,
+    TurnFailed,
     Update,
 )
 from coterie.testing.scripted import ScriptedChannels, team
@@ -171,3 +172,23 @@ async def test_a_thread_taken_up_again_is_sent_only_what_is_new(tmp_path: Path) 
         await later.run(second)
         assert second.opened[0].thread == first.opened[0].thread
         assert [prompt.text for prompt in second.opened[0].sent] == ["[MESSAGE]\nand then?"]
+
+
+async def test_another_try_is_told_what_the_failed_one_did(tmp_path: Path) -> None:
+    tries: list[Prompt] = []
+
+    def failing(member: Member, prompt: Prompt) -> list[Update]:
+        tries.append(prompt)
+        if len(tries) > 1:
+            return [TurnCompleted("done")]
+        return [
+            ToolCallStarted("c1", "Bash", {"command": "echo once"}),
+            ToolCallFinished("c1", is_error=False),
+            TurnFailed("model", "the stream was cut"),
+        ]
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        assert (await it.run(ScriptedChannels(failing, threads=True))).status == "completed"
+    assert "[RESUMED]" not in tries[0].text
+    assert "- Bash echo once: it ran to its end; do not run it again." in tries[1].text

@@ -30,8 +30,8 @@ NAMES = ("ann", "bob", "eve")
 class Login:
     """What signing in leaves in a user's home, and how the CLI is sent to another address.
 
-    Not tried: Claude's and Gemini's keychains (there is none here), and the logins with ChatGPT
-    and Google, whose tokens are first shown to the vendor's own sign-in service.
+    Not tried: keychains (there is none here), and the logins with ChatGPT and with Google, for
+    which only the vendor can issue a token.
     """
 
     file: str

@@ -30,6 +30,9 @@ class Attempt:
     """What is known of earlier tries that were cut."""
     thread: str | None = None
     """The agent's own id of the conversation."""
+    opened_at: str = ""
+    acted: bool = False
+    """Whether the agent has used a tool: then another try must be told of it."""
     waiting: str = ""
     """What the agent has said that it waits for, and nothing since."""
     started: float = field(default_factory=monotonic)
@@ -46,6 +49,7 @@ class Attempt:
         self, update: ToolCallStarted | ToolCallFinished
     ) -> tuple[AuditEntry, ToolCallRecord]:
         """A tool call's begin or end, as the audit keeps it and as surfaces show it."""
+        self.acted = True
         if isinstance(update, ToolCallStarted):
             self._calls[update.call_id] = (update, monotonic())
             return self._entry(update, None), self._record(update, None)

@@ -57,8 +57,8 @@ class Cut:
             return ""
         lines = [
             "[RESUMED]",
-            "Coterie was ended in the middle of this turn and takes it up again. What stands "
-            "here comes from Coterie's own record and overrides what your history says.",
+            "This turn was cut off and is taken up again. What stands here comes from Coterie's "
+            "own record and overrides what your history says.",
         ]
         if lost:
             lines.append("Your own history of this conversation was lost; the past is given below.")

@@ -101,6 +101,8 @@ class TurnRunner:
             self._fail(attempt, end, last=last)
             if last:
                 return end
+            if attempt.acted:
+                cut = await cut_turn(self._desk.storage, [self._turn(attempt)], ())
 
     # -- one try -------------------------------------------------------------------------------
 
@@ -142,23 +144,24 @@ class TurnRunner:
         return await cut_turn(self._desk.storage, past, asked)
 
     def _opening(self, attempt: Attempt, past: list[Turn]) -> list[Write]:
-        now = instant.now()
+        now = attempt.opened_at = instant.now()
         writes: list[Write] = [OpenStep(attempt.new)] if attempt.new else []
         for turn in past:
             if turn.outcome is None:  # cut by a crash: what became of it nobody knows
                 cut = (turn.task_id, turn.step, turn.attempt)
                 writes.append(CloseTurn(*cut, now, "unknown", None, turn.thread))
-        token = self._desk.fence.token
-        turn = Turn(
+        return [*writes, OpenTurn(self._turn(attempt))]
+
+    def _turn(self, attempt: Attempt) -> Turn:
+        return Turn(
             attempt.task_id,
             attempt.step,
             attempt.tries,
             attempt.member.id,
-            token,
-            now,
+            self._desk.fence.token,
+            attempt.opened_at,
             attempt.thread,
         )
-        return [*writes, OpenTurn(turn)]
 
     def _prompt(self, attempt: Attempt, channel: Channel) -> Prompt:
         said, team = self._desk.conversation, self._desk.task.team

@@ -172,8 +172,10 @@ def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
     write_private(home / "settings.json", json.dumps(settings) + "\n")
     write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
     rehearsing = workspace.rehearsal is not None
+    # It would start itself a second time.
+    alone = {"QWEN_CODE_NO_RELAUNCH": "true"}
     return _Known(
-        env={"OPENAI_MODEL": _MODEL} if rehearsing else {},
+        env={**alone, "OPENAI_MODEL": _MODEL} if rehearsing else alone,
         args=("--auth-type", "openai") if rehearsing else (),
         documents=("QWEN.md", "AGENTS.md"),
         reads_only=reads_only,
