@@ -46,12 +46,12 @@ def descendants(roots: set[int], parents: Mapping[int, int]) -> set[int]:
     for pid, parent in parents.items():
         below.setdefault(parent, []).append(pid)
     found: set[int] = set()
-    todo = [pid for pid in roots if pid in parents]
-    while todo:
-        pid = todo.pop()
+    left = [pid for pid in roots if pid in parents]
+    while left:
+        pid = left.pop()
         if pid not in found:
             found.add(pid)
-            todo += below.get(pid, ())
+            left += below.get(pid, ())
     return found
 
 
