@@ -67,8 +67,9 @@ def test_a_hostile_line_is_no_event(line: str) -> None:
 @given(st.text())
 def test_no_line_raises(line: str) -> None:
     for strategy in (RESULT, Silence(), Custom.pattern("^END$")):
-        strategy.ended_by(line)
-    parse_object("{" + line)
+        ended = strategy.ended_by(line)
+        assert ended is None or isinstance(ended, str)
+    assert parse_object("{" + line) is None or line.rstrip().endswith("}")
 
 
 def test_a_raw_control_character_does_not_lose_the_reply() -> None:

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from coterie.process import keeper, processes, terminal
 from coterie.process.bubblewrap import find_program
 from coterie.process.machine import Machine
@@ -53,9 +55,10 @@ def test_the_mark_is_added_to_the_environment() -> None:
 
 
 def test_a_program_is_found_as_exec_would() -> None:
-    find_program("sh", "/", None)
-    find_program("/bin/sh", "/", "")
-    find_program("bin/sh", "/", "")
+    for command, path in (("sh", None), ("/bin/sh", ""), ("bin/sh", "")):
+        find_program(command, "/", path)
+    with pytest.raises(FileNotFoundError):
+        find_program("no-such-program", "/", None)
 
 
 def test_the_keeper_knows_parents_without_the_kernels_list() -> None:
