@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from coterie.model.interaction import Answer, Ask, Question, Response
 from coterie.model.journal import (
@@ -21,9 +21,13 @@ from coterie.model.prompt import Limits, Prompt
 from coterie.model.record import Record
 from coterie.model.task import Ended, Event, TaskCreated, TaskRow
 from coterie.model.team import Member
-from coterie.model.tool_call import AuditEntry
+from coterie.model.ticket import Ticket
+from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.model.update import TurnFailed, Update
 from coterie.model.workspace import Workspace
+
+if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+    from coterie.model.envelope import Envelope
 
 # -- agents ------------------------------------------------------------------------------------
 
@@ -132,12 +136,24 @@ class AuditLog(Protocol):
         """All entries of a task, in their order."""
         ...
 
+    async def all(self) -> list[AuditEntry]:
+        """The entries of every task, in their order."""
+        ...
+
+    async def chain(self) -> list[ChainedEntry]:
+        """The same, each with its place in the chain of hashes: for whoever checks it."""
+        ...
+
 
 class ConversationStore(Protocol):
     """What was said to and by models."""
 
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         """The messages with a higher sequence number, in order."""
+        ...
+
+    async def thread(self, thread: str) -> list[str]:
+        """The entries of a thread that we keep ourselves, as JSON, in order."""
         ...
 
 
@@ -150,6 +166,22 @@ class JournalStore(Protocol):
 
     async def turns(self, task_id: str) -> list[Turn]:
         """Every attempt, in the order in which they were opened."""
+        ...
+
+    async def spending(self, since: str = "") -> list[Turn]:
+        """Every attempt of every task that cost something, opened at or after an instant."""
+        ...
+
+
+class TicketStore(Protocol):
+    """Tickets and the envelopes about them, session by session."""
+
+    async def tickets(self, session_id: str) -> list[Ticket]:
+        """Every ticket, in the order in which they were made."""
+        ...
+
+    async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
+        """Every envelope with a higher number, in order; numbers have no gaps."""
         ...
 
 
@@ -246,6 +278,8 @@ class Storage(Protocol):
     @property
     def journal(self) -> JournalStore: ...
     @property
+    def tickets(self) -> TicketStore: ...
+    @property
     def inbox(self) -> InboxStore: ...
     @property
     def leases(self) -> LeaseStore: ...
@@ -304,6 +338,10 @@ class Channels(Protocol):
         """The member's folder, for messages: every error names it."""
         ...
 
+    def work_folder(self, member: Member) -> str:
+        """Where the member's process works."""
+        ...
+
     async def channel(self, member: Member, thread: str | None) -> Channel:
         """The member's channel; a dead one is replaced.  Raises AgentMissing."""
         ...
@@ -314,6 +352,18 @@ class Channels(Protocol):
 
     async def close_all(self) -> None:
         """End every agent of the session, side by side."""
+        ...
+
+
+class Snapshots(Protocol):
+    """Keeps a folder's files around what may change them.  Blocks; called in a thread."""
+
+    def before(self, task_id: str, folder: str) -> None:
+        """A turn of the task may change files here from now on."""
+        ...
+
+    def after(self, task_id: str, folder: str) -> None:
+        """It changes none any more."""
         ...
 
 

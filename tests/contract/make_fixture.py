@@ -11,7 +11,15 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from coterie.model.journal import AppendAudit, AppendEvent, AppendMessage, SetMemberState
+from coterie.model.journal import (
+    AppendAudit,
+    AppendEnvelope,
+    AppendEvent,
+    AppendMessage,
+    AppendThread,
+    PutTicket,
+    SetMemberState,
+)
 from coterie.model.task import TaskCompleted
 from coterie.stores.sqlite import SqliteStorage
 from coterie.stores.sqlite.opening import migrations
@@ -28,6 +36,7 @@ from coterie.testing.contracts.samples import (
     started,
 )
 from coterie.testing.contracts.storage_records import ENTRIES
+from coterie.testing.contracts.storage_tickets import TICKET, said
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -38,6 +47,12 @@ async def fill(database: Path) -> None:
     assert fence is not None
     await storage.commit(fence, started(), *opening(), *closing())
     await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
+    await storage.commit(
+        fence,
+        AppendThread(TASK, "thread-1", 1, '{"kind":"prompt"}'),
+        AppendEnvelope(said(1)),
+        PutTicket(TASK, TICKET, None),
+    )
     await storage.commit(fence, *opening("round/1/turn/bob"))
     for _ in range(2):
         await storage.inbox.allocate()

@@ -107,19 +107,19 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_migration_is_applied_once(tmp_path: Path, next_version: Path) -> None:
-    next_version.write_text("CREATE TABLE tickets (id TEXT PRIMARY KEY) STRICT;\n")
+    next_version.write_text("CREATE TABLE kettles (id TEXT PRIMARY KEY) STRICT;\n")
     database = restored(tmp_path, LATEST)
     for _ in range(2):
         await (await SqliteStorage.open(database)).close()
     assert version_of(database) == LATEST + 1
-    assert "tickets" in dict(schema(database))
+    assert "kettles" in dict(schema(database))
 
 
 async def test_a_migration_that_fails_leaves_the_old_database(
     tmp_path: Path, next_version: Path
 ) -> None:
     next_version.write_text(
-        "CREATE TABLE tickets (id TEXT PRIMARY KEY) STRICT;\nINSERT INTO nowhere VALUES (1);\n"
+        "CREATE TABLE kettles (id TEXT PRIMARY KEY) STRICT;\nINSERT INTO nowhere VALUES (1);\n"
     )
     database = restored(tmp_path, LATEST)
     before = schema(database)

@@ -48,6 +48,11 @@ def seconds_between(earlier: str, later: str) -> float:
     return (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds()
 
 
+def seconds_until(moment: str) -> float:
+    """How long it is from now; negative for what is past."""
+    return seconds_between(now(), moment)
+
+
 def _checked(text: str) -> str:
     try:
         return parse(text)

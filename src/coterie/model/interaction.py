@@ -18,8 +18,14 @@ Purpose = Literal[
 ContentKind = Literal["PlainText", "Json", "Diff", "Table"]
 Style = Literal["primary", "danger", "plain"]
 
+APPROVE, REJECT, THIS_TASK, BY_RULE = "approve", "reject", "task", "rule"
+"""What may be answered to a risky action: once, no, for the whole task, by a rule from now on."""
+
 NOBODY = "coterie"
 """The author of an answer that only closes a question: nobody said anything."""
+
+
+_YES = frozenset({APPROVE, THIS_TASK, BY_RULE})
 
 
 class _Wire(BaseModel):
@@ -41,6 +47,8 @@ class Option(_Wire):
     label: str
     style: Style = "plain"
     default: bool = False
+    detail: str = ""
+    """What choosing it means, where the label does not say it all; a rule's own text."""
 
 
 class Display(_Wire):
@@ -59,6 +67,20 @@ class Validation(_Wire):
     required: bool = False
 
 
+class Risk(_Wire):
+    """What a person must know of a tool call before they say yes to it."""
+
+    tool: str
+    cwd: str
+    command: str = ""
+    why: str = ""
+    """What the agent says that it is for; empty where it gave no reason."""
+    said: str = ""
+    """The last thing the agent said."""
+    note: str = ""
+    """What Coterie adds: that it may already have run, that nothing holds it in."""
+
+
 class Interaction(_Wire):
     """A question: who asks, for which task, what, and what may be answered."""
 
@@ -70,6 +92,8 @@ class Interaction(_Wire):
     display: Display
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
+    risk: Risk | None = None
+    """For confirm_risky_action: what would be done, where and why."""
 
 
 class Response(_Wire):
@@ -82,6 +106,11 @@ class Response(_Wire):
     input_value: str | None = None
     comment: str | None = None
 
+    @property
+    def approves(self) -> bool:
+        """Whether it says yes to a risky action, however long the yes shall hold."""
+        return self.selected_option_id in _YES
+
 
 @dataclass(frozen=True)
 class Ask:
@@ -93,6 +122,7 @@ class Ask:
     purpose: Purpose = "generic"
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
+    risk: Risk | None = None
     about: object = None
     """JSON data that makes it this question and no other, where the options alone do not."""
 
@@ -119,13 +149,18 @@ class Question:
 
 
 def choose(interaction: Interaction, choice: str) -> str:
-    """The option a person means by its id, its number or a unique prefix of its id."""
+    """The option a person means: by its id, its number, or the beginning of its id or label."""
     ids = [option.id for option in interaction.options]
     if choice in ids:
         return choice
     if choice.isdigit() and 1 <= int(choice) <= len(ids):
         return ids[int(choice) - 1]
-    near = [known for known in ids if choice and known.startswith(choice.lower())]
+    meant = choice.casefold()
+    near = [
+        option.id
+        for option in interaction.options
+        if meant and any(word.casefold().startswith(meant) for word in (option.id, option.label))
+    ]
     if len(near) == 1:
         return near[0]
     raise AnswerRefused(

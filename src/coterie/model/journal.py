@@ -9,11 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from coterie.model.message import Message
 from coterie.model.task import Event
+from coterie.model.ticket import Ticket, TicketState
 from coterie.model.tool_call import AuditEntry
+
+if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+    from coterie.model.envelope import Envelope
 
 StepKind = Literal["turn", "ask", "step", "heard"]
 
@@ -51,7 +55,9 @@ class Turn:
     outcome: str | None = None
     """`completed`, `failed`, `interrupted`; None while it is open."""
     detail: str | None = None
-    """The failure's message, or the usage as JSON."""
+    """The failure's message."""
+    usage: str | None = None
+    """What it cost, as JSON, as far as the agent told."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +139,17 @@ class AppendAudit:
 
 
 @dataclass(frozen=True)
+class AppendThread:
+    """A further entry of a thread that we keep ourselves; its number must be the next."""
+
+    task_id: str
+    thread: str
+    place: int
+    entry: str
+    """JSON."""
+
+
+@dataclass(frozen=True)
 class OpenStep:
     """A step that begins, or one that is recorded whole."""
 
@@ -166,6 +183,23 @@ class CloseTurn:
     outcome: str
     detail: str | None
     thread: str | None
+    usage: str | None = None
+
+
+@dataclass(frozen=True)
+class AppendEnvelope:
+    """A message about tickets; the store gives it the session's next number."""
+
+    envelope: Envelope
+
+
+@dataclass(frozen=True)
+class PutTicket:
+    """A ticket's new form; refused unless it was in the state `before` (None: it is new)."""
+
+    session_id: str
+    ticket: Ticket
+    before: TicketState | None
 
 
 @dataclass(frozen=True)
@@ -202,10 +236,13 @@ Write = (
     AppendEvent
     | AppendMessage
     | AppendAudit
+    | AppendThread
     | OpenStep
     | CloseStep
     | OpenTurn
     | CloseTurn
+    | AppendEnvelope
+    | PutTicket
     | TakeRequest
     | SetAside
     | SetMemberState

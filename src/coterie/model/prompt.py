@@ -25,6 +25,8 @@ class Prompt:
     text: str
     tries: int = 1
     """Which try at the turn this is."""
+    turn: str = ""
+    """The turn's name in the journal: the same for every try at it."""
 
 
 def compose(

@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from coterie.errors import NotFound
+from coterie.model.budget import Budget
 
 Workflow = Literal["chat", "tickets", "pipeline", "solo"]
 MemberType = Literal["ai", "human"]
 Mode = Literal["read", "ask", "accept-edits", "full"]
+Work = Literal["link", "worktree"]
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """What a team name or a member id may be: both become names of folders."""
@@ -103,12 +105,15 @@ class Member(_Value):
     """The member's folder; None: `.coterie/teams/<team>/<id>`."""
     execution_dir: str | None = None
     """The process's cwd; None: `work` in the member's folder, which links to the project."""
+    work: Work = "link"
+    """What `work` is: a link to the project, or a git worktree of it on a branch of its own."""
     home_dir: str | None = None
     """The process's HOME; None: `home` in the member's folder."""
     additional_args: tuple[str, ...] = ()
     env: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
     """May hold keys, so it is never shown; see `Team.sealed`."""
     permissions: Permissions = Permissions()
+    budget: Budget = Budget()
     idle_timeout_ms: int | None = None
     timeout_ms: int | None = None
     quiet_after_ms: int | None = None
@@ -126,6 +131,7 @@ class Team(_Value):
     workflow: Workflow = "chat"
     members: tuple[Member, ...]
     team_instruction: str | None = None
+    budget: Budget = Budget()
     context_message_count: int = CONTEXT_MESSAGES
     context_characters: int = CONTEXT_CHARACTERS
 
@@ -159,6 +165,11 @@ class Team(_Value):
             return member
         here = ", ".join(member.id for member in self.members)
         raise NotFound(f'No member "{member_id}" in team {self.name}. Here: {here}.')
+
+    def only(self, member: Member) -> Team:
+        """The team with this member and its people: for work that one member does alone."""
+        kept = tuple(one for one in self.members if one.id == member.id or one.type == "human")
+        return self.model_copy(update={"members": kept})
 
     def sealed(self) -> Team:
         """The team as it may be kept: the names of environment variables, not their values."""

@@ -21,3 +21,14 @@ class AuditEntry:
     output: Mapping[str, object] | None = None
     is_error: bool | None = None
     duration_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class ChainedEntry:
+    """A row of the audit in its place in the chain: its hash is over `previous` and itself."""
+
+    sequence: int
+    previous: str
+    """The hash of the row before, in hex; empty for the first."""
+    hash: str
+    entry: AuditEntry

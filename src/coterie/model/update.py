@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from coterie.model.action import Action, Effect
 from coterie.model.interaction import Display, Kind, Option, Purpose, Validation
 
 _Figure = TypeVar("_Figure", int, float)
@@ -58,6 +59,8 @@ class ToolCallStarted:
     call_id: str
     name: str
     input: Mapping[str, object] = field(default_factory=dict[str, object])
+    effect: Effect = "other"
+    """What the tool can do; nobody's files are looked after for one that only reads."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class ToolCallFinished:
     call_id: str
     is_error: bool
     output: Mapping[str, object] = field(default_factory=dict[str, object])
+    name: str = ""
+    """The tool, for a call that an earlier try began; the others are known by their id."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,17 @@ class PendingCall:
     name: str
     input: Mapping[str, object]
     cwd: str
+    action: Action | None = None
+    """What it would do, for the rules; None: nobody can say, so a person must."""
+    why: str = ""
+    """What the agent says that it is for."""
+    said: str = ""
+    """The last thing the agent said."""
+    note: str = ""
+    """What a person should know besides."""
+    is_untouched: bool = False
+    """Whether it is known, also after a crash, that the call has not begun: then a yes that was
+    given to it before still holds."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,42 @@ class Asked:
     validation: Validation = Validation()
     call: PendingCall | None = None
     """For a permission: the tool call that it is about."""
+    takes_words: bool = True
+    """Whether the agent can be told, with a no, why; else that is said to it afterwards."""
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """An agent of our own adds to its thread.
+
+    Kept in one transaction with the tool calls that it is about: after a crash, what the model
+    knows and what the audit says agree.
+    """
+
+    thread: str
+    place: int
+    """The number of the first of `entries` in the thread, from 1."""
+    entries: tuple[Mapping[str, object], ...]
+    calls: tuple[ToolCallStarted | ToolCallFinished, ...] = ()
+    gates: bool = False
+    """Whether something is about to be done that must not be done unrecorded."""
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one call of a model cost; a turn may have many, and may fail after them."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True)
+class Delegated:
+    """The agent hands a part of its work to another member and waits for the result."""
+
+    key: str
+    goal: str
+    member: str | None = None
+    """Who should do it; None: the user chooses."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +177,8 @@ class TurnFailed:
     """Whether another try could help."""
     hint: str | None = None
     """What a person can do about it."""
+    until: str | None = None
+    """For a rate limit: when it ends, as an instant."""
 
 
 @dataclass(frozen=True)
@@ -135,4 +189,15 @@ class TurnInterrupted:
 
 
 End = TurnCompleted | TurnFailed | TurnInterrupted
-Update = TextDelta | Activity | ToolCallStarted | ToolCallFinished | Asked | Waiting | End
+Update = (
+    TextDelta
+    | Activity
+    | ToolCallStarted
+    | ToolCallFinished
+    | Asked
+    | Remembered
+    | Spent
+    | Delegated
+    | Waiting
+    | End
+)

@@ -53,6 +53,10 @@ class MortalStorage:
         return _Mortal(self, self.real.journal)
 
     @property
+    def tickets(self) -> Any:
+        return _Mortal(self, self.real.tickets)
+
+    @property
     def inbox(self) -> Any:
         return _Mortal(self, self.real.inbox)
 

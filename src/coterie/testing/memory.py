@@ -11,10 +11,12 @@ from typing import TypeVar
 
 from coterie.errors import LeaseLost
 from coterie.model import instant
+from coterie.model.envelope import Envelope
 from coterie.model.journal import AppendEvent, ChildLease, Fence, Lease, Request, Step, Turn, Write
 from coterie.model.journal import RequestKind as Kind
 from coterie.model.message import Message
 from coterie.model.task import Event, IllegalEvent, TaskCreated, UserInteractionResponded
+from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Question, TaskRow
 from coterie.testing.memory_tables import Tables
@@ -52,6 +54,7 @@ class MemoryStorage:
         self.audit: _Audit = _Audit(self)
         self.conversation: _Conversation = _Conversation(self)
         self.journal: _Journal = _Journal(self)
+        self.tickets: _Tickets = _Tickets(self)
         self.inbox: _Inbox = _Inbox(self)
         self.leases: _Leases = _Leases(self)
 
@@ -195,10 +198,16 @@ class _Audit(_Part):
         tables = await self._storage.read()
         return [entry for entry in tables.audit if entry.task_id == task_id]
 
+    async def all(self) -> list[AuditEntry]:
+        return list((await self._storage.read()).audit)
+
 
 class _Conversation(_Part):
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         return list((await self._storage.read()).messages.get(task_id, ())[after:])
+
+    async def thread(self, thread: str) -> list[str]:
+        return list((await self._storage.read()).threads.get(thread, ()))
 
 
 class _Journal(_Part):
@@ -209,6 +218,21 @@ class _Journal(_Part):
     async def turns(self, task_id: str) -> list[Turn]:
         tables = await self._storage.read()
         return [turn for turn in tables.turns.values() if turn.task_id == task_id]
+
+    async def spending(self, since: str = "") -> list[Turn]:
+        turns = (await self._storage.read()).turns.values()
+        spent = [turn for turn in turns if turn.usage and turn.opened_at >= since]
+        return sorted(spent, key=lambda turn: (turn.opened_at, turn.task_id))
+
+
+class _Tickets(_Part):
+    async def tickets(self, session_id: str) -> list[Ticket]:
+        tables = await self._storage.read()
+        return [ticket for key, ticket in tables.tickets.items() if key[0] == session_id]
+
+    async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
+        said = (await self._storage.read()).envelopes.get(session_id, ())
+        return list(enumerate(said, 1))[after:]
 
 
 class _Inbox(_Part):

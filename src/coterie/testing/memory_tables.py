@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from coterie.errors import LeaseLost
+from coterie.model.envelope import Envelope
 from coterie.model.journal import (
     AppendAudit,
+    AppendEnvelope,
     AppendEvent,
     AppendMessage,
+    AppendThread,
     ChildLease,
     CloseStep,
     CloseTurn,
@@ -19,6 +22,7 @@ from coterie.model.journal import (
     Lease,
     OpenStep,
     OpenTurn,
+    PutTicket,
     Request,
     RequestKind,
     SetAside,
@@ -38,6 +42,7 @@ from coterie.model.task import (
     UserInteractionResponded,
     after,
 )
+from coterie.model.ticket import IllegalMove, Ticket, check_move
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Question, TaskRow
 from coterie.stores.projection import KEPT_STATES, chained, question_state, title_of
@@ -59,6 +64,11 @@ class Tables:
     turns: dict[tuple[str, str, int], Turn] = field(
         default_factory=dict[tuple[str, str, int], Turn]
     )
+    tickets: dict[tuple[str, str], Ticket] = field(default_factory=dict[tuple[str, str], Ticket])
+    envelopes: dict[str, tuple[Envelope, ...]] = field(
+        default_factory=dict[str, tuple[Envelope, ...]]
+    )
+    threads: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     leases: dict[str, Lease] = field(default_factory=dict[str, Lease])
     children: dict[str, ChildLease] = field(default_factory=dict[str, ChildLease])
     requests: dict[int, Request] = field(default_factory=dict[int, Request])
@@ -227,6 +237,13 @@ def _append_audit(tables: Tables, write: AppendAudit) -> None:
     tables.audit.append(write.entry)
 
 
+def _append_thread(tables: Tables, write: AppendThread) -> None:
+    known = tables.threads.get(write.thread, ())
+    if write.place != len(known) + 1:
+        raise IllegalWrite(f"{write.task_id}: {write.thread} has no place {write.place} next")
+    tables.threads[write.thread] = (*known, write.entry)
+
+
 def _open_step(tables: Tables, write: OpenStep) -> None:
     key = (write.step.task_id, write.step.name)
     if key in tables.steps:
@@ -264,7 +281,27 @@ def _close_turn(tables: Tables, write: CloseTurn) -> None:
         outcome=write.outcome,
         detail=write.detail,
         thread=write.thread,
+        usage=write.usage,
     )
+
+
+def _append_envelope(tables: Tables, write: AppendEnvelope) -> None:
+    session = write.envelope.session_id
+    tables.envelopes[session] = (*tables.envelopes.get(session, ()), write.envelope)
+
+
+def _put_ticket(tables: Tables, write: PutTicket) -> None:
+    ticket, key = write.ticket, (write.session_id, write.ticket.id)
+    known = tables.tickets.get(key)
+    if (known.state if known else None) != write.before:
+        was = "there already" if write.before is None else f"not {write.before}"
+        raise IllegalWrite(f"{write.session_id}: ticket {ticket.id} is {was}")
+    if write.before is not None and write.before != ticket.state:
+        try:
+            check_move(ticket.id, write.before, ticket.state)
+        except IllegalMove as problem:
+            raise IllegalWrite(f"{write.session_id}: {problem}") from None
+    tables.tickets[key] = ticket
 
 
 def _take_request(tables: Tables, write: TakeRequest) -> None:
@@ -294,10 +331,13 @@ _APPLY: dict[type, Callable[[Tables, Any], None]] = {
     AppendEvent: _append_event,
     AppendMessage: _append_message,
     AppendAudit: _append_audit,
+    AppendThread: _append_thread,
     OpenStep: _open_step,
     CloseStep: _close_step,
     OpenTurn: _open_turn,
     CloseTurn: _close_turn,
+    AppendEnvelope: _append_envelope,
+    PutTicket: _put_ticket,
     TakeRequest: _take_request,
     SetAside: _set_aside,
     SetMemberState: _set_member_state,

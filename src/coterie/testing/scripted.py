@@ -85,6 +85,10 @@ class ScriptedChannels:
         """A folder that nobody made."""
         return f"teams/t/{member.id}"
 
+    def work_folder(self, member: Member) -> str:
+        """Nobody works anywhere."""
+        return "/w"
+
     async def channel(self, member: Member, thread: str | None) -> Channel:
         """The member's channel, opened once."""
         if member.id in self.missing:

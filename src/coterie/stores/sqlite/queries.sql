@@ -112,6 +112,16 @@ SELECT kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
        input, output, is_error, duration_ms
 FROM audit WHERE task_id = ? ORDER BY sequence
 
+-- name: audit_entries
+SELECT kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
+       input, output, is_error, duration_ms
+FROM audit ORDER BY sequence
+
+-- name: audit_chain
+SELECT sequence, hash, kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
+       input, output, is_error, duration_ms
+FROM audit ORDER BY sequence
+
 -- name: all_audit
 SELECT sequence, task_id, kind, tool_call_id, tool_name, author_actor_id, timestamp,
        input, output, is_error, duration_ms, hash
@@ -129,6 +139,14 @@ SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?
 -- name: messages
 SELECT task_id, seq, member, text, at, turn, next, done
 FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
+
+-- name: insert_thread
+INSERT INTO threads (thread, place, task_id, entry)
+SELECT ?1, ?2, ?3, ?4
+WHERE ?2 = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = ?1), 0)
+
+-- name: thread
+SELECT entry FROM threads WHERE thread = ? ORDER BY place
 
 -- journal
 
@@ -151,7 +169,7 @@ INSERT INTO turns
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: close_turn
-UPDATE turns SET closed_at = ?, outcome = ?, detail = ?, thread = ?
+UPDATE turns SET closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = ?
 WHERE task_id = ? AND step = ? AND attempt = ? AND outcome IS NULL
 
 -- name: steps
@@ -159,8 +177,45 @@ SELECT task_id, name, kind, digest, input, result
 FROM steps WHERE task_id = ? ORDER BY opened
 
 -- name: turns
-SELECT task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail
+SELECT task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail,
+       usage
 FROM turns WHERE task_id = ? ORDER BY opened
+
+-- name: spending
+SELECT task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail,
+       usage
+FROM turns WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
+
+-- tickets
+
+-- name: insert_envelope
+INSERT INTO envelopes (session_id, sequence, body)
+SELECT ?1, 1 + coalesce((SELECT max(sequence) FROM envelopes WHERE session_id = ?1), 0), ?2
+
+-- name: envelopes
+SELECT sequence, body FROM envelopes WHERE session_id = ? AND sequence > ? ORDER BY sequence
+
+-- name: insert_ticket
+INSERT INTO tickets (session_id, id, made, state, body)
+SELECT ?1, ?2, 1 + coalesce((SELECT max(made) FROM tickets WHERE session_id = ?1), 0), ?3, ?4
+WHERE true ON CONFLICT DO NOTHING
+
+-- name: update_ticket
+UPDATE tickets SET state = ?, body = ? WHERE session_id = ? AND id = ? AND state = ?
+
+-- name: insert_moment
+INSERT INTO ticket_history (session_id, ticket_id, place, at, event, message)
+VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+
+-- name: last_moment
+SELECT coalesce(max(place), 0) FROM ticket_history WHERE session_id = ? AND ticket_id = ?
+
+-- name: tickets
+SELECT id, state, body FROM tickets WHERE session_id = ? ORDER BY made
+
+-- name: ticket_history
+SELECT ticket_id, at, event, message FROM ticket_history
+WHERE session_id = ? ORDER BY ticket_id, place
 
 -- leases
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from coterie.model.journal import Step, Turn
 from coterie.model.message import Message
 from coterie.model.task import Event
-from coterie.model.tool_call import AuditEntry
+from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import TaskRow
 from coterie.stores.sqlite import rows
 from coterie.stores.sqlite.events import head_of
@@ -45,6 +45,18 @@ class SqliteAudit:
         found = await self._writer.read(lambda c: select(c, "audit_of_task", task_id))
         return [rows.audit_entry(row) for row in found]
 
+    async def all(self) -> list[AuditEntry]:
+        found = await self._writer.read(lambda c: select(c, "audit_entries"))
+        return [rows.audit_entry(row) for row in found]
+
+    async def chain(self) -> list[ChainedEntry]:
+        found = await self._writer.read(lambda c: select(c, "audit_chain"))
+        hashes = ["", *(row[1].hex() for row in found)]
+        return [
+            ChainedEntry(row[0], hashes[place], hashes[place + 1], rows.audit_entry(row[2:]))
+            for place, row in enumerate(found)
+        ]
+
 
 class SqliteConversation:
     """Messages."""
@@ -55,6 +67,10 @@ class SqliteConversation:
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         found = await self._writer.read(lambda c: select(c, "messages", task_id, after))
         return [rows.message(row) for row in found]
+
+    async def thread(self, thread: str) -> list[str]:
+        found = await self._writer.read(lambda c: select(c, "thread", thread))
+        return [row[0] for row in found]
 
 
 class SqliteJournal:
@@ -69,4 +85,8 @@ class SqliteJournal:
 
     async def turns(self, task_id: str) -> list[Turn]:
         found = await self._writer.read(lambda c: select(c, "turns", task_id))
+        return [Turn(*row) for row in found]
+
+    async def spending(self, since: str = "") -> list[Turn]:
+        found = await self._writer.read(lambda c: select(c, "spending", since))
         return [Turn(*row) for row in found]

@@ -22,6 +22,7 @@ from coterie.stores.sqlite.records import (
     SqliteJournal,
 )
 from coterie.stores.sqlite.rows import select
+from coterie.stores.sqlite.tickets import SqliteTickets
 from coterie.stores.sqlite.verification import problems
 from coterie.stores.sqlite.writer import Writer
 from coterie.stores.sqlite.writes import Writes, append_message
@@ -41,6 +42,7 @@ class SqliteStorage:
         self.audit: SqliteAudit = SqliteAudit(self._writer)
         self.conversation: SqliteConversation = SqliteConversation(self._writer)
         self.journal: SqliteJournal = SqliteJournal(self._writer)
+        self.tickets: SqliteTickets = SqliteTickets(self._writer)
         self.inbox: SqliteInbox = SqliteInbox(self._writer, self._writes)
         self.leases: SqliteLeases = SqliteLeases(self._writer)
 

@@ -8,14 +8,17 @@ from typing import Any
 
 from coterie.model.journal import (
     AppendAudit,
+    AppendEnvelope,
     AppendEvent,
     AppendMessage,
+    AppendThread,
     CloseStep,
     CloseTurn,
     Fence,
     IllegalWrite,
     OpenStep,
     OpenTurn,
+    PutTicket,
     SetAside,
     SetMemberState,
     TakeRequest,
@@ -25,6 +28,7 @@ from coterie.model.message import Message
 from coterie.stores.projection import KEPT_STATES, Value, chained, json_of, mended_row
 from coterie.stores.sqlite.events import append_event
 from coterie.stores.sqlite.queries import SQL, execute
+from coterie.stores.sqlite.tickets import append_envelope, put_ticket
 
 _LAST_MESSAGE = SQL["last_message"]
 _INSERT_MESSAGE = SQL["insert_message"]
@@ -50,10 +54,13 @@ class Writes:
             AppendEvent: self._append_event,
             AppendMessage: _append_message,
             AppendAudit: _append_audit,
+            AppendThread: _append_thread,
             OpenStep: self._open_step,
             CloseStep: _close_step,
             OpenTurn: self._open_turn,
             CloseTurn: _close_turn,
+            AppendEnvelope: append_envelope,
+            PutTicket: put_ticket,
             TakeRequest: _take_request,
             SetAside: _set_aside,
             SetMemberState: _set_member_state,
@@ -153,6 +160,12 @@ def _append_audit(connection: sqlite3.Connection, write: AppendAudit) -> None:
     connection.execute(SQL["insert_audit"], (*row, chained(previous, row)))
 
 
+def _append_thread(connection: sqlite3.Connection, write: AppendThread) -> None:
+    row = (write.thread, write.place, write.task_id, write.entry)
+    if execute(connection, SQL["insert_thread"], row).rowcount != 1:
+        raise IllegalWrite(f"{write.task_id}: {write.thread} has no place {write.place} next")
+
+
 def _close_step(connection: sqlite3.Connection, write: CloseStep) -> None:
     row = (write.result, write.task_id, write.name)
     if execute(connection, _CLOSE_STEP, row).rowcount != 1:
@@ -165,6 +178,7 @@ def _close_turn(connection: sqlite3.Connection, write: CloseTurn) -> None:
         write.outcome,
         write.detail,
         write.thread,
+        write.usage,
         write.task_id,
         write.step,
         write.attempt,

@@ -9,11 +9,12 @@ from __future__ import annotations
 from coterie.testing.contracts.storage_inbox import InboxContract
 from coterie.testing.contracts.storage_leases import LeasesContract
 from coterie.testing.contracts.storage_records import RecordsContract
+from coterie.testing.contracts.storage_tickets import TicketsContract
 from coterie.testing.contracts.storage_wakeup import WakeupContract
 from coterie.testing.contracts.storage_writes import WritesContract
 
 
 class StorageContract(
-    WritesContract, RecordsContract, InboxContract, LeasesContract, WakeupContract
+    WritesContract, RecordsContract, TicketsContract, InboxContract, LeasesContract, WakeupContract
 ):
     """The whole suite."""

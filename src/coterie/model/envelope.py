@@ -1,0 +1,292 @@
+"""Envelopes: what manager, workers, user and Coterie say to each other about tickets.
+
+The names and shapes are a published format: every envelope is on disk, for people and other
+programs, and is checked against the schemas made from these models on reading and on writing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+from coterie.model.instant import Instant
+from coterie.model.ticket import TicketState
+
+VERSION = "1.0"
+ID = r"^[A-Za-z0-9][A-Za-z0-9._#-]{0,63}$"
+
+Id = Annotated[str, Field(pattern=ID)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+def _listed(given: object) -> object:
+    """Models often write one thing where a list is asked for; what they mean is plain."""
+    return [given] if isinstance(given, str) else given
+
+
+Lines = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+
+
+class _Payload(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+
+class Clarification(_Payload):
+    """The manager asks the user, or says that all is clear."""
+
+    questions: Lines = ()
+    status: Literal["open", "clear"]
+    intent_summary: str
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Clarification:
+        if self.status == "open" and not self.questions:
+            raise ValueError("status is open, so there must be questions")
+        return self
+
+
+class ClarificationResponse(_Payload):
+    """The user's answers, in the order of the questions."""
+
+    answers: Lines = ()
+    status: Literal["open", "clear"]
+
+
+class AssignedTo(_Payload):
+    """Who should do it."""
+
+    role_id: Id
+
+
+class PlanTask(_Payload):
+    """One part of a plan."""
+
+    task_id: Id
+    description: Text
+    dependencies: tuple[Id, ...] = ()
+    expected_outputs: Lines = ()
+    assigned_to: AssignedTo | None = None
+    capability: str | None = None
+    """What a worker must be able to do, where nobody is named."""
+    status: TicketState = "pending"
+    risks: Lines = ()
+
+
+class Plan(_Payload):
+    """How the goal is split up."""
+
+    tasks: Annotated[tuple[PlanTask, ...], Field(min_length=1)]
+
+
+class HistoryEntry(_Payload):
+    """One line of a ticket's history."""
+
+    timestamp: Instant
+    event: str
+    message: str = ""
+
+
+class TicketPayload(_Payload):
+    """A ticket as it stands."""
+
+    ticket_id: Id
+    task_id: Id
+    owner: str | None = None
+    status: TicketState
+    dependencies: tuple[Id, ...] = ()
+    history: tuple[HistoryEntry, ...] = ()
+    closed_by: str | None = None
+    reason: str = ""
+
+
+class InstructionProposal(_Payload):
+    """How the manager would have a risky ticket done, before it is."""
+
+    summary: Text
+    open_questions: Lines = ()
+    risks: Lines = ()
+    draft_steps: Lines = ()
+
+
+class Criterion(_Payload):
+    """What must hold in the end; with a command it is checked, without one a person must look."""
+
+    text: Text
+    command: str | None = None
+
+
+class Instruction(_Payload):
+    """What a worker is to do."""
+
+    summary: Text
+    steps: Lines = ()
+    resources: Lines = ()
+    acceptance_criteria: tuple[Criterion, ...] = ()
+
+    @field_validator("acceptance_criteria", mode="before")
+    @classmethod
+    def _texts_are_criteria(cls, given: object) -> object:
+        listed = _listed(given)
+        if not isinstance(listed, list | tuple):
+            return listed
+        many = cast("Sequence[object]", listed)
+        return [{"text": one} if isinstance(one, str) else one for one in many]
+
+
+class Report(_Payload):
+    """What a worker says of its work."""
+
+    status: Literal["proposal", "completed", "blocked", "error"]
+    outputs: Lines = ()
+    evidence: Lines = ()
+    issues: Lines = ()
+    next_actions: Lines = ()
+
+    @model_validator(mode="after")
+    def _names_what_it_needs(self) -> Report:
+        if self.status == "blocked" and not (self.issues or self.next_actions):
+            raise ValueError("status is blocked, so issues must say what is needed")
+        return self
+
+
+class Review(_Payload):
+    """What the manager says of a report."""
+
+    decision: Literal["approved", "changes_requested"]
+    notes: str = ""
+    requested_changes: Lines = ()
+
+    @model_validator(mode="after")
+    def _says_what_to_change(self) -> Review:
+        if self.decision == "changes_requested" and not (self.requested_changes or self.notes):
+            raise ValueError("decision is changes_requested, so requested_changes must say which")
+        return self
+
+
+class ArtifactRef(_Payload):
+    """A file that a task produced."""
+
+    label: Text
+    uri: Text
+    digest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
+    content_type: str | None = None
+    size_bytes: int | None = Field(default=None, ge=0)
+    description: str = ""
+
+
+class Error(_Payload):
+    """Something that went wrong, and what to do."""
+
+    code: Text
+    message: Text
+    resolution_hint: str = ""
+
+
+Payload = (
+    Clarification
+    | ClarificationResponse
+    | Plan
+    | TicketPayload
+    | InstructionProposal
+    | Instruction
+    | Report
+    | Review
+    | ArtifactRef
+    | Error
+)
+
+PayloadType = Literal[
+    "clarification",
+    "clarification_response",
+    "plan",
+    "ticket",
+    "instruction_proposal",
+    "instruction",
+    "report",
+    "review",
+    "artifact_ref",
+    "error",
+]
+
+PAYLOADS: Mapping[PayloadType, type[Payload]] = {
+    "clarification": Clarification,
+    "clarification_response": ClarificationResponse,
+    "plan": Plan,
+    "ticket": TicketPayload,
+    "instruction_proposal": InstructionProposal,
+    "instruction": Instruction,
+    "report": Report,
+    "review": Review,
+    "artifact_ref": ArtifactRef,
+    "error": Error,
+}
+TYPES: Mapping[type[Payload], PayloadType] = {model: name for name, model in PAYLOADS.items()}
+
+
+class Envelope(BaseModel):
+    """One message, as it is kept."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    session_id: str
+    timestamp: Instant
+    source: str
+    target: str
+    payload_type: PayloadType
+    version: Literal["1.0"] = VERSION
+    payload: Payload
+    ticket_id: str | None = None
+    """Which ticket it is about; None for the whole session."""
+    signature: str | None = None
+    """`hmac-sha256:…` over all the rest, where the session has a key."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _payload_by_its_type(cls, given: object) -> object:
+        """Read the payload as what `payload_type` says: mistakes are then named by its fields."""
+        if not isinstance(given, Mapping):
+            return given
+        body: dict[str, object] = dict(given)  # pyright: ignore[reportUnknownArgumentType]
+        model = PAYLOADS.get(body.get("payload_type"))  # pyright: ignore[reportArgumentType]
+        if model is not None and isinstance(body.get("payload"), Mapping):
+            body["payload"] = model.model_validate(body["payload"])
+        return body
+
+    @classmethod
+    def of(
+        cls,
+        session_id: str,
+        at: str,
+        source: str,
+        target: str,
+        payload: Payload,
+        ticket_id: str | None = None,
+    ) -> Envelope:
+        """An envelope around a payload."""
+        return cls(
+            session_id=session_id,
+            timestamp=at,
+            source=source,
+            target=target,
+            payload_type=TYPES[type(payload)],
+            payload=payload,
+            ticket_id=ticket_id,
+        )
+
+    def signed(self, key: bytes) -> Envelope:
+        """The same with its signature."""
+        return self.model_copy(update={"signature": self._signature(key)})
+
+    def is_signed_by(self, key: bytes) -> bool:
+        """Whether nobody changed it since it was signed with this key."""
+        return hmac.compare_digest(self.signature or "", self._signature(key))
+
+    def _signature(self, key: bytes) -> str:
+        plain = self.model_dump(mode="json", exclude={"signature"})
+        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return "hmac-sha256:" + hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,77 @@
+"""Whether a plan can be carried out: its parts are known, lead nowhere in circles, have workers."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+from coterie.model.envelope import Plan, PlanTask
+
+MOST_TASKS = 1_000
+"""More than anybody could read before saying yes to it."""
+
+
+def problems(plan: Plan, workers: Iterable[str], done: Iterable[str] = ()) -> list[str]:
+    """All that is wrong, each in one sentence; nothing where the plan can be carried out.
+
+    `workers` are the members that may be named; `done` are parts of an earlier plan that a part
+    of this one may depend on.
+    """
+    if len(plan.tasks) > MOST_TASKS:
+        return [f"the plan has {len(plan.tasks)} tasks; at most {MOST_TASKS} can be looked over"]
+    found: list[str] = []
+    ids = [task.task_id for task in plan.tasks]
+    known = set(ids) | set(done)
+    seen: set[str] = set()
+    able = list(workers)
+    for task in plan.tasks:
+        if task.task_id in seen:
+            found.append(f"{task.task_id} is there twice")
+        seen.add(task.task_id)
+        found += _of_task(task, known, able)
+    circle = cycle({task.task_id: task.dependencies for task in plan.tasks})
+    if circle:
+        found.append(f"{' -> '.join(circle)} is a circle: none of them could ever begin")
+    return found
+
+
+def _of_task(task: PlanTask, known: set[str], workers: Sequence[str]) -> list[str]:
+    found = [
+        f"{task.task_id} depends on {one}, which is not in the plan"
+        for one in task.dependencies
+        if one not in known
+    ]
+    named = task.assigned_to.role_id if task.assigned_to else None
+    if named is not None and named not in workers:
+        found.append(
+            f"{task.task_id} is assigned to {named}; the workers are {', '.join(workers) or 'none'}"
+        )
+    return found
+
+
+def cycle(dependencies: Mapping[str, Iterable[str]]) -> list[str]:
+    """A circle, its first part named again at its end; nothing where there is none."""
+    done: set[str] = set()
+    for start in dependencies:
+        # A stack of our own: a chain of a thousand parts is deeper than Python's.
+        path: list[str] = []
+        stack: list[tuple[str, bool]] = [(start, False)]
+        while stack:
+            node, is_left = stack.pop()
+            if is_left:
+                path.pop()
+                done.add(node)
+            elif node in path:
+                return [*path[path.index(node) :], node]
+            elif node not in done:
+                path.append(node)
+                stack.append((node, True))
+                stack += [(one, False) for one in dependencies.get(node, ())]
+    return []
+
+
+def plan_hash(plan: Plan) -> str:
+    """What an approval is bound to: the whole plan, however it was written down."""
+    text = json.dumps(plan.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

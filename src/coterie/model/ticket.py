@@ -1,0 +1,96 @@
+"""A ticket: the tracked work on one part of a plan, and the table of what may follow what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, get_args
+
+TicketState = Literal[
+    "pending", "discussing", "in_progress", "blocked", "awaiting_review", "done", "error"
+]
+STATES: tuple[TicketState, ...] = get_args(TicketState)
+
+TRANSITIONS: Mapping[TicketState, frozenset[TicketState]] = {
+    "pending": frozenset({"discussing", "in_progress"}),
+    "discussing": frozenset({"in_progress"}),
+    "in_progress": frozenset({"blocked", "awaiting_review"}),
+    "blocked": frozenset({"in_progress", "error"}),
+    "awaiting_review": frozenset({"in_progress", "done"}),
+    "done": frozenset(),
+    "error": frozenset({"pending"}),
+}
+"""The only changes of state there are; `error` goes back to `pending` by hand alone."""
+
+
+class IllegalMove(ValueError):
+    """A change of state that the table does not have."""
+
+
+def check_move(ticket_id: str, before: TicketState, after: TicketState) -> None:
+    """Raise IllegalMove unless the table has the change."""
+    if after not in TRANSITIONS[before]:
+        known = ", ".join(sorted(TRANSITIONS[before])) or "nothing"
+        raise IllegalMove(f"{ticket_id} is {before}: after that comes {known}, never {after}")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One line of a ticket's history."""
+
+    at: str
+    event: str
+    """What happened, in one word: `created`, a state, `retry`, `closed` …"""
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A ticket as it stands."""
+
+    id: str
+    task_id: str
+    """The part of the plan that it tracks."""
+    title: str
+    state: TicketState = "pending"
+    owner: str | None = None
+    """The worker; None until one is chosen."""
+    dependencies: tuple[str, ...] = ()
+    """Tickets that must be done before this one begins."""
+    closed_by: str | None = None
+    """Why it no longer counts: the ticket that took its place, `dropped`, `canceled`."""
+    reason: str = ""
+    history: tuple[Moment, ...] = field(default_factory=tuple[Moment, ...])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is to be done about it."""
+        return self.state == "done" or self.closed_by is not None
+
+    def moved(self, state: TicketState, at: str, message: str = "") -> Ticket:
+        """The ticket in its next state.  Raises IllegalMove."""
+        check_move(self.id, self.state, state)
+        return replace(
+            self, state=state, history=(*self.history, Moment(at, state, message)), reason=message
+        )
+
+    def noted(self, at: str, event: str, message: str) -> Ticket:
+        """The ticket with a line more in its history."""
+        return replace(self, history=(*self.history, Moment(at, event, message)))
+
+    def closed(self, by: str, at: str, reason: str) -> Ticket:
+        """The ticket taken out of the run; its state stays what it was."""
+        history = (*self.history, Moment(at, "closed", reason))
+        return replace(self, closed_by=by, reason=reason, history=history)
+
+
+def ready(tickets: Iterable[Ticket]) -> list[Ticket]:
+    """Those that can begin: pending, and all they depend on is done; in the order given."""
+    known = {ticket.id: ticket for ticket in tickets}
+    return [
+        ticket
+        for ticket in known.values()
+        if ticket.state == "pending"
+        and ticket.closed_by is None
+        and all(known[one].state == "done" for one in ticket.dependencies if one in known)
+    ]
