@@ -16,6 +16,7 @@ from pathlib import Path
 from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.team import Member, breaks_isolation, safe_name
 from coterie.model.workspace import Workspace
+from coterie.workspace.own_worktree import own_worktree
 
 
 def member_folder(root: Path, team: str, member: Member) -> Path:
@@ -42,7 +43,7 @@ def make_folder(root: Path, team: str, member: Member) -> Workspace:
             home.parent.mkdir(parents=True, exist_ok=True)
         _make_private(home)
         _make_private(folder / "tmp")
-        work = _link_work(folder / "work", root, member)
+        work = _work(folder / "work", root, team, member)
     except OSError as error:
         raise _storage_error(folder, error) from error
     return Workspace(folder=folder, home=home, tmp=folder / "tmp", execution_dir=work)
@@ -94,6 +95,17 @@ def _make_private(path: Path) -> None:
     _make(path)
     if path.stat().st_mode & 0o077:
         path.chmod(0o700)
+
+
+def _work(place: Path, root: Path, team: str, member: Member) -> Path:
+    if member.work == "link" or member.type == "human":
+        return _link_work(place, root, member)
+    if member.execution_dir is not None:
+        raise UsageError(
+            f"{member.id} has a worktree of its own, so it cannot work in {member.execution_dir}.",
+            'Leave out "workDir", or "work": "worktree".',
+        )
+    return own_worktree(root, place, f"{team}/{member.id}")
 
 
 def _link_work(link: Path, root: Path, member: Member) -> Path:

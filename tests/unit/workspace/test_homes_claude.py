@@ -162,7 +162,10 @@ def test_what_claude_finds(workspace: Workspace) -> None:
     assert home.config == workspace.home / ".claude"
     assert mode(home.config) == 0o700
     assert (home.config / "CLAUDE.md").read_text() == "We are a team.\n"
-    assert json.loads((home.config / "settings.json").read_text()) == {"cleanupPeriodDays": 36500}
+    assert json.loads((home.config / "settings.json").read_text()) == {
+        "cleanupPeriodDays": 36500,
+        "crossSessionInbound": "refuse",
+    }
     assert (workspace.folder / "CLAUDE.md").read_text().endswith("\n\n@../team_instruction.md\n")
     assert home.env == {
         "PATH": "/bin",

@@ -15,7 +15,8 @@ import pytest
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.workspace import Workspace
 from coterie.workspace.folder import open_workspace
-from coterie.workspace.homes.codex import CodexHome, Leftovers, Worktree, prepare, toml
+from coterie.workspace.homes.codex import CodexHome, Leftovers, prepare, toml
+from coterie.workspace.worktree import Worktree
 from tests.conftest import House
 
 ANN = Member(
@@ -236,7 +237,7 @@ def test_a_worktree_can_be_committed_in(house: House, tree: Path) -> None:
     allowed = filesystem(home)
     assert {path for path in allowed if allowed[path] == "write" and ".git" in path} == {
         str(common / "worktrees" / "tree"),
-        *(str(common / name) for name in ("logs", "objects", "refs")),
+        *(str(common / name) for name in ("logs/refs/heads", "objects", "refs/heads")),
     }
     assert str(house.project) in config(home)["projects"]
 

@@ -25,6 +25,7 @@ from coterie.workspace.homes.files import (
     write_instruction,
     write_private,
 )
+from coterie.workspace.worktree import top_of
 
 KEY = "rehearsal"
 """Stands where an API key would, in a rehearsal."""
@@ -129,15 +130,10 @@ def link_login(link: Path, place: str, workspace: Workspace) -> bool:
 def documents_of(cwd: Path, names: Sequence[str]) -> str:
     """What files of these names say, from the root of the repository down to here."""
     up = [cwd, *cwd.parents]
-    root = repository_of(cwd) or cwd
+    root = top_of(cwd) or cwd
     folders = reversed(up[: up.index(root) + 1])
     found = (_document(folder / name, root) for folder in folders for name in names)
     return "\n\n".join(said for said in found if said)[:_DOCUMENT]
-
-
-def repository_of(cwd: Path) -> Path | None:
-    """The folder that holds `.git`, from here up."""
-    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), None)
 
 
 def _document(path: Path, root: Path) -> str:
@@ -243,7 +239,7 @@ def _opencode_settings(workspace: Workspace) -> Mapping[str, object]:
 
 def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
     """Why it cannot be started here: it imports a repository's plug-ins, whatever it is told."""
-    root = repository_of(cwd)
+    root = top_of(cwd)
     up = [cwd, *cwd.parents]
     folders = up[: up.index(root) + 1] if root else up
     own = workspace.user_home.resolve() if workspace.user_home else None

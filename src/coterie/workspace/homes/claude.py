@@ -35,8 +35,12 @@ KEYS = frozenset(
 
 _REAL = re.compile(r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_")
 """Variables that would lead a rehearsal to a real model."""
-_SETTINGS: Mapping[str, object] = {"cleanupPeriodDays": 36_500}
-"""A thread is a member's memory: Claude would delete it after a month."""
+_SETTINGS: Mapping[str, object] = {
+    # A thread is a member's memory: Claude would delete it after a month.
+    "cleanupPeriodDays": 36_500,
+    # Other sessions of the user's may speak to this one, by a socket; nobody does but Coterie.
+    "crossSessionInbound": "refuse",
+}
 _DEFAULTS = {
     # Nothing but the model is spoken to, and the program stays the one that was tested.
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -99,6 +103,8 @@ def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
     return {
         **given,
         "CLAUDE_CONFIG_DIR": str(config),
+        # Its socket too, if that makes a path of at most 103 bytes; else Claude puts that into
+        # /tmp/cc-socks-<uid>, and nothing keeps it from doing so.
         "CLAUDE_CODE_TMPDIR": str(workspace.tmp),
         _STATE_EVENTS: "1",
     }

@@ -31,6 +31,7 @@ from coterie.workspace.homes.files import (
     write_instruction,
     write_private,
 )
+from coterie.workspace.worktree import Worktree, top_of
 
 PROFILE = "coterie"
 """The permission profile that every command runs under."""
@@ -221,7 +222,7 @@ def _write_documents(path: Path, cwd: Path, workspace: Workspace) -> None:
 def _documents(cwd: Path) -> list[str]:
     """The material's own instructions, from the root of its repository down to here."""
     up = [cwd, *cwd.parents]
-    root = next((folder for folder in up if (folder / ".git").exists()), cwd)
+    root = top_of(cwd) or cwd
     folders = reversed(up[: up.index(root) + 1])
     found = [text for folder in folders if (text := _document(folder, root)) is not None]
     return ["\n\n".join(found)[:_DOCUMENT]] if found else []
@@ -234,49 +235,6 @@ def _document(folder: Path, root: Path) -> str | None:
         if path.is_file() and path.is_relative_to(root):
             return path.read_text(encoding="utf-8", errors="replace").strip()
     return None
-
-
-# -- git ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Worktree:
-    """A git worktree: what it keeps outside its own folder."""
-
-    git_dir: Path
-    common: Path
-    """The `.git` of the repository it belongs to."""
-
-    @classmethod
-    def around(cls, cwd: Path) -> Worktree | None:
-        """The worktree this folder is in; None in a plain checkout or in none."""
-        for folder in (cwd, *cwd.parents):
-            if (folder / ".git").exists():
-                return cls._of(folder / ".git")
-        return None
-
-    @classmethod
-    def _of(cls, pointer: Path) -> Worktree | None:
-        if not pointer.is_file():
-            return None
-        try:
-            kind, _, place = pointer.read_text(encoding="utf-8").strip().partition(": ")
-            git_dir = (pointer.parent / place).resolve()
-            common = (
-                git_dir / (git_dir / "commondir").read_text(encoding="utf-8").strip()
-            ).resolve()
-            back = Path((git_dir / "gitdir").read_text(encoding="utf-8").strip())
-        except (OSError, ValueError):
-            return None
-        # What the pointer says counts only if git itself says so too, where no material reaches.
-        if kind != "gitdir" or back.resolve() != pointer or git_dir.parent != common / "worktrees":
-            return None
-        return cls(git_dir, common)
-
-    @property
-    def changed_by_commits(self) -> list[Path]:
-        """What `git commit` writes; not hooks and config, which would run commands later."""
-        return [self.git_dir, *(self.common / name for name in ("logs", "objects", "refs"))]
 
 
 # -- what it leaves behind ---------------------------------------------------------------------

@@ -38,7 +38,9 @@ from coterie.workspace.homes.files import (
 REHEARSAL_MODEL = "gemini-2.5-pro"
 """The default is a router, which asks another model first."""
 _DOCUMENT = "GEMINI.md"
-_ATTEMPTS = 3
+_ATTEMPTS = 2
+"""A second one after some five seconds; a third would come after twelve more, in silence, where
+Coterie itself tries a failed turn again and says so."""
 _REAL = re.compile(r"GEMINI_API_|GOOGLE_|CODE_ASSIST_")
 """Variables that would lead a rehearsal to a real model."""
 _OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"

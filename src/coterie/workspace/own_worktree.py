@@ -1,0 +1,197 @@
+"""A member's own worktree: made when first needed, and found again whatever happened since.
+
+It is made beside its place and then moved there, so `work` is never half a checkout: what a crash
+left beside it was worked in by nobody and is thrown away.  A `work` that is there is never
+checked out over, whatever became of the repository's knowledge of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coterie.errors import GitFailed, UsageError
+from coterie.workspace.git import Git, repository_of
+from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, folder_of, named_by
+
+
+def own_worktree(root: Path, work: Path, owner: str) -> Path:
+    """Where a member works that has a worktree of its own at `work`; blocks.
+
+    `owner` is `<team>/<member>`.  In a project that is only a part of its repository it is the
+    same part of the worktree.
+    """
+    git = _repository(root)
+    with _alone(work.parent) as lock:
+        place = _Place(replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}")
+        place.throw_away_unfinished()
+        if not place.found():
+            place.make()
+        place.prepare_branch()
+    inside = work / root.resolve().relative_to(git.folder)
+    return inside if inside.is_dir() else work
+
+
+def branching_point(root: Path) -> str:
+    """The commit of a project that a new worktree begins at; UsageError where there is none."""
+    git = _repository(root)
+    head = git.head()
+    if head is None:
+        raise UsageError(
+            f"{git.folder} has no commit yet, so there is nothing a worktree could begin with.",
+            f"git commit, or {_INSTEAD}",
+            str(git.folder),
+        )
+    return head
+
+
+_INSTEAD = 'leave out "work": "worktree"'
+
+
+def _repository(root: Path) -> Git:
+    git = repository_of(root)
+    if git is None:
+        raise UsageError(
+            f"{root} is in no git repository, so there can be no worktree of it.",
+            f"git init, or {_INSTEAD}",
+            str(root),
+        )
+    return git
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[int]:
+    """Keep other processes out; the lock is git's too, which may outlive us by a moment."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where one member's worktree is, or will be."""
+
+    git: Git
+    root: Path
+    work: Path
+    branch: str
+
+    @property
+    def unfinished(self) -> Path:
+        """Where it is made; git calls a worktree after the folder it was made in."""
+        return self.work.with_name(self.branch.replace("/", "."))
+
+    def throw_away_unfinished(self) -> None:
+        if self.unfinished.is_symlink():
+            self.unfinished.unlink()
+        elif self.unfinished.exists():
+            shutil.rmtree(self.unfinished)
+
+    # -- finding it again ------------------------------------------------------------------------
+
+    def found(self) -> bool:
+        """Whether it is there; the repository is told of it again where it has lost it."""
+        if self._is_free():
+            return False
+        named = named_by(self.work / ".git")
+        if named is None or named.parent.name != "worktrees":
+            raise self._in_the_way()
+        # By its name alone: a project that was moved or copied still names the old place.
+        git_dir = self.git.common_dir / "worktrees" / named.name
+        if named == git_dir and folder_of(git_dir) == self.work.resolve():
+            return True
+        if not git_dir.is_dir() and named.name.startswith(self.unfinished.name):
+            self._register_again()
+        elif self._is_ours(git_dir):
+            connect(self.work, git_dir)
+        else:
+            raise self._in_the_way()
+        return True
+
+    def _is_free(self) -> bool:
+        """Whether nothing is here but perhaps our own link to the project, or an empty folder."""
+        if self.work.is_symlink():
+            if self.work.resolve() != self.root:
+                raise self._in_the_way()
+            return True
+        if not self.work.exists():
+            return True
+        return self.work.is_dir() and not any(self.work.iterdir())
+
+    def _is_ours(self, git_dir: Path) -> bool:
+        """Whether a place in the repository is this member's, and no other folder has it."""
+        head = _first_line(git_dir / "HEAD")
+        mine = git_dir.name == self.unfinished.name or head == f"ref: {HEADS}{self.branch}"
+        other = folder_of(git_dir)
+        return mine and (other is None or named_by(other / ".git") != git_dir)
+
+    def _register_again(self) -> None:
+        """Make a new place in the repository for a folder full of work."""
+        self._add(checkout=False)
+        made = self._made()
+        connect(self.work, made.git_dir)
+        shutil.rmtree(self.unfinished)
+        tree = replace(made, folder=self.work)
+        replace(self.git, folder=self.work, worktree=tree).run("read-tree", "HEAD")
+
+    # -- making it -------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        self._add(checkout=True)
+        made = self._made()
+        if self.work.is_symlink():
+            self.work.unlink()
+        self.unfinished.rename(self.work)
+        connect(self.work, made.git_dir)
+
+    def prepare_branch(self) -> None:
+        """Have the folders its branch is written in, which a sandbox cannot let it make."""
+        common = self.git.common_dir
+        if not (common / HEADS).is_dir():  # branches are kept in another way
+            return
+        for root in (common, common / "logs"):
+            (root / HEADS / self.branch).parent.mkdir(parents=True, exist_ok=True)
+
+    def _add(self, *, checkout: bool) -> None:
+        try:
+            self.git.run("check-ref-format", f"{HEADS}{self.branch}")
+        except GitFailed:
+            raise UsageError(
+                f"{self.branch} cannot be the name of a branch, which a worktree needs.",
+                f"Give the team or the member another name, or {_INSTEAD}",
+            ) from None
+        unfinished = self.unfinished.resolve()
+        for linked in self.git.worktrees():
+            # Of one whose making was cut short git may not know the branch.
+            mine = linked.branch == self.branch or linked.path == unfinished
+            if mine and not linked.alive:
+                self.git.forget(linked)
+        at = branching_point(self.root)
+        self.git.add_worktree(self.unfinished, self.branch, at, checkout=checkout)
+
+    def _made(self) -> Worktree:
+        made = Worktree.at(self.unfinished)
+        assert made is not None, "git has just made it"
+        return made
+
+    def _in_the_way(self) -> UsageError:
+        return UsageError(
+            f"{self.work} is in the way: it is no worktree of {self.git.folder}.",
+            "Move it away, and a worktree is made in its place.",
+            str(self.work),
+        )
+
+
+def _first_line(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[0]
+    except (OSError, ValueError):
+        return ""

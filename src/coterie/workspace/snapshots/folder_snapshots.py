@@ -1,0 +1,184 @@
+"""Snapshots of the folders that turns change: kept around each turn, shown and taken back later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coterie.errors import GitFailed
+from coterie.model import instant
+from coterie.workspace.snapshots.history import belongs
+from coterie.workspace.snapshots.keeping import Present, Record, keep
+from coterie.workspace.snapshots.looking import Look, by_folder
+from coterie.workspace.snapshots.patch import Patch, patch_of
+from coterie.workspace.snapshots.reverting import Reverted, Reverting
+from coterie.workspace.snapshots.shadow import Shadow
+from coterie.workspace.snapshots.undoing import Stays
+from coterie.workspace.snapshots.values import Change, Moment, Span
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a task changed."""
+
+    patches: tuple[Patch, ...] = ()
+    """One per folder."""
+    missed: tuple[Stays, ...] = ()
+    """What it may have changed besides, each with why that is not known."""
+    reverted_at: str | None = None
+    """When all of it was taken back."""
+
+
+class FolderSnapshots:
+    """`ports.Snapshots` for a project, and all that can be made of them.  Blocks.
+
+    Keeping never fails: what goes wrong is told once, and noted for whoever asks for the task's
+    changes later.  Looking and taking back raise GitFailed.
+    """
+
+    def __init__(self, root: Path, tell: Callable[[str], None] = lambda problem: None) -> None:
+        self._root = root.resolve()
+        self._shadow = Shadow(self._root / ".coterie" / "snapshots.git")
+        self._tell = tell
+        self._told = False
+        self._begun: set[str] = set()
+        """Tasks that a turn of was begun here."""
+
+    # -- keeping -------------------------------------------------------------------------------
+
+    def before(self, task_id: str, folder: str) -> None:
+        """Keep a folder as it is: a turn of the task may change it from now on."""
+        at = instant.now()
+        with self._noting(task_id), self._alone() as record:
+            spans = record.spans(task_id)
+            moments = [Moment(kept, at) for kept in keep(record.shadow, Path(folder).resolve())]
+            present = {moment.snapshot.folder: moment for moment in moments}
+            for span in spans:
+                if span.after is None and span.folder in present:  # it was cut
+                    record.end(span, replace(present[span.folder], whole=False))
+            number = max((span.number for span in spans), default=0) + 1
+            record.begin(task_id, number, moments)
+            self._begun.add(task_id)
+
+    def after(self, task_id: str, folder: str) -> None:
+        """Keep a folder as the turn left it."""
+        place = Path(folder).resolve()
+        with self._noting(task_id), self._alone() as record:
+            spans = [span for span in record.spans(task_id) if span.after is None]
+            numbers = {span.number for span in spans if span.folder == place}
+            _end(record, (span for span in spans if span.number in numbers))
+
+    def settle(self) -> None:
+        """Keep what turns left that were begun here and then cut."""
+        for task_id in sorted(self._begun):
+            with self._noting(task_id):
+                self.end_cut_turns(task_id)
+        self._begun.clear()
+
+    def end_cut_turns(self, task_id: str) -> None:
+        """Let what a task's cut turns changed be all until now; nobody may be running it."""
+        if not self.has_kept(task_id):
+            return
+        with self._alone() as record:
+            spans = (span for span in record.spans() if belongs(span, task_id))
+            _end(record, (span for span in spans if span.after is None))
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def has_kept(self, task_id: str) -> bool:
+        """Whether anything was kept for a task; costs next to nothing."""
+        return Record(self._shadow, self._root).is_known(task_id)
+
+    def problem(self, task_id: str) -> str | None:
+        """Why files of a task were not kept, where something went wrong."""
+        with suppress(OSError):
+            return self._problems(task_id).read_text(encoding="utf-8").strip()
+        return None
+
+    def changes(self, task_id: str) -> tuple[Change, ...]:
+        """What the turns of a task changed, turn by turn."""
+        if not self.has_kept(task_id):
+            return ()
+        with self._alone() as record:
+            look = Look.at(record, task_id)
+            return look.found(look.history.turns).changes
+
+    def diff(self, task_id: str) -> Difference:
+        """What a task changed, as patches."""
+        if not self.has_kept(task_id):
+            return Difference()
+        with self._alone() as record:
+            look = Look.at(record, task_id)
+            history = look.history
+            found = look.found(history.turns)
+            patches = [
+                patch_of(record.shadow, folder, self._prefix(folder), changes)
+                for folder, changes in by_folder(found.changes).items()
+            ]
+        return Difference(
+            tuple(patch for patch in patches if patch.files),
+            tuple(Stays(self._shown(one.folder, one.path), one.why) for one in found.missed),
+            history.reverted_at,
+        )
+
+    # -- taking back ---------------------------------------------------------------------------
+
+    def revert(self, task_id: str, *, dry_run: bool = False) -> Reverted:
+        """Take back exactly what a task changed; nobody may be running it.
+
+        What others did since stays.  UsageError where it was reverted already.
+        """
+        with self._alone() as record:
+            return Reverting(Look.at(record, task_id), self._shown, dry_run).revert()
+
+    def undo(self, task_id: str, *, dry_run: bool = False) -> Reverted:
+        """Take back the last revert of a task."""
+        with self._alone() as record:
+            return Reverting(Look.at(record, task_id), self._shown, dry_run).undo()
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    @contextmanager
+    def _alone(self) -> Generator[Record]:
+        with self._shadow.alone() as shadow:
+            yield Record(shadow, self._root)
+
+    @contextmanager
+    def _noting(self, task_id: str) -> Generator[None]:
+        try:
+            yield
+        except (GitFailed, OSError) as error:
+            problem = error.said if isinstance(error, GitFailed) else str(error)
+            with suppress(OSError):
+                note = self._problems(task_id)
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(f"{problem}\n", encoding="utf-8", errors="replace")
+            if not self._told:
+                self._told = True
+                self._tell(problem)
+
+    def _problems(self, task_id: str) -> Path:
+        return self._shadow.folder / "problems" / task_id
+
+    def _prefix(self, folder: Path) -> str:
+        """What a path in a folder of the user's begins with, from the root; else nothing."""
+        if folder == self._root or not folder.is_relative_to(self._root):
+            return ""
+        inside = folder.relative_to(self._root)
+        return "" if inside.parts[0] == ".coterie" else f"{inside.as_posix()}/"
+
+    def _shown(self, folder: Path, path: str) -> str:
+        place = folder / path
+        inside = place.is_relative_to(self._root)
+        return str(place.relative_to(self._root) if inside else place)
+
+
+def _end(record: Record, spans: Iterable[Span]) -> None:
+    """Record what has become of spans by now."""
+    present = Present(record.shadow)
+    found = [(span, present.of(span)) for span in spans]
+    at = instant.now()
+    for span, snapshot in found:
+        record.end(span, Moment(snapshot, at, whole=False))

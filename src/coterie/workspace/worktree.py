@@ -1,0 +1,123 @@
+"""What makes a folder a git worktree: two files that name each other, read and mended.
+
+`.git` in the folder names the worktree's place in the repository; `gitdir` there names `.git`.
+The first lies where agents write, so it counts only if the second agrees.  All of it blocks.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+POINTER = ".git"
+HEADS = "refs/heads/"
+OURS = "coterie"
+"""How the names of our branches begin, and of the places of our worktrees in the repository."""
+_PLACES = "worktrees"
+
+
+@dataclass(frozen=True)
+class Worktree:
+    """A git worktree, and what it keeps outside its own folder."""
+
+    folder: Path
+    git_dir: Path
+    common: Path
+    """The `.git` of the repository it belongs to."""
+
+    @classmethod
+    def around(cls, cwd: Path) -> Worktree | None:
+        """The worktree this folder is in; None in a plain checkout or in none."""
+        top = top_of(cwd)
+        return None if top is None else cls.at(top)
+
+    @classmethod
+    def at(cls, folder: Path) -> Worktree | None:
+        """The worktree that this folder is; None if git does not say so too."""
+        git_dir = named_by(folder / POINTER)
+        if git_dir is None or folder_of(git_dir) != folder.resolve():
+            return None
+        common = _common(git_dir)
+        if common is None or git_dir.parent != common / _PLACES:
+            return None
+        return cls(folder, git_dir, common)
+
+    @property
+    def changed_by_commits(self) -> list[Path]:
+        """What `git commit` writes; not hooks and config, which would run commands later.
+
+        Of branches it is the folder that its own lies in, so that the user's are not among them.
+        """
+        shared = [self.common / "objects", self.common / "reftable"]
+        return [self.git_dir, *(path for path in shared if path.is_dir()), *self._of_branch()]
+
+    def _of_branch(self) -> Iterator[Path]:
+        kind, _, name = _line(self.git_dir / "HEAD").partition(": ")
+        # HEAD is what the agent says: one that we made a branch for stays among ours.
+        known = f"{HEADS}{OURS}/" if self.git_dir.name.startswith(f"{OURS}.") else HEADS
+        if kind != "ref" or not name.startswith(known) or ".." in name:
+            return
+        for root in (self.common, self.common / "logs"):
+            place = (root / name).parent
+            while not place.is_dir() and place != root / HEADS:  # git removes empty folders
+                place = place.parent
+            yield place
+
+
+def top_of(folder: Path) -> Path | None:
+    """The folder that holds `.git`, from here up."""
+    up = (folder, *folder.parents)
+    return next((above for above in up if (above / POINTER).exists()), None)
+
+
+def common_of(pointer: Path) -> Path | None:
+    """The `.git` that all worktrees of a repository share, by the `.git` of one of them."""
+    return pointer.resolve() if pointer.is_dir() else _common(named_by(pointer))
+
+
+def named_by(pointer: Path) -> Path | None:
+    """The place that a `.git` file names, whether there is one or not."""
+    kind, _, place = _line(pointer).partition(": ")
+    return (pointer.parent / place).resolve() if kind == "gitdir" and place else None
+
+
+def folder_of(git_dir: Path) -> Path | None:
+    """The folder that a worktree's place in the repository names, whether there is one or not."""
+    place = _line(git_dir / "gitdir")
+    return (git_dir / place).resolve().parent if place else None
+
+
+def connect(folder: Path, git_dir: Path) -> None:
+    """Have a folder and a place in a repository name each other.
+
+    By hand: `git worktree repair` looks at every worktree that the repository knows, and run in
+    a copy of a project it turns the ones of the original over to the copy.
+    """
+    _write(git_dir / "gitdir", f"{folder.resolve() / POINTER}\n")
+    _write(folder / POINTER, f"gitdir: {git_dir}\n")
+
+
+def _common(git_dir: Path | None) -> Path | None:
+    if git_dir is None:
+        return None
+    place = _line(git_dir / "commondir")
+    if place:
+        return (git_dir / place).resolve()
+    return git_dir if (git_dir / "objects").is_dir() else None  # of a submodule
+
+
+def _line(path: Path) -> str:
+    """What a file of one line says; nothing where there is no such file, or a link."""
+    try:
+        return "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _write(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    with new.open("x", encoding="utf-8") as file:
+        file.write(text)
+    new.replace(path)

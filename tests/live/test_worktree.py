@@ -1,0 +1,199 @@
+"""Members with a worktree each, on the real CLIs: they commit on their own branches alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from coterie.app import App
+from coterie.config.trust import trust_material
+from coterie.model import instant
+from coterie.model.record import InteractionRecord, Record
+from coterie.model.task import Caps
+from coterie.model.team import Member, Team
+from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
+from coterie.rehearsal.server import RehearsalServer
+from tests.conftest import House
+from tests.live.test_houses import BINS, ROLES, TEAM_TEXT
+
+AGENTS = dict(zip(ROLES, ("claude", "codex", "gemini"), strict=True))
+DOCUMENTS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md")
+SLOWEST = 90
+COMMIT = (
+    "echo mine > mine.txt && git add mine.txt && "
+    "git -c user.name=Me -c user.email=me@example.org commit -qm mine; "
+    "git rev-parse --abbrev-ref HEAD"
+)
+# What a member without a sandbox would be asked about; one in a sandbox cannot.
+REACH = "git update-ref refs/heads/main HEAD; git config core.fsmonitor evil; git branch evil"
+
+SHELLS: dict[str, Callable[[str], ToolCall]] = {
+    "claude": lambda command: ToolCall("Bash", {"command": command, "description": "try"}),
+    "codex": lambda command: ToolCall("exec_command", {"cmd": f"{command}; {REACH}; true"}),
+    "gemini": lambda command: ToolCall(
+        "run_shell_command", {"command": command, "description": "try"}
+    ),
+}
+
+
+@dataclass
+class Committing:
+    """A model that commits, and then says what it saw."""
+
+    bodies: list[Asked] = field(default_factory=list[Asked])
+    saw: list[str] = field(default_factory=list[str])
+
+    async def answer(self, asked: Asked) -> Answer:
+        results = [item.text for item in asked.conversation if isinstance(item, ToolResult)]
+        if not results:
+            return Reply((), (SHELLS[asked.client](COMMIT),))
+        self.saw.append(results[-1])
+        return reply("Committed.")
+
+
+@dataclass
+class Approving:
+    """Hands on every question."""
+
+    questions: MemoryObjectSendStream[str]
+
+    def saw(self, record: Record) -> None:
+        if isinstance(record, InteractionRecord) and record.state == "open":
+            self.questions.send_nowait(record.interaction.interaction_id)
+
+
+def git(folder: Path, *words: str) -> str:
+    who = ("-c", "user.name=You", "-c", "user.email=you@example.org")
+    ran = subprocess.run(
+        ["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True
+    )
+    return ran.stdout
+
+
+def furnished(house: House, *, trusted: bool) -> Team:
+    missing = [name for name in AGENTS.values() if not (BINS / name).exists()]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    entries = {name: {"command": str(BINS / name)} for name in AGENTS.values()}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
+    git(house.project, "init", "-q", "-b", "main")
+    for name in DOCUMENTS:
+        (house.project / name).write_text("The project's word is PANGOLIN.\n")
+    (house.project / "cart.py").write_text("def total(items):\n    return sum(items)\n")
+    git(house.project, "add", "--all")
+    git(house.project, "commit", "-qm", "first")
+    (house.project / "cart.py").write_text("# not committed\n")
+    if trusted:
+        trust_material(house.project, instant.now())
+    members = tuple(
+        Member(
+            id=name,
+            name=name,
+            display_name=name.capitalize(),
+            agent=AGENTS[name],
+            order=place,
+            system_instruction=role,
+            work="worktree",
+        )
+        for place, (name, role) in enumerate(ROLES.items(), 1)
+    )
+    return Team(name="review", members=members, team_instruction=TEAM_TEXT)
+
+
+@dataclass(frozen=True)
+class Users:
+    """What is the user's own: files, branches, configuration."""
+
+    status: str
+    main: str
+    head: str
+    config: str
+    hooks: tuple[str, ...]
+
+    @classmethod
+    def at(cls, project: Path) -> Users:
+        hooks = sorted(path.name for path in (project / ".git" / "hooks").iterdir())
+        return cls(
+            git(project, "status", "--porcelain"),
+            git(project, "rev-parse", "main"),
+            git(project, "symbolic-ref", "HEAD"),
+            (project / ".git" / "config").read_text(),
+            tuple(hooks),
+        )
+
+
+async def approve(app: App, questions: MemoryObjectReceiveStream[str]) -> None:
+    async with questions:
+        async for question in questions:
+            await app.answer(question, choice="approve", text=None, author="you")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run of three turns ended, who asked for something, and what reached the models."""
+
+    status: str
+    askers: list[str | None]
+    bodies: list[str]
+    saw: list[str]
+
+
+async def run(house: House, team: Team) -> Ran:
+    brain = Committing()
+    ask, asked = anyio.create_memory_object_stream[str](10)
+    ended: list[Ran] = []
+    async with (
+        RehearsalServer(brain) as server,
+        App.open(house.project, None, server.url) as app,
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(approve, app, asked)
+        task = await app.start(team, "Commit it.", Caps(max_turns=3), rehearsal=True)
+        result = await app.run(task, Approving(ask), patience=None)
+        ask.close()
+        askers = [one.member and one.member.id for one in await app.questions(only_open=False)]
+        bodies = [json.dumps(turn.body) for turn in server.turns]
+        ended.append(Ran(result.status, askers, bodies, brain.saw))
+    return ended[0]
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_each_commits_on_a_branch_of_its_own(house: House, *, trusted: bool) -> None:
+    team = await anyio.to_thread.run_sync(lambda: furnished(house, trusted=trusted))
+    before = await anyio.to_thread.run_sync(Users.at, house.project)
+    with anyio.fail_after(SLOWEST):
+        ran = await run(house, team)
+    # Codex commits inside its sandbox, unasked; the others have none, and the user says yes.
+    assert (ran.status, ran.askers) == ("completed", ["sec", "read"])
+    words = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
+    for place, body in enumerate(ran.bodies[::2]):
+        # Its folder lies inside its own, where its role stands in a file too, for people.
+        assert [body.count(word) for word in words] == [int(one == place) for one in range(3)]
+        assert (body.count("AXOLOTL"), body.count("PANGOLIN")) == (1, int(trusted))
+    await anyio.to_thread.run_sync(check_the_repository, house.project, before, ran.saw)
+
+
+def check_the_repository(project: Path, before: Users, saw: list[str]) -> None:
+    assert Users.at(project) == before
+    assert [f"coterie/review/{name}" in said for name, said in zip(ROLES, saw, strict=True)] == [
+        True
+    ] * 3, saw
+    branches = git(project, "for-each-ref", "--format=%(refname)").split()
+    ours = [f"refs/heads/coterie/review/{name}" for name in sorted(ROLES)]
+    assert branches == [*ours, "refs/heads/main"]
+    for name, branch in zip(sorted(ROLES), ours, strict=True):
+        assert git(project, "log", "--format=%s", branch).split() == ["mine", "first"]
+        work = project / ".coterie" / "teams" / "review" / name / "work"
+        assert git(work, "status", "--porcelain", "--ignored") == ""
+    places = sorted(path.name for path in (project / ".git" / "worktrees").iterdir())
+    assert places == [f"coterie.review.{name}" for name in sorted(ROLES)]

@@ -1,0 +1,304 @@
+"""Running git: safely in a repository that nobody here wrote, and losing nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import GitFailed
+from coterie.workspace.git import Git, Linked, repository_of
+from coterie.workspace.worktree import Worktree
+from tests.conftest import House
+from tests.unit.workspace.repository import bare_git, commit, new_repository
+
+
+@pytest.fixture
+def repository(house: House) -> Git:
+    return new_repository(house.project)
+
+
+def add(git: Git, name: str = "tree", branch: str = "coterie/pair/ann") -> Path:
+    path = git.folder.parent / name
+    git.add_worktree(path, branch, git.head() or "")
+    return path
+
+
+# -- what there is -----------------------------------------------------------------------------
+
+
+def test_a_folder_is_in_a_repository_or_in_none(house: House, repository: Git) -> None:
+    inner = house.project / "a" / "b"
+    inner.mkdir(parents=True)
+    assert repository_of(inner) == Git(house.project)
+    assert repository_of(house.home) is None
+    assert repository.common_dir == house.project / ".git"
+    tree = add(repository)
+    assert repository_of(tree) == Git(tree)
+    assert Git(tree).common_dir == house.project / ".git"
+
+
+def test_head(house: House, repository: Git) -> None:
+    assert repository.head() == bare_git(house.project, "rev-parse", "HEAD")
+    assert repository.commit("refs/heads/nobody") is None
+    empty = house.home / "empty"
+    bare_git(house.home, "init", "-q", "empty")
+    assert Git(empty).head() is None
+
+
+def test_what_git_says_when_it_fails(house: House, repository: Git) -> None:
+    with pytest.raises(GitFailed) as caught:
+        repository.run("rev-parse", "--verify", "nobody")
+    failed = caught.value
+    assert (failed.command, failed.folder, failed.status) == ("rev-parse", str(house.project), 128)
+    assert str(failed) == (
+        f"git rev-parse failed in {house.project}: fatal: Needed a single revision"
+    )
+    with pytest.raises(GitFailed, match="no worktree of this repository"):
+        repository.remove_worktree(house.home)
+    with pytest.raises(GitFailed, match="not a git repository"):
+        _ = Git(house.home).common_dir
+
+
+def test_without_git(repository: Git, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(GitFailed, match="git is not installed"):
+        repository.head()
+
+
+def test_git_is_given_words(repository: Git) -> None:
+    made = repository.run("hash-object", "-w", "--stdin", input="hällo\n")
+    assert repository.run("cat-file", "blob", made.strip()) == "hällo\n"
+
+
+def test_one_that_never_ends_is_ended_with_what_it_started(
+    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = house.home / "git"
+    said = house.home / "pid"
+    # `config` is what is asked first, so that one ends.
+    program.write_text(
+        f'#!/bin/sh\n[ "$1" = config ] && exit 1\nsleep 60 & echo $! > {said}.new\n'
+        f"mv {said}.new {said}\nwait\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
+    started = time.monotonic()
+    with pytest.raises(GitFailed, match=r"status failed in .*: it took over 1 s$"):
+        repository.run("status", patience=1)
+    assert time.monotonic() - started < 30
+    state = Path(f"/proc/{int(said.read_text())}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"
+
+
+def test_the_environment_of_a_hook_does_not_lead_elsewhere(
+    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_COMMON_DIR"):
+        monkeypatch.setenv(name, str(house.home))
+    assert repository.head() is not None
+    assert add(repository).is_dir()
+
+
+# -- a repository that somebody else wrote ------------------------------------------------------
+
+
+def hostile(house: House) -> Path:
+    """A repository whose own configuration would run a program at every occasion."""
+    fired = house.home / "fired"
+    fires = f"touch {fired}"
+    git = house.project / ".git"
+    (house.project / ".gitattributes").write_text("* filter=evil diff=evil\n")
+    (house.project / "new.txt").write_text("new\n")
+    commit(house.project, "attributes")
+    for name in ("post-checkout", "reference-transaction", "post-index-change", "pre-commit"):
+        hook = git / "hooks" / name
+        hook.parent.mkdir(exist_ok=True)
+        hook.write_text(f"#!/bin/sh\n{fires}\n")
+        hook.chmod(0o755)
+    program = house.home / "program"
+    program.write_text(f"#!/bin/sh\n{fires}\nexit 1\n")
+    program.chmod(0o755)
+    for key, value in {
+        "core.fsmonitor": program,
+        "core.pager": program,
+        "core.editor": program,
+        "core.sshCommand": program,
+        "commit.gpgSign": "true",
+        "gpg.program": program,
+        "diff.external": program,
+        "diff.evil.command": program,
+        "diff.evil.textconv": program,
+        "filter.evil.clean": program,
+        "filter.evil.smudge": program,
+        "filter.evil.process": program,
+        "filter.evil.required": "true",
+    }.items():
+        bare_git(house.project, "config", key, str(value))
+    return fired
+
+
+def test_nothing_of_a_hostile_repository_runs(house: House, repository: Git) -> None:
+    fired = hostile(house)
+    tree = add(repository)
+    assert (tree / "new.txt").read_text() == "new\n"
+    (tree / "new.txt").write_text("changed\n")
+    git = Git(tree)
+    assert "+changed" in git.run("diff")
+    assert git.run("status", "--porcelain") == " M new.txt\n"
+    assert git.run("log", "--patch", "--format=%s").startswith("attributes\n")
+    kept = repository.remove_worktree(tree)
+    assert repository.run("show", f"{kept}:new.txt") == "changed\n"
+    assert not fired.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("worktree", "add", "-q", "../other"),
+        ("status",),
+        ("diff",),
+        ("commit", "-qam", "signed"),
+    ],
+)
+def test_the_same_repository_harms_a_bare_git(
+    house: House, repository: Git, words: tuple[str, ...]
+) -> None:
+    fired = hostile(house)
+    (house.project / "new.txt").write_text("changed\n")
+    subprocess.run(["git", *words], cwd=house.project, capture_output=True, check=False)
+    assert fired.exists()
+
+
+def test_a_filter_of_the_users_own_counts(house: House, repository: Git) -> None:
+    (house.project / ".gitattributes").write_text("*.txt filter=mine\n")
+    (house.project / "new.txt").write_text("new\n")
+    commit(house.project, "attributes")
+    bare_git(house.project, "config", "--global", "filter.mine.smudge", "tr a-z A-Z")
+    assert (add(repository) / "new.txt").read_text() == "NEW\n"
+
+
+def test_a_filter_that_cannot_be_passed_over(house: House, repository: Git) -> None:
+    bare_git(house.project, "config", "filter.a=b.smudge", "true")
+    with pytest.raises(GitFailed, match="a filter called a=b"):
+        repository.head()
+
+
+def test_a_folder_that_looks_like_a_repository(house: House, repository: Git) -> None:
+    inner = house.project / "inner"
+    bare_git(house.project, "init", "-q", "--bare", "inner")
+    with pytest.raises(GitFailed, match="bare"):
+        Git(inner).run("status")
+
+
+def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: Git) -> None:
+    tree = add(repository)
+    [linked] = repository.worktrees()
+    bare_git(house.home, "init", "-q", "forged")
+    (tree / ".git").write_text(f"gitdir: {house.home}/forged/.git\n")
+    assert not linked.alive
+    assert Git(tree).head() is None  # the forged one's
+    known = Worktree(tree, linked.git_dir, repository.common_dir)
+    assert Git(tree, known).head() == repository.head()
+
+
+# -- worktrees ---------------------------------------------------------------------------------
+
+
+def test_worktrees(house: House, repository: Git) -> None:
+    head = repository.head()
+    assert repository.worktrees() == ()
+    tree = add(repository)
+    detached = house.home / "detached"
+    bare_git(house.project, "worktree", "add", "-q", "--detach", str(detached))
+    places = house.project / ".git" / "worktrees"
+    assert set(repository.worktrees()) == {
+        Linked(tree, places / "tree", head, "coterie/pair/ann"),
+        Linked(detached, places / "detached", head, None),
+    }
+    assert all(one.alive for one in repository.worktrees())
+    assert (
+        bare_git(house.project, "config", "--local", "--get-regexp", "^branch", check=False) == ""
+    )
+
+
+def test_a_branch_that_is_there_is_gone_on_with(repository: Git) -> None:
+    tree = add(repository)
+    (tree / "work.txt").write_text("work\n")
+    done = commit(tree, "work")
+    repository.remove_worktree(tree)
+    assert Git(add(repository)).head() == done
+
+
+def test_nothing_is_deleted_before_it_is_kept(house: House, repository: Git) -> None:
+    tree = add(repository)
+    (tree / "staged.txt").write_text("staged\n")
+    bare_git(tree, "add", "staged.txt")
+    (tree / "untracked.txt").write_text("untracked\n")
+    (tree / "file.txt").unlink()
+    kept = repository.remove_worktree(tree)
+    assert kept is not None
+    assert kept.startswith("refs/coterie/kept/tree/")
+    assert not tree.exists()
+    assert repository.worktrees() == ()
+    assert repository.run("diff", "--name-status", "HEAD", kept).splitlines() == [
+        "D\tfile.txt",
+        "A\tstaged.txt",
+        "A\tuntracked.txt",
+    ]
+    told = repository.run("log", "-1", "--format=%an <%ae> %s", kept).strip()
+    assert told == f"Coterie <coterie@localhost> Kept before {tree} was removed"
+    assert repository.commit("coterie/pair/ann") == repository.head()
+    assert bare_git(house.project, "status", "--porcelain") == ""
+
+
+def test_a_snapshot_touches_nothing(house: House, repository: Git) -> None:
+    before = bare_git(house.project, "for-each-ref"), (house.project / ".git/index").read_bytes()
+    assert repository.snapshot("nothing new") == repository.head()
+    (house.project / "new.txt").write_text("new\n")
+    bare_git(house.project, "config", "--global", "user.name", "Ada")
+    bare_git(house.project, "config", "--global", "user.email", "ada@example.org")
+    made = repository.snapshot("new")
+    assert repository.run("log", "-1", "--format=%an %ae %P", made).split() == [
+        "Ada",
+        "ada@example.org",
+        repository.head(),
+    ]
+    after = bare_git(house.project, "for-each-ref"), (house.project / ".git/index").read_bytes()
+    assert after == before
+
+
+def test_a_repository_inside_is_not_lost(repository: Git) -> None:
+    tree = add(repository)
+    new_repository(tree / "inner")
+    with pytest.raises(GitFailed, match="inner is a repository of its own"):
+        repository.remove_worktree(tree)
+    assert (tree / "inner" / "file.txt").exists()
+
+
+def test_the_folder_is_gone_already(repository: Git) -> None:
+    tree = add(repository)
+    bare_git(tree, "switch", "-q", "--detach")
+    done = bare_git(tree, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "loose")
+    bare_git(tree, "reset", "-q", "--hard", done)
+    tree.rename(tree.with_name("elsewhere"))
+    kept = repository.remove_worktree(tree)
+    assert kept is not None
+    assert repository.commit(kept) == done
+    assert repository.worktrees() == ()
+
+
+def test_a_lock_is_held_by_git_too(repository: Git) -> None:
+    read, write = os.pipe()
+    try:
+        told = replace(repository, held=(write,)).run(
+            "-c", f"alias.tell=!echo held > /dev/fd/{write}", "tell"
+        )
+        assert (told, os.read(read, 100)) == ("", b"held\n")
+    finally:
+        os.close(read)
+        os.close(write)

@@ -1,0 +1,359 @@
+"""A member's own worktree: made once, found again whatever happened, never checked out over."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import GitFailed, StorageReadOnly, UsageError
+from coterie.model.team import Member
+from coterie.workspace.folder import make_folder
+from coterie.workspace.git import Git, Linked
+from coterie.workspace.worktree import Worktree
+from tests.conftest import House
+from tests.unit.workspace.repository import bare_git, commit, new_repository
+
+ANN = Member(id="ann", name="ann", display_name="Ann", agent="x", work="worktree")
+BRANCH = "coterie/pair/ann"
+
+
+@pytest.fixture
+def repository(house: House) -> Git:
+    return new_repository(house.project)
+
+
+def made(project: Path, member: Member = ANN) -> Path:
+    return make_folder(project, "pair", member).execution_dir
+
+
+def work_of(project: Path) -> Path:
+    return project / ".coterie" / "teams" / "pair" / "ann" / "work"
+
+
+def begun(project: Path) -> Path:
+    """A worktree with a commit of its own, something staged and something else."""
+    work = made(project)
+    (work / "done.txt").write_text("done\n")
+    commit(work, "done")
+    (work / "staged.txt").write_text("staged\n")
+    bare_git(work, "add", "staged.txt")
+    (work / "file.txt").write_text("changed\n")
+    return work
+
+
+STAGED = "M file.txt\nA  staged.txt"
+UNSTAGED = "M file.txt\n?? staged.txt"
+
+
+def check(project: Path, status: str) -> None:
+    """All that was begun is there and in no other repository's hands."""
+    work = work_of(project)
+    assert bare_git(work, "status", "--porcelain") == status
+    assert bare_git(work, "log", "--format=%s %D") == f"done HEAD -> {BRANCH}\nfirst main"
+    linked = [one for one in Git(project).worktrees() if one.branch == BRANCH]
+    place = project / ".git" / "worktrees" / "coterie.pair.ann"
+    head = bare_git(work, "rev-parse", "HEAD")
+    assert linked == [Linked(work, place, head, BRANCH)]
+    assert Worktree.at(work) == Worktree(work, place, project / ".git")
+    assert sorted(path.name for path in work.parent.iterdir()) == ["home", "tmp", "work"]
+
+
+# -- making ------------------------------------------------------------------------------------
+
+
+def test_a_worktree_is_made_from_head(house: House, repository: Git) -> None:
+    head = repository.head()
+    (house.project / "file.txt").write_text("not committed\n")
+    work = made(house.project)
+    assert (work, work.is_symlink()) == (work_of(house.project), False)
+    assert (work / "file.txt").read_text() == "first\n"
+    assert bare_git(work, "symbolic-ref", "HEAD") == f"refs/heads/{BRANCH}"
+    assert bare_git(house.project, "for-each-ref", "--format=%(refname) %(objectname)") == (
+        f"refs/heads/{BRANCH} {head}\nrefs/heads/main {head}"
+    )
+    assert bare_git(house.project, "symbolic-ref", "HEAD") == "refs/heads/main"
+    status = bare_git(house.project, "status", "--porcelain", "--", ":!.coterie")
+    assert status == "M file.txt"
+
+
+def test_it_is_found_again(house: House, repository: Git) -> None:
+    begun(house.project)
+    assert made(house.project) == work_of(house.project)
+    check(house.project, STAGED)
+
+
+def test_it_stays_where_the_member_has_gone(house: House, repository: Git) -> None:
+    work = begun(house.project)
+    bare_git(work, "switch", "-q", "-c", "another")
+    bare_git(house.project, "switch", "-q", "--orphan", "without-a-commit")
+    made(house.project)
+    assert bare_git(work, "symbolic-ref", "--short", "HEAD") == "another"
+
+
+def test_a_part_of_a_repository(house: House, repository: Git) -> None:
+    part = house.project / "part"
+    part.mkdir()
+    (part / "inner.txt").write_text("inner\n")
+    commit(house.project, "a part")
+    assert made(part) == work_of(part) / "part"
+    assert (work_of(part) / "part" / "inner.txt").exists()
+    later = house.project / "later"
+    later.mkdir()
+    bob = ANN.model_copy(update={"id": "bob"})
+    assert made(later, bob) == later / ".coterie" / "teams" / "pair" / "bob" / "work"
+
+
+def test_a_member_that_worked_in_the_project(house: House, repository: Git) -> None:
+    made(house.project, ANN.model_copy(update={"work": "link"}))
+    assert work_of(house.project).is_symlink()
+    assert not made(house.project).is_symlink()
+    assert made(house.project, ANN.model_copy(update={"work": "link"})) == work_of(house.project)
+    assert not work_of(house.project).is_symlink()
+
+
+def test_two_at_once(house: House, repository: Git) -> None:
+    found: list[Path] = []
+    both = [threading.Thread(target=lambda: found.append(made(house.project))) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert found == [work_of(house.project)] * 2
+
+
+def test_folders_that_a_sandbox_could_not_make(house: House, repository: Git) -> None:
+    made(house.project)
+    git = house.project / ".git"
+    bare_git(house.project, "pack-refs", "--all")
+    assert not (git / "refs" / "heads" / "coterie").exists()
+    made(house.project)
+    tree = Worktree.at(work_of(house.project))
+    assert tree is not None
+    assert tree.changed_by_commits == [
+        git / "worktrees" / "coterie.pair.ann",
+        git / "objects",
+        git / "refs" / "heads" / "coterie" / "pair",
+        git / "logs" / "refs" / "heads" / "coterie" / "pair",
+    ]
+
+
+@pytest.mark.parametrize("head", ["ref: refs/heads/main", "ref: refs/heads/coterie/../x", "0" * 40])
+def test_a_member_that_points_elsewhere_gets_no_branch(
+    house: House, repository: Git, head: str
+) -> None:
+    made(house.project)
+    git = house.project / ".git"
+    place = git / "worktrees" / "coterie.pair.ann"
+    (place / "HEAD").write_text(f"{head}\n")
+    assert Worktree(work_of(house.project), place, git).changed_by_commits == [
+        place,
+        git / "objects",
+    ]
+
+
+# -- what may have happened since --------------------------------------------------------------
+
+
+def test_the_project_was_moved(house: House, repository: Git) -> None:
+    begun(house.project)
+    moved = house.project.rename(house.project.with_name("moved"))
+    assert made(moved) == work_of(moved)
+    check(moved, STAGED)
+
+
+def test_the_project_was_moved_and_git_has_cleaned_up(house: House, repository: Git) -> None:
+    begun(house.project)
+    moved = house.project.rename(house.project.with_name("moved"))
+    bare_git(moved, "worktree", "prune")
+    assert made(moved) == work_of(moved)
+    check(moved, UNSTAGED)
+
+
+def test_the_project_was_copied(house: House, repository: Git) -> None:
+    begun(house.project)
+    copy = house.project.with_name("copy")
+    shutil.copytree(house.project, copy, symlinks=True)
+    (work_of(copy) / "file.txt").write_text("changed\n")  # the copy's own
+    assert made(copy) == work_of(copy)
+    check(copy, STAGED)
+    check(house.project, STAGED)
+    commit(work_of(copy), "only here")
+    check(house.project, STAGED)
+
+
+def test_the_project_was_copied_without_the_folder(house: House, repository: Git) -> None:
+    begun(house.project)
+    copy = house.project.with_name("copy")
+    shutil.copytree(house.project, copy, symlinks=True)
+    shutil.rmtree(work_of(copy))
+    made(copy)
+    check(copy, "")
+    check(house.project, STAGED)
+
+
+@pytest.mark.parametrize("emptied", [True, False])
+def test_the_folder_was_deleted(house: House, repository: Git, *, emptied: bool) -> None:
+    work = begun(house.project)
+    shutil.rmtree(work)
+    if emptied:
+        work.mkdir()
+    made(house.project)
+    check(house.project, "")
+
+
+def test_the_branch_was_deleted_with_it(house: House, repository: Git) -> None:
+    shutil.rmtree(begun(house.project))
+    bare_git(house.project, "worktree", "prune")
+    bare_git(house.project, "branch", "-q", "-D", BRANCH)
+    assert bare_git(made(house.project), "log", "--format=%s") == "first"
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from coterie.model.team import Member
+from coterie.workspace import own_worktree
+from coterie.workspace.folder import make_folder
+
+project, instant = sys.argv[1:]
+Git, Place = own_worktree.Git, own_worktree._Place
+
+def die(*given, **more):
+    os._exit(9)
+
+def die_in_checkout(self, path, branch, at, *, checkout=True):
+    added(self, path, branch, at, checkout=False)
+    (path / "file.txt").write_text("half")
+    os._exit(9)
+
+added = Git.add_worktree
+if instant == "before":
+    Git.add_worktree = die
+elif instant == "checkout":
+    Git.add_worktree = die_in_checkout
+elif instant == "moving":
+    Path.rename = die
+else:
+    own_worktree.connect = die
+ann = Member(id="ann", name="ann", display_name="Ann", work="worktree")
+make_folder(Path(project), "pair", ann)
+"""
+
+
+@pytest.mark.parametrize("instant", ["before", "checkout", "moving", "connecting"])
+@pytest.mark.parametrize("linked", [True, False])
+def test_killed_while_it_was_made(
+    house: House, repository: Git, instant: str, *, linked: bool
+) -> None:
+    if linked:
+        made(house.project, ANN.model_copy(update={"work": "link"}))
+    command = [sys.executable, "-c", KILLED, str(house.project), instant]
+    assert subprocess.run(command, check=False).returncode == 9
+    begun(house.project)
+    check(house.project, STAGED)
+
+
+def test_git_was_killed_while_it_made_it(house: House, repository: Git) -> None:
+    """What git itself leaves: a place that is locked, without a HEAD, and half a folder."""
+    work = work_of(house.project)
+    half = work.with_name("coterie.pair.ann")
+    half.mkdir(parents=True)
+    place = house.project / ".git" / "worktrees" / half.name
+    place.mkdir(parents=True)
+    (place / "locked").write_text("initializing")
+    (place / "gitdir").write_text(f"{half}/.git\n")
+    (half / ".git").write_text(f"gitdir: {place}\n")
+    bare_git(house.project, "branch", BRANCH)
+    begun(house.project)
+    check(house.project, STAGED)
+
+
+# -- what cannot be ----------------------------------------------------------------------------
+
+
+def told(project: Path, member: Member = ANN) -> tuple[str, str | None, str | None]:
+    with pytest.raises(UsageError) as caught:
+        made(project, member)
+    return str(caught.value), caught.value.hint, caught.value.where
+
+
+def test_a_folder_without_git(house: House) -> None:
+    assert told(house.project) == (
+        f"{house.project} is in no git repository, so there can be no worktree of it.",
+        'git init, or leave out "work": "worktree"',
+        str(house.project),
+    )
+
+
+def test_a_repository_without_a_commit(house: House) -> None:
+    bare_git(house.project, "init", "-q")
+    assert told(house.project) == (
+        f"{house.project} has no commit yet, so there is nothing a worktree could begin with.",
+        'git commit, or leave out "work": "worktree"',
+        str(house.project),
+    )
+
+
+def test_a_name_that_is_no_branch(house: House, repository: Git) -> None:
+    ann = ANN.model_copy(update={"id": "ann.lock"})
+    message, hint, _ = told(house.project, ann)
+    assert message == (
+        "coterie/pair/ann.lock cannot be the name of a branch, which a worktree needs."
+    )
+    assert hint == 'Give the team or the member another name, or leave out "work": "worktree"'
+
+
+def test_a_folder_to_work_in_besides(house: House, repository: Git) -> None:
+    ann = ANN.model_copy(update={"execution_dir": str(house.project)})
+    assert told(house.project, ann)[:2] == (
+        f"ann has a worktree of its own, so it cannot work in {house.project}.",
+        'Leave out "workDir", or "work": "worktree".',
+    )
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "file", "stranger", "another's"])
+def test_what_is_in_the_way_is_left_alone(house: House, repository: Git, kind: str) -> None:
+    work = work_of(house.project)
+    work.parent.mkdir(parents=True, mode=0o700)
+    bare_git(house.project, "worktree", "add", "-q", str(house.home / "theirs"))
+    match kind:
+        case "folder":
+            work.mkdir()
+            (work / "mine.txt").touch()
+        case "link":
+            work.symlink_to(house.home)
+        case "file":
+            work.touch()
+        case "stranger":
+            new_repository(work)
+        case _:
+            work.mkdir()
+            shutil.copy(house.home / "theirs" / ".git", work / ".git")
+    before = sorted(work.parent.rglob("*"))
+    assert told(house.project) == (
+        f"{work} is in the way: it is no worktree of {house.project}.",
+        "Move it away, and a worktree is made in its place.",
+        str(work),
+    )
+    after = [path for path in sorted(work.parent.rglob("*")) if path.name not in ("home", "tmp")]
+    assert after == before
+    assert Git(house.project).worktrees()[0].alive
+
+
+def test_a_branch_that_is_in_use_elsewhere(house: House, repository: Git) -> None:
+    bare_git(house.project, "switch", "-q", "-c", BRANCH)
+    with pytest.raises(GitFailed) as caught:
+        made(house.project)
+    assert caught.value.command == "worktree add"
+    assert BRANCH in caught.value.said
+    assert not work_of(house.project).exists()
+
+
+def test_a_folder_that_cannot_be_written(house: House) -> None:
+    with pytest.raises(StorageReadOnly):
+        made(Path("/sys/kernel"))

@@ -1,0 +1,141 @@
+"""Worktrees of tickets, and the branch of what is approved; with real git."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import GitFailed, UsageError
+from coterie.workspace.ticket_ground import GitGround, SharedGround, fingerprint, ground_for
+
+
+def git(folder: Path, *words: str) -> str:
+    run = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return run.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "shop"
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    git(root, "config", "user.email", "you@example.com")
+    git(root, "config", "user.name", "You")
+    (root / ".coterie").mkdir()
+    (root / ".coterie" / ".gitignore").write_text("*\n")
+    (root / "cart.py").write_text("a = 1\nb = 2\nc = 3\n")
+    git(root, "add", ".")
+    git(root, "commit", "-qm", "begin")
+    return root
+
+
+def ground(project: Path) -> GitGround:
+    found = ground_for(project, "k3f9", None)
+    assert isinstance(found, GitGround)
+    return found
+
+
+def test_two_tickets_are_merged_one_after_the_other(project: Path) -> None:
+    place = ground(project)
+    first, second = place.open("T1"), place.open("T2")
+    (first / "cart.py").write_text("a = 10\nb = 2\nc = 3\n")
+    (second / "new.py").write_text("d = 4\n")
+    place.commit("T1", "work of wren")
+    place.commit("T2", "work of finn")
+    assert place.changed("T1") == ["cart.py"]
+    for ticket in ("T1", "T2"):
+        merge = place.merge(ticket, "a title")
+        assert merge.conflicts == ()
+        checked = place.check_out(merge.commit)
+        assert git(checked, "status", "--porcelain") == ""
+        place.land(ticket, merge.commit)
+        place.land(ticket, merge.commit)  # once more, as after a crash
+        assert place.landed(ticket) == merge.commit
+    folder = place.check_out(place.head())
+    assert (folder / "cart.py").read_text().startswith("a = 10")
+    assert (folder / "new.py").read_text() == "d = 4\n"
+    assert git(project, "status", "--porcelain") == ""
+    assert git(project, "branch", "--show-current").strip() == "main"
+    assert (project / "cart.py").read_text().startswith("a = 1\n")
+
+
+def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) -> None:
+    place = ground(project)
+    for ticket, line in (("T1", "a = 10"), ("T2", "a = 20")):
+        folder = place.open(ticket)
+        (folder / "cart.py").write_text(f"{line}\nb = 2\nc = 3\n")
+        place.commit(ticket, "work")
+    place.land("T1", place.merge("T1", "one").commit)
+    assert place.merge("T2", "two").conflicts == ("cart.py",)
+    assert place.bring_up_to_date("T2") == ("cart.py",)
+    mine = place.open("T2") / "cart.py"
+    assert "<<<<<<<" in mine.read_text()
+    assert place.bring_up_to_date("T2") == ()
+    mine.write_text("a = 30\nb = 2\nc = 3\n")
+    place.commit("T2", "settled")
+    merge = place.merge("T2", "two")
+    assert merge.conflicts == ()
+    place.land("T2", merge.commit)
+    assert (place.check_out(place.head()) / "cart.py").read_text() == "a = 30\nb = 2\nc = 3\n"
+
+
+def test_a_worktree_is_found_again_also_after_it_was_deleted(project: Path) -> None:
+    place = ground(project)
+    folder = place.open("T1")
+    (folder / "cart.py").write_text("a = 5\n")
+    place.commit("T1", "work")
+    assert place.open("T1") == folder
+    subprocess.run(["rm", "-rf", str(folder)], check=True)
+    again = ground_for(project, "k3f9", place.base).open("T1")
+    assert (again / "cart.py").read_text() == "a = 5\n"
+
+
+def test_the_branch_does_not_move_where_another_merge_was_quicker(project: Path) -> None:
+    place = ground(project)
+    for ticket in ("T1", "T2"):
+        (place.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
+        place.commit(ticket, "work")
+    stale = place.merge("T2", "two")
+    place.land("T1", place.merge("T1", "one").commit)
+    with pytest.raises(GitFailed):
+        place.land("T2", stale.commit)
+
+
+def test_a_merge_driver_of_the_repository_is_refused(project: Path) -> None:
+    place = ground(project)
+    (place.open("T1") / "x.py").write_text("x = 1\n")
+    place.commit("T1", "work")
+    git(project, "config", "merge.evil.driver", "touch /tmp/evil")
+    with pytest.raises(GitFailed, match=r"merge\.evil\.driver"):
+        place.merge("T1", "one")
+
+
+def test_a_project_inside_a_repository(project: Path) -> None:
+    (project / "app" / "src").mkdir(parents=True)
+    (project / "app" / "src" / "a.py").write_text("a\n")
+    git(project, "add", "app")
+    git(project, "commit", "-qm", "more")
+    place = ground_for(project / "app", "k3f9", None)
+    assert (place.open("T1") / "src" / "a.py").read_text() == "a\n"
+
+
+def test_without_git_there_is_one_folder(tmp_path: Path) -> None:
+    place = ground_for(tmp_path, "k3f9", None)
+    assert place == SharedGround(tmp_path, "k3f9")
+    assert place.open("T1") == tmp_path
+
+
+def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    with pytest.raises(UsageError, match="no commit yet"):
+        ground_for(tmp_path, "k3f9", None)
+
+
+def test_a_change_of_the_users_tree_is_seen(project: Path) -> None:
+    before = fingerprint(project)
+    (project / "cart.py").write_text("a = 2\n")
+    middle = fingerprint(project)
+    (project / "cart.py").write_text("a = 22\n")
+    assert len({before, middle, fingerprint(project)}) == 3
