@@ -1,81 +1,51 @@
-"""The composition root: the one place that knows concrete classes, and what surfaces call."""
+"""A project, open: what surfaces call."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.agents.table import BUILT_IN, Adapters, has_adapter
-from coterie.config.environment import passthrough, search_path, user_home
-from coterie.config.known_agents import family, known_agent
+from coterie.app.costs import Cost, costs
+from coterie.app.members import ByHand, Household, by_hand
+from coterie.app.rehearsing import rehearsing
+from coterie.config.environment import search_path
+from coterie.config.learned_rules import learn_rule, learned_rules, with_learned
 from coterie.config.project import Project, make_project
-from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_file import load_team
-from coterie.config.teams import reading_for
-from coterie.config.trust import is_material_trusted
 from coterie.engine import steering, timeline
-from coterie.engine.children import SessionChannels, SurvivorReaper, TaskChildren
+from coterie.engine.children import SurvivorReaper
+from coterie.engine.desk import Care
 from coterie.engine.look import Lookout
 from coterie.engine.owner import Owner, sweep
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.takeover import Claimant
-from coterie.errors import UsageError
 from coterie.model import instant
-from coterie.model.journal import Fence
 from coterie.model.message import YOU, Message
 from coterie.model.record import ResultRecord
 from coterie.model.routing import spoken
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
+from coterie.model.tool_call import ChainedEntry
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
-from coterie.model.workspace import Workspace
 from coterie.ports import Observer
 from coterie.process import version
-from coterie.process.become import become
 from coterie.process.bubblewrap import problem
 from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
-from coterie.process.version import says_yes
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
-from coterie.workspace.folder import member_folder, open_workspace
-from coterie.workspace.homes.by_hand import home_environment
-from coterie.workspace.identity import settle_if_new
+from coterie.workflows.solo import Solo
+from coterie.workspace.folder import member_folder
 
-if TYPE_CHECKING:
-    from coterie.rehearsal.dialogue import Brain
-
-__all__ = [
-    "Answered",
-    "App",
-    "ByHand",
-    "become",
-    "has_adapter",
-    "keeper_problem",
-    "says_yes",
-    "version_of",
-]
-
-WORKFLOWS = {workflow.name: workflow for workflow in (Chat(),)}
+WORKFLOWS = {workflow.name: workflow for workflow in (Chat(), Solo())}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
-
-
-@dataclass(frozen=True)
-class ByHand:
-    """A member's CLI as a person starts it."""
-
-    words: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
 
 
 @dataclass
@@ -139,6 +109,8 @@ class App:
         A `rehearsal` runs on a stand-in for the models; a path is the file of its replies.
         """
         owner = await self._own()
+        rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), team.name)
+        team = with_learned(team, rules)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
         while True:
@@ -163,19 +135,34 @@ class App:
             length += 1
 
     async def run(
-        self, task_id: str, observer: Observer, *, patience: float | None
+        self,
+        task_id: str,
+        observer: Observer,
+        *,
+        patience: float | None,
+        at_reset: bool = False,
     ) -> ResultRecord:
         """Run a task until it ends or parks; takes a dead owner's task over first.
 
         `patience` is how many seconds an open question is waited for: None for ever (a
-        terminal), 0 not at all.  Raises TaskBusy where a living process runs it.
+        terminal), 0 not at all; `at_reset` waits for the end of a rate limit besides.
+        Raises TaskBusy where a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
-        async with _rehearsing(created, self.stand_in) as rehearsal:
-            make = await anyio.to_thread.run_sync(self._members, created, rehearsal)
-            return await engine.run(task_id, make, observer, patience)
+        async with rehearsing(created, self.stand_in) as rehearsal:
+            members = await anyio.to_thread.run_sync(
+                self._household.members, created.team, created.team_file, rehearsal
+            )
+            care = Care(
+                members.redactor(),
+                None,
+                waits_for_limits=patience is None or at_reset,
+            )
+            return await replace(engine, care=care).run(
+                task_id, members.channels, observer, patience
+            )
 
     # -- answer --------------------------------------------------------------------------------
 
@@ -186,8 +173,15 @@ class App:
     async def answer(
         self, interaction_id: str, *, choice: str | None, text: str | None, author: str
     ) -> Answered:
-        """Answer once.  `choice` is an option's id, number or prefix.  Raises AnswerRefused."""
-        return await steering.answer(self._look, interaction_id, choice, text, author)
+        """Answer once.  `choice` is an option's id, number or prefix.  Raises AnswerRefused.
+
+        The answer `rule` is kept for the team's later tasks too.
+        """
+        answered = await steering.answer(self._look, interaction_id, choice, text, author)
+        if answered.rule is not None:
+            learn = (Project(self.root), answered.team, answered.member, answered.rule)
+            await anyio.to_thread.run_sync(learn_rule, *learn)
+        return answered
 
     async def say(self, task_id: str, text: str, author: str | None = None) -> str:
         """A word to a task: the answer where it is the human's turn, else heard after the
@@ -224,6 +218,18 @@ class App:
         """Agents whose process runs now."""
         return await self._look.running(task_id)
 
+    async def audit(self) -> list[ChainedEntry]:
+        """Every tool call as it is on record, in order, with its place in the chain of hashes."""
+        return await self.storage.audit.chain()
+
+    async def event_count(self) -> int:
+        """How many domain events are on record."""
+        return (await self.storage.events.head())[0]
+
+    async def costs(self, task_id: str | None = None, since: str = "") -> list[Cost]:
+        """What turns cost, of one task or of all, oldest first."""
+        return await costs(self.storage, task_id, since)
+
     async def problems(self) -> list[str]:
         """What is wrong with the database, by a check of every page and both hash chains."""
         return await self.storage.problems()
@@ -244,18 +250,7 @@ class App:
 
     def by_hand(self, team: Team, member: Member) -> ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
-        agents = load_registry(registry_path(self.home), BUILT_IN).agents
-        agent = agents.get(member.agent or "")
-        if agent is None:
-            raise UsageError(f"{member.id} has no program to open.", "coterie team show")
-        adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
-        trusted = is_material_trusted(self.root, self.home)
-        workspace = _MakeChannels(self, adapters, team, trusted, None).workspace(member)
-        return ByHand(
-            (agent.command, *member.additional_args),
-            workspace.execution_dir,
-            home_environment(agent.adapter_in(BUILT_IN), agent, member, workspace),
-        )
+        return by_hand(self._household.members(team, None, None), member)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -286,74 +281,9 @@ class App:
     def _engine(self, owner: Owner) -> Engine:
         return Engine(self.storage, WORKFLOWS, self._claimant(owner))
 
-    def _members(self, created: TaskCreated, rehearsal: str | None) -> _MakeChannels:
-        """Everything a task's members are made of; reads files."""
-        agents = load_registry(registry_path(self.home), BUILT_IN).agents
-        adapters = Adapters(agents, self.settings.keeper, self.settings.quiet_after_ms / 1000)
-        team = created.team
-        if any(member.env for member in team.members) and created.team_file:
-            path = Path(created.team_file)
-            reading = reading_for(path, Project(self.root), agents, self.settings)
-            team = team.unsealed(load_team(path, reading).team)
-        trusted = is_material_trusted(self.root, self.home)
-        return _MakeChannels(self, adapters, team, trusted, rehearsal)
-
-
-@dataclass(frozen=True)
-class _MakeChannels:
-    """The channels of a task, once its lease is held."""
-
-    app: App
-    adapters: Adapters
-    team: Team
-    trusted: bool
-    rehearsal: str | None
-
-    def __call__(self, fence: Fence, task: TaskCreated) -> SessionChannels:
-        app = self.app
-        return SessionChannels(
-            session=task.session_id,
-            pool=app.pool,
-            children=TaskChildren(app.storage.leases, fence, app.machine),
-            adapter_of=self.adapters.of,
-            workspace_of=self.workspace,
-            folder_of=lambda member: str(member_folder(app.root, self.team.name, member)),
-        )
-
-    def workspace(self, member: Member) -> Workspace:
-        """A member's folder, made, and all that its process is told."""
-        member = self.team.get(member.id) or member
-        agent = self.adapters.agents.get(member.agent or "")
-        known = known_agent(family(agent)) if agent else None
-        # In a rehearsal nobody's key is needed, so nobody gets one.
-        keys = known.keys if known and self.rehearsal is None else ()
-        env = agent.env if agent else None
-        made = open_workspace(self.app.root, self.team.name, member, passthrough(keys), env)
-        settle_if_new(self.app.root, self.team.name, member)
-        return replace(
-            made,
-            team_instruction=self.team.team_instruction or "",
-            trusted=self.trusted,
-            user_home=user_home(),
-            rehearsal=self.rehearsal,
-        )
-
-
-@asynccontextmanager
-async def _rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[str | None]:
-    """The address of a stand-in for the models, while a rehearsal runs."""
-    if given is not None or not created.rehearsal:
-        yield given if created.rehearsal else None
-        return
-    from coterie.rehearsal.script import Scripted, read_script
-    from coterie.rehearsal.server import RehearsalServer
-    from coterie.rehearsal.simulation import Simulation
-
-    brain: Brain = Simulation()
-    if created.script is not None:
-        brain = Scripted(await anyio.to_thread.run_sync(read_script, Path(created.script)), brain)
-    async with RehearsalServer(brain) as server:
-        yield server.url
+    @property
+    def _household(self) -> Household:
+        return Household(self.root, self.home, self.settings, self.storage, self.machine, self.pool)
 
 
 def _prepared(project: Project, home: Path | None) -> Settings:

@@ -8,10 +8,11 @@ from time import monotonic
 from coterie.engine.resuming import Cut
 from coterie.model import instant
 from coterie.model.journal import Step
+from coterie.model.prompt import Brief
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
 from coterie.model.tool_call import AuditEntry
-from coterie.model.update import ToolCallFinished, ToolCallStarted
+from coterie.model.update import ToolCallFinished, ToolCallStarted, Usage, sum_of
 
 
 @dataclass
@@ -28,11 +29,17 @@ class Attempt:
     """The step, where it is not in the journal yet."""
     cut: Cut = field(default_factory=Cut)
     """What is known of earlier tries that were cut."""
+    brief: Brief | None = None
+    """The prompt, where it is not the conversation."""
     thread: str | None = None
     """The agent's own id of the conversation."""
     opened_at: str = ""
     acted: bool = False
     """Whether the agent has used a tool: then another try must be told of it."""
+    spent: Usage | None = None
+    """What calls of its model cost, where the agent tells of each."""
+    watched: bool = False
+    """Whether the files are looked after: the agent may change some."""
     waiting: str = ""
     """What the agent has said that it waits for, and nothing since."""
     started: float = field(default_factory=monotonic)
@@ -45,6 +52,10 @@ class Attempt:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
 
+    def spend(self, usage: Usage) -> None:
+        """Count one call of a model."""
+        self.spent = sum_of([usage] if self.spent is None else [self.spent, usage])
+
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
     ) -> tuple[AuditEntry, ToolCallRecord]:
@@ -54,7 +65,7 @@ class Attempt:
             self._calls[update.call_id] = (update, monotonic())
             return self._entry(update, None), self._record(update, None)
         begun, since = self._calls.pop(
-            update.call_id, (ToolCallStarted(update.call_id, "unknown"), monotonic())
+            update.call_id, (ToolCallStarted(update.call_id, update.name or "unknown"), monotonic())
         )
         ended = (update, round((monotonic() - since) * 1000))
         return self._entry(begun, ended), self._record(begun, ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import anyio.to_thread
 
@@ -71,6 +71,9 @@ class SessionChannels:
     adapter_of: Callable[[Member, ChildLog], Adapter]
     workspace_of: Callable[[Member], Workspace]
     folder_of: Callable[[Member], str]
+    _work_folders: dict[str, str] = field(default_factory=dict[str, str])
+    _places: dict[str, str | None] = field(default_factory=dict[str, str | None])
+    """By member: where its process was told to work."""
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns."""
@@ -80,12 +83,20 @@ class SessionChannels:
         """The member's folder, for messages."""
         return self.folder_of(member)
 
+    def work_folder(self, member: Member) -> str:
+        """Where the member's process works, known since it was first opened."""
+        return self._work_folders.get(member.id, "")
+
     async def channel(self, member: Member, thread: str | None) -> Channel:
-        """The member's channel; a dead one is replaced."""
+        """The member's channel; one that is dead, or works elsewhere, is replaced."""
+        if self._places.get(member.id, member.execution_dir) != member.execution_dir:
+            await self.close(member)
+        self._places[member.id] = member.execution_dir
 
         async def opened() -> Channel:
             adapter = self.adapter_of(member, self.children)
             workspace = await anyio.to_thread.run_sync(self.workspace_of, member)
+            self._work_folders[member.id] = str(workspace.execution_dir)
             return await adapter.open(member, workspace, thread)
 
         return await self.pool.get(self._key(member), opened)

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NoReturn
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import anyio
 
 from coterie.engine.desk import Desk
 from coterie.engine.journal import Journal
-from coterie.engine.questions import Asking, Parked
+from coterie.engine.questions import Asking
 from coterie.engine.turns import TurnRunner
+from coterie.model import instant
+from coterie.model.check import CheckOutcome
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import (
     AppendMessage,
@@ -21,15 +27,24 @@ from coterie.model.journal import (
     digest,
 )
 from coterie.model.message import Message
+from coterie.model.prompt import Brief
 from coterie.model.record import MessageRecord, Record
 from coterie.model.team import Member
-from coterie.model.update import TurnFailed
+from coterie.model.ticket import Ticket
+from coterie.model.update import PendingCall, TurnFailed
+from coterie.ports import Parked
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import Envelope
 
 
 class TaskContext:
     """What a workflow sees of the engine; implements `ports.Context`."""
 
-    def __init__(self, desk: Desk, journal: Journal, asking: Asking, turns: TurnRunner) -> None:
+    def __init__(
+        self, desk: Desk, journal: Journal, asking: Asking, turns: TurnRunner, root: Path
+    ) -> None:
+        self.root: Path = root
         self._desk = desk
         self._journal = journal
         self._asking = asking
@@ -43,15 +58,17 @@ class TaskContext:
         """The message the task was started with."""
         return self._desk.conversation[0] if self._desk.task.goal else None
 
-    async def turn(self, name: str, member: Member, number: int) -> Message | TurnFailed:
-        """One turn of a member on the conversation so far."""
+    async def turn(
+        self, name: str, member: Member, number: int, brief: Brief | None = None
+    ) -> Message | TurnFailed:
+        """One turn of a member, on the conversation so far or on a brief."""
         self.turns: int = max(self.turns, number)
-        intent = digest("turn", [member.id, self._newest])
+        intent = digest("turn", [member.id, brief.intent if brief else self._newest])
         step = self._journal.find(name, "turn", intent)
         if step is not None and step.result is not None:
             return self._recorded_turn(json.loads(step.result))
         new = Step(self._desk.task.task_id, name, "turn", intent, "") if step is None else None
-        outcome = await self._turns.take(name, member, number, new)
+        outcome = await self._turns.take(name, member, number, new, brief)
         if isinstance(outcome, Message):
             self._newest = outcome.seq
         return outcome
@@ -82,6 +99,41 @@ class TaskContext:
         result = await work()
         self._desk.post(CloseStep(task_id, name, json.dumps(result)))
         return result
+
+    async def record(
+        self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
+    ) -> str:
+        """Write something once, in one transaction with its step."""
+        meaning = digest("step", intent)
+        step = self._journal.find(name, "step", meaning)
+        if step is not None and step.result is not None:
+            return str(json.loads(step.result))
+        now = instant.now()
+        done = Step(self._desk.task.task_id, name, "step", meaning, "", json.dumps(now))
+        await self._desk.commit(OpenStep(done), *writes(now), after=self._desk.care.recorded)
+        return now
+
+    async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
+        """Whether something may be done on a member's behalf."""
+        return await self._turns.gate.permits(name, member, call)
+
+    async def check(self, name: str, command: str, folder: Path) -> CheckOutcome:
+        """Run a command ourselves, once."""
+
+        async def run() -> object:
+            checks = self._desk.care.checks
+            if checks is None:
+                return asdict(CheckOutcome(command, None, "Nothing here can run commands.", 0))
+            return asdict(await checks.run(command, folder, self._desk.channels.children))
+
+        done = cast("dict[str, Any]", await self.step(name, [command], run))
+        return CheckOutcome(**done)
+
+    async def words(self) -> None:
+        """Wait until somebody has said something that was not heard yet."""
+        while not self._desk.sayings:
+            self._desk.spoken_to = anyio.Event()
+            await self._desk.spoken_to.wait()
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
@@ -118,6 +170,21 @@ class TaskContext:
     def _tell_all(self, messages: Sequence[Message]) -> None:
         for message in messages:
             self._desk.observer.saw(MessageRecord.of(message))
+
+    @property
+    def conversation(self) -> Sequence[Message]:
+        """All that was said so far."""
+        return self._desk.conversation
+
+    async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
+        """The session's tickets as they stand, and all that was said about them."""
+        session, store = self._desk.task.session_id, self._desk.storage.tickets
+        said = [envelope for _, envelope in await store.envelopes(session)]
+        return await store.tickets(session), said
+
+    def caught_up(self) -> None:
+        """Go by what is kept from here on."""
+        self._journal.caught_up()
 
     def tell(self, record: Record) -> None:
         """Let surfaces know something that is not kept."""

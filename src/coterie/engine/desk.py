@@ -5,14 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import anyio
+
+from coterie.engine.redaction import redacted
 from coterie.model import instant
 from coterie.model.journal import Fence, Request, Write
 from coterie.model.message import Message
 from coterie.model.record import ErrorRecord, MemberRecord, MemberState
+from coterie.model.redaction import Redactor
 from coterie.model.routing import spoken
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member
-from coterie.ports import Channels, Observer, Storage
+from coterie.ports import Channels, Checks, Observer, Snapshots, Storage
+
+
+@dataclass(frozen=True)
+class Care:
+    """What is looked after while a task runs."""
+
+    redactor: Redactor = field(default_factory=Redactor)
+    snapshots: Snapshots | None = None
+    """Keeps the files that turns may change; None: nobody can undo them."""
+    checks: Checks | None = None
+    recorded: Callable[[], None] | None = None
+    """Called after something was recorded that is also told in files."""
+    waits_for_limits: bool = False
+    """Whether the end of a rate limit is waited for, however long that takes."""
 
 
 @dataclass
@@ -27,16 +45,26 @@ class Desk:
     patience: float | None
     """How long an open question is waited for; None for ever."""
     conversation: list[Message]
+    care: Care = Care()
     sayings: list[Request] = field(default_factory=list[Request])
     """Words from people that the workflow has not heard yet."""
+    spoken_to: anyio.Event = field(default_factory=anyio.Event)
+    """Set when there are any."""
+
+    def hear(self, request: Request) -> None:
+        """Keep a word for the workflow."""
+        self.sayings.append(request)
+        self.spoken_to.set()
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""
-        await self.storage.commit(self.fence, *writes, after=after)
+        kept = [redacted(write, self.care.redactor) for write in writes]
+        await self.storage.commit(self.fence, *kept, after=after)
 
     def post(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write soon: for what only closes what was opened."""
-        self.storage.post(self.fence, *writes, after=after)
+        kept = [redacted(write, self.care.redactor) for write in writes]
+        self.storage.post(self.fence, *kept, after=after)
 
     def name_of(self, member_id: str) -> str:
         """How a member is called in a prompt."""
@@ -47,7 +75,7 @@ class Desk:
         """The next message of the conversation, its markers read and taken off."""
         place = len(self.conversation) + 1
         raw = Message(self.task.task_id, place, author, "", instant.now(), turn, cut=cut)
-        message, unknown = spoken(self.task.team, raw, said)
+        message, unknown = spoken(self.task.team, raw, self.care.redactor.text(said))
         for name in unknown:
             self._warn_of(name, author)
         return message

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from coterie.errors import StepRepeated
 from coterie.model.interaction import Response
@@ -68,6 +68,20 @@ class Journal:
         """What an agent asked on the way of a turn, in order."""
         prefix = f"{name}{ASKED}"
         return [step for known, step in self._steps.items() if known.startswith(prefix)]
+
+    def answers(self) -> Iterator[tuple[Step, Response]]:
+        """All that was asked on the way of a turn and answered, in order."""
+        for name, step in self._steps.items():
+            if ASKED in name and step.kind == "ask" and step.result is not None:
+                yield step, Response.model_validate_json(step.result)
+
+    def children(self) -> int:
+        """How many subtasks were handed out so far."""
+        return sum(name.endswith(".child") and ASKED in name for name in self._steps)
+
+    def caught_up(self) -> None:
+        """Nothing recorded lies ahead any more: the workflow goes by what it finds kept."""
+        self._ahead.clear()
 
     def check_all_asked(self) -> None:
         """At the end of a workflow: a recorded step it never came to means that it changed."""

@@ -125,6 +125,7 @@ class Lookout:
             answer=_answer(question),
             answered_at=question.answered_at,
             answered_by=given.author_actor_id if given else "",
+            said=given.words if given else "",
         )
 
     # -- members -------------------------------------------------------------------------------
@@ -168,6 +169,7 @@ class Lookout:
                     reason=reason,
                     since=since,
                     folder=folder,
+                    mode=member.permissions.mode if member else "ask",
                     home=Path(member.home_dir) if member and member.home_dir else folder / "home",
                     thread=threads.get(child.member),
                     memory=await anyio.to_thread.run_sync(_memory, child.pid),
@@ -195,7 +197,7 @@ def _answer(question: Question) -> str:
     given = question.response
     if given is None or given.author_actor_id == NOBODY:
         return ""
-    return given.selected_option_id or given.input_value or ""
+    return given.choice
 
 
 def _member_state(

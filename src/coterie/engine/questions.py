@@ -20,15 +20,7 @@ from coterie.model.interaction import (
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.task import UserInteractionRequested, UserInteractionResponded
-from coterie.ports import InboxStore, Storage
-
-
-class Parked(Exception):
-    """The run stops here; the task can be resumed."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+from coterie.ports import InboxStore, Parked, Storage
 
 
 class Asking:
@@ -37,13 +29,13 @@ class Asking:
     def __init__(self, desk: Desk, journal: Journal) -> None:
         self._desk = desk
         self._journal = journal
-        self._permission: Interaction | None = None
-        """The permission that is waited for now."""
+        self._permissions: dict[str, Interaction] = {}
+        """The permissions that are waited for now, by their ids."""
 
     async def withdraw(self, reason: str) -> None:
-        """Close the permission that is waited for, if one is: nobody needs it any more."""
-        if self._permission is not None:
-            await close_question(self._desk.storage.inbox, self._permission, reason)
+        """Close the permissions that are waited for: nobody needs them any more."""
+        for permission in list(self._permissions.values()):
+            await close_question(self._desk.storage.inbox, permission, reason)
 
     async def ask(self, name: str, question: Ask) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends."""
@@ -62,10 +54,11 @@ class Asking:
         return Answer(response, fresh=waited)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
-        """Let an answer that was given to an equal question, and never delivered, serve here."""
+        """Let an answer that was given to an equal question, and served nobody, serve here."""
         task_id, result = self._desk.task.task_id, response.model_dump_json()
         step = Step(task_id, name, "ask", meaning_of(question), earlier.input, result)
-        await self._desk.commit(CloseStep(task_id, earlier.name, result), OpenStep(step))
+        closing = [] if earlier.result is not None else [CloseStep(task_id, earlier.name, result)]
+        await self._desk.commit(*closing, OpenStep(step))
 
     async def _open(self, name: str, question: Ask, intent: str) -> str:
         desk = self._desk
@@ -78,6 +71,7 @@ class Asking:
             display=question.display,
             options=question.options,
             validation=question.validation,
+            risk=question.risk,
         )
         event = UserInteractionRequested(
             task_id=desk.task.task_id, at=instant.now(), interaction=interaction
@@ -97,11 +91,11 @@ class Asking:
             desk.observer.saw(
                 MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
             )
-            asked = question.interaction
-            self._permission = asked if asked.purpose == "confirm_risky_action" else None
+            if question.interaction.purpose == "confirm_risky_action":
+                self._permissions[interaction_id] = question.interaction
             with anyio.move_on_after(desk.patience):
                 question = await self._until_answered(interaction_id)
-            self._permission = None
+            self._permissions.pop(interaction_id, None)
         if question.response is None:
             raise Parked("question")
         chosen = question.response
@@ -112,8 +106,9 @@ class Asking:
                 question.interaction,
                 author,
                 "answered" if question.state == "answered" else "closed",
-                chosen.selected_option_id or chosen.input_value or "",
+                chosen.choice,
                 chosen.author_actor_id,
+                chosen.words,
             )
         )
         return chosen, waited

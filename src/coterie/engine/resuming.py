@@ -32,6 +32,15 @@ class CutCall:
     at: str
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """A yes whose call never ended."""
+
+    at: str
+    step: Step
+    response: Response
+
+
 @dataclass
 class Cut:
     """The past of a turn that is taken up again; empty for one that is new."""
@@ -43,8 +52,8 @@ class Cut:
         default_factory=dict[str, list[tuple[Step, Response]]]
     )
     """Answers that were given and never delivered, by what they answered: each may serve once."""
-    delivered: dict[str, str] = field(default_factory=dict[str, str])
-    """When an answer was delivered whose call never ended, by what it answered."""
+    delivered: dict[str, Delivered] = field(default_factory=dict[str, "Delivered"])
+    """Answers that were delivered and whose calls never ended, by what they answered."""
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
         """An answer to an equal request that nobody got yet."""
@@ -99,10 +108,10 @@ async def cut_turn(
     for call_id, step in asked:
         if step.result is not None:
             response = Response.model_validate_json(step.result)
-            if response.selected_option_id != "approve":
+            if not response.approves:
                 refused.add(call_id)
             elif call_id not in ended:
-                found.delivered[step.digest] = first.opened_at
+                found.delivered[step.digest] = Delivered(first.opened_at, step, response)
             continue
         refused.add(call_id)  # asked and never delivered: the agent cannot have gone on
         question = await storage.inbox.question(step.input)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import cast
 
 import anyio
 
+from coterie.engine.budget import usage_of
 from coterie.engine.context import TaskContext
-from coterie.engine.desk import Desk
+from coterie.engine.desk import Care, Desk
 from coterie.engine.journal import ASIDE, Journal, WorkflowChanged
-from coterie.engine.questions import Asking, Parked
+from coterie.engine.questions import Asking
+from coterie.engine.subtask import RunChild
 from coterie.engine.takeover import Claimant
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.interaction import Ask, Display, Option
 from coterie.model.journal import AppendEvent, Fence, SetAside, Turn
-from coterie.model.record import ResultRecord, TaskRecord
+from coterie.model.message import Message
+from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
     Ended,
@@ -34,7 +37,7 @@ from coterie.model.task import (
     fold,
 )
 from coterie.model.update import Usage, sum_of
-from coterie.ports import Channels, Observer, Storage, Workflow
+from coterie.ports import Channels, Observer, Parked, Storage, Workflow
 
 _PARKED = {"stop": "stopped"}
 """Why a run parked, in the words of the result, where a request's kind is not that word."""
@@ -47,6 +50,8 @@ class Engine:
     storage: Storage
     workflows: Mapping[str, Workflow]
     claimant: Claimant
+    root: Path = Path()
+    care: Care = Care()
 
     async def run(
         self,
@@ -62,7 +67,13 @@ class Engine:
             await self.storage.leases.park(fence)
             return _result(state, 0)
         channels = channels_for(fence, state.created)
-        run = _Run(self, fence, state, channels, observer, patience)
+        desk = Desk(state.created, fence, self.storage, channels, observer, patience, [], self.care)
+
+        async def run_child(created: TaskCreated) -> ResultRecord:
+            await self._make(created)
+            return await self.run(created.task_id, channels_for, _Aside(observer), patience)
+
+        run = _Run(self, state, desk, run_child)
         try:
             return await run.to_its_end()
         finally:
@@ -70,6 +81,13 @@ class Engine:
                 # The lease goes last: whoever takes the task next finds no child of ours.
                 await channels.close_all()
                 await self.storage.leases.park(fence)
+
+    async def _make(self, created: TaskCreated) -> None:
+        """A child task with its first message, unless there is one already."""
+        if await self.storage.events.of_task(created.task_id):
+            return
+        opening = Message(created.task_id, 1, created.author, created.goal, created.at)
+        await self.storage.create(created, self.claimant.owner.id, opening)
 
     def workflow(self, name: str) -> Workflow:
         """The workflow of that name."""
@@ -80,20 +98,24 @@ class Engine:
             raise UsageError(f'No workflow "{name}"; this version has {known}.') from None
 
 
+@dataclass(frozen=True)
+class _Aside:
+    """Tells of a child task all but its own begin and end."""
+
+    observer: Observer
+
+    def saw(self, record: Record) -> None:
+        if not isinstance(record, TaskRecord):
+            self.observer.saw(record)
+
+
 class _Run:
-    def __init__(
-        self,
-        engine: Engine,
-        fence: Fence,
-        state: TaskState,
-        channels: Channels,
-        observer: Observer,
-        patience: float | None,
-    ) -> None:
+    def __init__(self, engine: Engine, state: TaskState, desk: Desk, run_child: RunChild) -> None:
         self._engine = engine
         self._storage = engine.storage
         self._state = state
-        self._desk = Desk(state.created, fence, self._storage, channels, observer, patience, [])
+        self._desk = desk
+        self._run_child = run_child
         self._turns: TurnRunner | None = None
         self._heard: set[int] = set()
         self._stop: str | None = None
@@ -159,9 +181,10 @@ class _Run:
             await self._desk.commit(SetAside(task_id, prefix, journal.superseded))
         asking = Asking(self._desk, journal)
         past = await self._storage.journal.turns(task_id)
-        turns = TurnRunner(self._desk, asking, journal, past)
+        turns = TurnRunner(self._desk, asking, journal, past, self._run_child)
         self._turns = turns
-        return TaskContext(self._desk, journal, asking, turns), journal, asking
+        context = TaskContext(self._desk, journal, asking, turns, self._engine.root)
+        return context, journal, asking
 
     async def _listen(self, scope: anyio.CancelScope) -> None:
         """Act on what other processes ask of this task."""
@@ -172,7 +195,7 @@ class _Run:
                     continue
                 self._heard.add(request.id)
                 if request.kind == "say":
-                    self._desk.sayings.append(request)
+                    self._desk.hear(request)
                 elif request.kind == "interrupt":
                     await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
                     if self._turns is not None:
@@ -232,8 +255,7 @@ async def _settle(change: WorkflowChanged, asking: Asking) -> None:
 
 def _total(turns: list[Turn]) -> Usage | None:
     """What all turns cost together, as far as their agents told."""
-    told = [turn.detail for turn in turns if turn.outcome == "completed" and turn.detail]
-    return sum_of(Usage(**json.loads(detail)) for detail in told)
+    return sum_of(usage for turn in turns if (usage := usage_of(turn)) is not None)
 
 
 def _result(

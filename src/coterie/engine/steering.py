@@ -9,12 +9,13 @@ from coterie.engine.look import Lookout
 from coterie.engine.owner import OwnerFacts
 from coterie.engine.questions import respond
 from coterie.engine.takeover import Claimant
-from coterie.errors import NotFound, TaskBusy, UsageError
+from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.interaction import Response, choose
+from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
 from coterie.model.message import YOU
 from coterie.model.task import ENDED, TaskCanceled
+from coterie.tools.permission import Rule
 
 LETTING_GO = 15.0
 """How long a living owner may take to end its agents and let go, in seconds."""
@@ -30,6 +31,10 @@ class Answered:
     choice: str
     resumable: bool
     """Whether nobody runs the task, so that `coterie resume` is the next thing to type."""
+    team: str = ""
+    member: str = ""
+    rule: str | None = None
+    """The rule that was made by answering so, for this member of this team."""
 
 
 async def answer(
@@ -42,13 +47,15 @@ async def answer(
     asked = question.interaction
     if asked.kind == "Input" and text is None:
         choice, text = None, choice
+    chosen = choose(asked, choice) if choice and asked.options else choice
+    rule = _rule(asked, text) if chosen == BY_RULE else None
     response = Response(
         interaction_id=interaction_id,
         task_id=asked.task_id,
         author_actor_id=author,
-        selected_option_id=choose(asked, choice) if choice and asked.options else choice,
-        input_value=text,
-        comment=text if asked.kind in ("Select", "Confirm") else None,
+        selected_option_id=chosen,
+        input_value=rule or text,
+        comment=text if asked.kind in ("Select", "Confirm") and rule is None else None,
     )
     await respond(look.storage, response)
     return Answered(
@@ -56,7 +63,22 @@ async def answer(
         asked.task_id,
         response.selected_option_id or response.input_value or "",
         await look.runner_of(asked.task_id) is None,
+        (await look.state(asked.task_id)).created.team.name,
+        asked.author_actor_id,
+        rule,
     )
+
+
+def _rule(asked: Interaction, edited: str | None) -> str:
+    """The rule that the user agrees to: the one that was offered, or as they edited it."""
+    offered = next((option.detail for option in asked.options if option.id == BY_RULE), "")
+    try:
+        return str(Rule.parse(edited or offered))
+    except ValueError as problem:
+        raise AnswerRefused(
+            f"{asked.interaction_id}: that is no rule: {problem} It stays open.",
+            f"coterie answer {asked.interaction_id} rule --say {offered!r}",
+        ) from None
 
 
 async def say(look: Lookout, task_id: str, text: str, author: str | None) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
+from coterie.engine.budget import usage_of
+from coterie.model import instant
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.message import Message
@@ -19,7 +20,6 @@ from coterie.model.record import (
 )
 from coterie.model.task import ENDED, Event, TaskState, after, fold
 from coterie.model.tool_call import AuditEntry
-from coterie.model.update import Usage
 from coterie.model.view import Entry
 from coterie.ports import Storage
 
@@ -59,7 +59,7 @@ async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
     closed = sorted(
         (turn for turn in turns if turn.closed_at), key=lambda turn: turn.closed_at or ""
     )
-    costs = {turn.step: turn for turn in closed if turn.detail and turn.outcome == "completed"}
+    costs = {turn.step.partition("/again/")[0]: turn for turn in closed if _is_whole(turn)}
     messages = await storage.conversation.messages(task_id)
     return [
         _of_events(await storage.events.of_task(task_id)),
@@ -97,8 +97,9 @@ def _of_events(events: list[Event]) -> list[Entry]:
                 asked[given.interaction_id].interaction,
                 asked[given.interaction_id].member,
                 "closed" if given.author_actor_id == NOBODY else "answered",
-                given.selected_option_id or given.input_value or given.comment or "",
+                given.choice,
                 given.author_actor_id,
+                given.words,
             )
         entries.append(Entry(event.at, record))
     return entries
@@ -106,8 +107,15 @@ def _of_events(events: list[Event]) -> list[Entry]:
 
 def _said(message: Message, costs: dict[str, Turn]) -> Entry:
     turn = costs.get(f"turn/{message.turn}") if message.turn else None
-    usage = Usage(**json.loads(turn.detail)) if turn and turn.detail else None
-    return Entry(message.at, MessageRecord.of(message, usage=usage))
+    if turn is None or turn.member != message.member:
+        return Entry(message.at, MessageRecord.of(message))
+    took = instant.seconds_between(turn.opened_at, turn.closed_at or turn.opened_at)
+    record = MessageRecord.of(message, duration_ms=round(took * 1000), usage=usage_of(turn))
+    return Entry(message.at, record)
+
+
+def _is_whole(turn: Turn) -> bool:
+    return turn.outcome in ("completed", "interrupted")
 
 
 def _of_audit(entries: list[AuditEntry]) -> list[Entry]:

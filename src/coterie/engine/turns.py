@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import anyio
 
 from coterie.engine.attempt import Attempt
+from coterie.engine.budget import Budgets
 from coterie.engine.clocks import TurnClock
 from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
-from coterie.engine.questions import Asking, meaning_of
+from coterie.engine.permission import PERMISSION, Gate
+from coterie.engine.questions import Asking
 from coterie.engine.resuming import Cut, cut_turn
+from coterie.engine.subtask import RunChild, Subtasks
+from coterie.engine.updates import Updates
 from coterie.errors import AgentError
 from coterie.model import instant
-from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
-    AppendAudit,
     AppendMessage,
     CloseStep,
     CloseTurn,
@@ -32,70 +33,103 @@ from coterie.model.journal import (
     Write,
 )
 from coterie.model.message import Message
-from coterie.model.prompt import Prompt, compose
-from coterie.model.record import DeltaRecord, ErrorRecord, MemberState, MessageRecord
+from coterie.model.prompt import Brief, Prompt, compose
+from coterie.model.record import ErrorRecord, MemberState, MessageRecord
 from coterie.model.team import Member
 from coterie.model.update import (
     Asked,
+    Delegated,
     End,
-    PendingCall,
-    TextDelta,
-    ToolCallFinished,
-    ToolCallStarted,
+    Spent,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
     Update,
+    Usage,
     Waiting,
 )
-from coterie.ports import Channel
-
-_PERMISSION = re.compile(r"(?P<tries>\d+)\.(?P<call>.+)")
-"""What stands below a turn for a permission: which try asked, for which call."""
+from coterie.ports import Channel, Parked
 
 TRIES = 3
 """A turn that fails is tried this often before anybody is asked."""
 
 
+_TOPIC = "ticket/"
+
+
+def topic_of(step: str) -> str:
+    """What a turn is about: its ticket, else the conversation.  A thread belongs to one of them."""
+    return step.split("/", 2)[1] if step.startswith(_TOPIC) else ""
+
+
 class TurnRunner:
     """Takes the turns of one run."""
 
-    def __init__(self, desk: Desk, asking: Asking, journal: Journal, past: Iterable[Turn]) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        asking: Asking,
+        journal: Journal,
+        past: Iterable[Turn],
+        run_child: RunChild,
+    ) -> None:
         self._desk = desk
         self._asking = asking
         self._journal = journal
+        self._budgets = Budgets(desk, asking, journal)
+        self.gate: Gate = Gate(desk, asking, journal)
+        self._updates = Updates(
+            desk,
+            asking,
+            self.gate,
+            self._budgets,
+            Subtasks(desk, asking, journal, run_child),
+        )
         self._past: dict[str, list[Turn]] = {}
-        self._threads: dict[str, str] = {}
-        """By member: the thread that its last turn was on."""
+        self._threads: dict[tuple[str, str], str] = {}
+        """By member and what it is about: the thread that its last turn was on."""
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
             if turn.thread:
-                self._threads[turn.member] = turn.thread
+                self._threads[turn.member, topic_of(turn.step)] = turn.thread
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
-        self._running: Channel | None = None
+        self._running: dict[str, Channel] = {}
+        self._seats: dict[str, anyio.Lock] = {}
+        """By member: it takes one turn at a time."""
 
     async def interrupt(self) -> None:
-        """Break off the turn that runs now, if one does, and take back what its agent asks."""
-        if self._running is not None:
-            await self._running.interrupt()
-            await self._asking.withdraw("the turn was broken off")
+        """Break off the turns that run now, and take back what their agents ask."""
+        for channel in list(self._running.values()):
+            await channel.interrupt()
+        await self._asking.withdraw("the turn was broken off")
 
     async def take(
-        self, step: str, member: Member, number: int, new: Step | None
+        self, step: str, member: Member, number: int, new: Step | None, brief: Brief | None = None
     ) -> Message | TurnFailed:
         """The reply, or the failure that was left after all tries.  `new`: not recorded yet."""
+        async with self._seats.setdefault(member.id, anyio.Lock()):
+            return await self._take(step, member, number, new, brief)
+
+    async def _take(
+        self, step: str, member: Member, number: int, new: Step | None, brief: Brief | None
+    ) -> Message | TurnFailed:
         past = self._past.pop(step, [])
         cut = await self._cut(step, past)
         failures = sum(turn.outcome == "failed" for turn in past)
         tries = len(past)
         while True:
             tries += 1
-            attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new, cut)
+            attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new, cut, brief)
+            await self._budgets.check(attempt)
             end = await self._try(attempt, past)
+            await self._updates.turn_over(attempt)
             new, past = None, []
             if not isinstance(end, TurnFailed):
                 return self._close(attempt, end)
+            if end.until is not None:
+                await self._limited(attempt, end, end.until)
+                continue
             failures += 1
             last = failures >= TRIES or not end.retry
             self._fail(attempt, end, last=last)
@@ -104,13 +138,25 @@ class TurnRunner:
             if attempt.acted:
                 cut = await cut_turn(self._desk.storage, [self._turn(attempt)], ())
 
+    async def _limited(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
+        """Wait for the end of a rate limit, or park where nobody has that patience."""
+        desk, member = self._desk, attempt.member
+        desk.post(self._closing(attempt, "limited", failure.message, attempt.spent))
+        left = instant.seconds_until(until)
+        reason = f"rate limit until {until[11:16]} UTC ({round(left / 60)} min)"
+        self._keep_state(member, "waiting", reason)
+        if not desk.care.waits_for_limits and left > (desk.patience or 0.0):
+            raise Parked("rate_limit")
+        await anyio.sleep(max(left, 0.0))
+        self._keep_state(member, "working", "")
+
     # -- one try -------------------------------------------------------------------------------
 
     async def _try(self, attempt: Attempt, past: list[Turn]) -> End:
         desk, member = self._desk, attempt.member
         desk.tell_state(member, "starting")
         try:
-            channel = await desk.channels.channel(member, self._threads.get(member.id))
+            channel = await desk.channels.channel(member, self._thread(attempt))
         except AgentError as problem:
             await desk.commit(*self._opening(attempt, past))
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
@@ -118,14 +164,14 @@ class TurnRunner:
         attempt.thread = channel.thread
         await desk.commit(*self._opening(attempt, past))
         desk.tell_state(member, "working")
-        self._running = channel
+        self._running[member.id] = channel
         try:
             end = await self._listen(attempt, channel, prompt)
         finally:
-            self._running = None
+            del self._running[member.id]
         attempt.thread = channel.thread or attempt.thread
         if attempt.thread:
-            self._threads[member.id] = attempt.thread
+            self._threads[member.id, topic_of(attempt.step)] = attempt.thread
         if isinstance(end, TurnFailed) or not channel.alive:
             await desk.channels.close(member)
         else:
@@ -138,7 +184,7 @@ class TurnRunner:
             return Cut()
         asked: list[tuple[str, Step]] = []
         for below in self._journal.asked_below(step):
-            about = _PERMISSION.fullmatch(below.name.rpartition(ASKED)[2])
+            about = PERMISSION.fullmatch(below.name.rpartition(ASKED)[2])
             if about is not None:
                 asked.append((about["call"], below))
         return await cut_turn(self._desk.storage, past, asked)
@@ -164,26 +210,40 @@ class TurnRunner:
         )
 
     def _prompt(self, attempt: Attempt, channel: Channel) -> Prompt:
+        brief = attempt.brief
+        text = brief.text if brief else self._conversation(attempt, channel)
+        thread = self._thread(attempt)
+        lost = thread is not None and thread != channel.thread
+        note = attempt.cut.note(lost=lost) if channel.thread else ""
+        return Prompt(
+            f"{note}\n{text}" if note else text,
+            attempt.tries,
+            attempt.step,
+            brief.schema if brief else None,
+        )
+
+    def _conversation(self, attempt: Attempt, channel: Channel) -> str:
+        """What was said, as far as the agent does not know it."""
         said, team = self._desk.conversation, self._desk.task.team
-        known = self._upto(attempt.member, channel) if channel.holds_past else 0
+        known = self._upto(attempt, channel) if channel.holds_past else 0
         # A member that is asked twice in a row gets the newest message once more.
-        text = compose(
+        return compose(
             said[min(known, len(said) - 1) :] if known else said,
             self._desk.name_of,
             count=team.context_message_count,
             characters=team.context_characters,
         )
-        thread = self._threads.get(attempt.member.id)
-        lost = thread is not None and thread != channel.thread
-        note = attempt.cut.note(lost=lost) if channel.thread else ""
-        return Prompt(f"{note}\n{text}" if note else text, attempt.tries)
 
-    def _upto(self, member: Member, channel: Channel) -> int:
+    def _thread(self, attempt: Attempt) -> str | None:
+        return self._threads.get((attempt.member.id, topic_of(attempt.step)))
+
+    def _upto(self, attempt: Attempt, channel: Channel) -> int:
         """Up to which message the agent on this channel knows the conversation."""
+        member = attempt.member
         earlier, upto = self._known.get(member.id, (None, 0))
         if earlier is channel:
             return upto
-        thread = self._threads.get(member.id)
+        thread = self._thread(attempt)
         if thread is None or thread != channel.thread:
             return 0
         # A thread that was taken up again ends with the last thing the member said.
@@ -207,7 +267,7 @@ class TurnRunner:
                         clock.touch()
                         if isinstance(update, TurnCompleted | TurnFailed | TurnInterrupted):
                             return update
-                        await self._handle(attempt, channel, clock, update)
+                        await self._act(attempt, channel, clock, update)
             finally:
                 clock.stop()
         if not scope.cancel_called:
@@ -217,63 +277,21 @@ class TurnRunner:
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
 
-    async def _handle(
+    async def _act(
         self, attempt: Attempt, channel: Channel, clock: TurnClock, update: Update
     ) -> None:
-        desk = self._desk
-        match update:
-            case TextDelta(text):
-                desk.observer.saw(DeltaRecord(attempt.task_id, attempt.member.id, text))
-            case Asked():
-                clock.pause()
-                await self._ask(attempt, channel, update)
-                clock.resume()
-            case Waiting(reason):
-                desk.tell_state(attempt.member, "waiting", reason)
-            case ToolCallStarted() | ToolCallFinished():
-                entry, record = attempt.tool_call(update)
-                desk.post(AppendAudit(entry), after=lambda: desk.observer.saw(record))
-            case _:
-                pass
-
-    async def _ask(self, attempt: Attempt, channel: Channel, asked: Asked) -> None:
-        question = Ask(
-            attempt.member.id,
-            asked.kind,
-            asked.display,
-            asked.purpose,
-            asked.options,
-            asked.validation,
-        )
-        name = f"{attempt.step}{ASKED}{asked.key}"
-        if asked.call is None:
-            response = (await self._asking.ask(name, question)).response
-        else:
-            response = await self._permission(attempt, asked.call, question)
-        await channel.answer(asked.key, response)
-        self._desk.tell_state(attempt.member, "working")
-
-    async def _permission(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
-        """An answer for this request: bound to this try, its tool, its input and its folder."""
-        name = f"{attempt.step}{ASKED}{attempt.tries}.{call.call_id}"
-        question = replace(question, about=[call.name, call.input, call.cwd])
-        meaning = meaning_of(question)
-        unused = attempt.cut.take_unused(meaning)
-        if unused is not None:
-            await self._asking.reuse(name, question, *unused)
-            return unused[1]
-        before = attempt.cut.delivered.get(meaning)
-        if before is not None:
-            title = f"{question.display.title} (may already have run at {before[11:16]})"
-            shown = question.display.model_copy(update={"title": title})
-            question = replace(question, display=shown)
-        return (await self._asking.ask(name, question)).response
+        waits = isinstance(update, Asked | Delegated | Spent)
+        if waits:
+            clock.pause()
+        await self._updates.act(attempt, channel, update)
+        if waits:
+            clock.resume()
 
     # -- closing -------------------------------------------------------------------------------
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         desk, member = self._desk, attempt.member
-        usage = end.usage if isinstance(end, TurnCompleted) else None
+        usage = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
         message = desk.message(
             member.id, end.text, turn=attempt.number, cut=isinstance(end, TurnInterrupted)
         )
@@ -281,20 +299,18 @@ class TurnRunner:
         desk.conversation.append(message)
         desk.post(
             AppendMessage(message),
-            self._closing(
-                attempt,
-                "interrupted" if message.cut else "completed",
-                json.dumps(asdict(usage)) if usage else None,
-            ),
+            self._closing(attempt, "interrupted" if message.cut else "completed", None, usage),
             CloseStep(message.task_id, attempt.step, f'{{"message":{message.seq}}}'),
             after=lambda: desk.observer.saw(record),
         )
+        # Calls that were told one by one are counted already.
+        self._budgets.spent(member, None if attempt.spent else usage, turns=1)
         desk.tell_state(member, "idle")
         return message
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
         desk = self._desk
-        writes: list[Write] = [self._closing(attempt, "failed", failure.message)]
+        writes: list[Write] = [self._closing(attempt, "failed", failure.message, attempt.spent)]
         if last:
             result = json.dumps({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.task_id, attempt.step, result))
@@ -313,7 +329,9 @@ class TurnRunner:
             )
         )
 
-    def _closing(self, attempt: Attempt, outcome: str, detail: str | None) -> CloseTurn:
+    def _closing(
+        self, attempt: Attempt, outcome: str, detail: str | None, usage: Usage | None = None
+    ) -> CloseTurn:
         return CloseTurn(
             attempt.task_id,
             attempt.step,
@@ -322,6 +340,7 @@ class TurnRunner:
             outcome,
             detail,
             attempt.thread,
+            json.dumps(asdict(usage)) if usage else None,
         )
 
     def _quiet(self, member: Member, silent: float) -> None:

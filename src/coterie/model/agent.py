@@ -13,6 +13,7 @@ from coterie.model.team import Member
 
 Detection = Literal["jsonl", "idleTimeout", "custom"]
 PromptFormat = Literal["text", "jsonl"]
+ToolCalls = Literal["auto", "native", "text"]
 
 IDLE_TIMEOUT_MS = 2_000
 SILENT_TOTAL_MS = 30_000
@@ -83,6 +84,21 @@ class Capabilities(_Entry):
     )
     model_flag: str | None = Field(
         default=None, description="The flag that takes a member's `model`, such as --model."
+    )
+    model: str | None = Field(
+        default=None,
+        description="builtin: the model of members that name none, such as anthropic:NAME, "
+        "openai:NAME or google:NAME.",
+    )
+    tool_calls: ToolCalls = Field(
+        default="auto",
+        description="builtin: whether the model calls tools natively, or writes calls in its text. "
+        "Left out: natively, and a call in the text counts too.",
+    )
+    context_tokens: Annotated[StrictInt, Field(ge=1_000)] | None = Field(
+        default=None,
+        description="builtin: how long a conversation may grow before its older part is summed "
+        "up. Left out: 120000.",
     )
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from coterie.model.update import Usage
@@ -18,7 +18,26 @@ Scope = Literal["task", "member", "day", "member's day"]
 MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
 """What may be answered where a budget is used up: how much more, or stop."""
 
+AMOUNT = r"^[0-9]+(\.[0-9]+)?[kKmM]?$"
+"""A number of tokens as people write it: 500k, 1.5M."""
+
 _FACTORS = {"": 1.0, "k": 1e3, "m": 1e6}
+
+
+def amount(text: str) -> int:
+    """How many `500k` or `1.5M` are; ValueError for what is no amount."""
+    if re.match(AMOUNT, text) is None:
+        raise ValueError(f"{text!r} is no amount")
+    return round(_number(text))
+
+
+def _number(text: str) -> float:
+    letter = text[-1].lower() if text[-1] in "kKmM" else ""
+    return float(text[: len(text) - len(letter)]) * _FACTORS[letter]
+
+
+def _written(value: object) -> object:
+    return amount(value) if isinstance(value, str) else value
 
 
 class Allowance(BaseModel):
@@ -33,7 +52,7 @@ class Allowance(BaseModel):
         serialize_by_alias=True,
     )
 
-    tokens: int | None = Field(default=None, ge=0)
+    tokens: Annotated[int | None, BeforeValidator(_written)] = Field(default=None, ge=0)
     usd: float | None = Field(default=None, ge=0)
     turns: int | None = Field(default=None, ge=0)
 
@@ -83,14 +102,18 @@ def more(said: str) -> float | None:
     text = re.sub(r"[\s+$]", "", said).lower()
     if text == "stop":
         return None
-    letter = text[-1] if text[-1] in "km" else ""
-    return float(text.removesuffix(letter)) * _FACTORS[letter]
+    return _number(text)
 
 
-def shown(measure: Measure, amount: float) -> str:
-    """An amount as people read it: `500k tokens`, `$3.70`, `12 turns`."""
+def shown(measure: Measure, *amounts: float) -> str:
+    """Amounts as people read them: `500k tokens`, `12 of 20 turns`, `$1.90 of $3.70`."""
+    said = " of ".join(_figure(measure, amount) for amount in amounts)
+    return said if measure == "usd" else f"{said} {measure}"
+
+
+def _figure(measure: Measure, amount: float) -> str:
     if measure == "usd":
         return f"${amount:.2f}"
     if measure == "turns" or amount < 1000:
-        return f"{amount:.0f} {measure}"
-    return f"{amount / 1000:.4g}k {measure}"
+        return f"{amount:.0f}"
+    return f"{amount / 1000:.4g}k"

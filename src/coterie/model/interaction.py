@@ -65,6 +65,10 @@ class Validation(_Wire):
 
     regex: str | None = None
     required: bool = False
+    meaning: str = ""
+    """The regex in words, as they go on after "needs"."""
+    example: str = ""
+    """An answer that fits."""
 
 
 class Risk(_Wire):
@@ -110,6 +114,17 @@ class Response(_Wire):
     def approves(self) -> bool:
         """Whether it says yes to a risky action, however long the yes shall hold."""
         return self.selected_option_id in _YES
+
+    @property
+    def choice(self) -> str:
+        """What was answered: the option, else what was typed."""
+        return self.selected_option_id or self.input_value or ""
+
+    @property
+    def words(self) -> str:
+        """What was typed besides: a rule, a word to the agent."""
+        beside = self.input_value if self.selected_option_id else None
+        return beside or self.comment or ""
 
 
 @dataclass(frozen=True)
@@ -194,7 +209,11 @@ def _check_input(interaction: Interaction, response: Response) -> None:
             raise _refused(interaction, "needs some text", [])
         return
     if rule.regex is not None and re.fullmatch(rule.regex, value) is None:
-        raise _refused(interaction, f"needs text that matches {rule.regex}", [])
+        raise _refused(interaction, f"needs {rule.meaning or _matching(rule.regex)}", [])
+
+
+def _matching(regex: str) -> str:
+    return f"text that matches {regex}"
 
 
 def _refused(interaction: Interaction, why: str, ids: list[str]) -> AnswerRefused:

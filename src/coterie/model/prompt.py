@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.model.message import Message
@@ -27,6 +27,18 @@ class Prompt:
     """Which try at the turn this is."""
     turn: str = ""
     """The turn's name in the journal: the same for every try at it."""
+    schema: Mapping[str, object] | None = None
+    """The JSON Schema that the reply must fit, for an agent that can be held to one."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """A turn on a prompt of its own, apart from the conversation."""
+
+    text: str
+    intent: object
+    """What the turn is for, as JSON data: the journal knows it by this, never by its text."""
+    schema: Mapping[str, object] | None = None
 
 
 def compose(

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from coterie.model.interaction import Interaction
 from coterie.model.message import Message
 from coterie.model.task import Status
+from coterie.model.ticket import TicketState
 from coterie.model.update import Usage
 
 MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
@@ -105,6 +106,25 @@ class InteractionRecord:
     state: Literal["open", "answered", "closed"] = "open"
     answer: str = ""
     by: str = ""
+    said: str = ""
+    """What was typed with the answer: a rule, a word to the agent; or why it was closed."""
+
+
+@dataclass(frozen=True)
+class TicketRecord:
+    """A ticket came to a state."""
+
+    type: ClassVar[str] = "ticket"
+    task: str
+    id: str
+    state: TicketState
+    owner: str | None = None
+    title: str = ""
+    message: str = ""
+    dependencies: tuple[str, ...] = ()
+    closed_by: str | None = None
+    checks: str = ""
+    """How many of its checks passed, as `2/3`; empty where none was run."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +163,7 @@ Record = (
     | MessageRecord
     | ToolCallRecord
     | InteractionRecord
+    | TicketRecord
     | ErrorRecord
     | ResultRecord
 )

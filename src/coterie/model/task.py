@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from coterie.model.instant import Instant
 from coterie.model.interaction import Interaction, Response
+from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Team
 
 Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
@@ -21,6 +22,8 @@ class Caps(BaseModel, frozen=True, extra="ignore"):
 
     max_turns: int | None = None
     max_rounds: int | None = 1
+    yes: bool = False
+    """Whether a plan is approved without being asked about; never a tool."""
     floor: Literal["ask", "end"] = "end"
     """When the rounds are over: ask the human for the next word, or end."""
 
@@ -46,6 +49,8 @@ class TaskCreated(_Event):
     """Sealed: environment values are not kept, they come from `team_file` again."""
     team_file: str | None = None
     caps: Caps = Caps()
+    scheduler: SchedulerConfig = SchedulerConfig()
+    """For a session with tickets: its limits."""
     rehearsal: bool = False
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None

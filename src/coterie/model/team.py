@@ -112,6 +112,12 @@ class Member(_Value):
     additional_args: tuple[str, ...] = ()
     env: Mapping[str, str] = Field(default_factory=dict[str, str], repr=False)
     """May hold keys, so it is never shown; see `Team.sealed`."""
+    capabilities: tuple[str, ...] = ()
+    """What it can do, by which a worker is chosen for a ticket."""
+    supports_multiple_instances: bool = False
+    """Whether several of it may work at once, each in a folder of its own."""
+    metadata: Mapping[str, object] = Field(default_factory=dict[str, object])
+    """What a roles file says besides; kept, and shown by `team show --full`."""
     permissions: Permissions = Permissions()
     budget: Budget = Budget()
     idle_timeout_ms: int | None = None
@@ -131,6 +137,8 @@ class Team(_Value):
     workflow: Workflow = "chat"
     members: tuple[Member, ...]
     team_instruction: str | None = None
+    permissions: Permissions | None = None
+    """Rules for everybody; its mode is that of members who name none."""
     budget: Budget = Budget()
     context_message_count: int = CONTEXT_MESSAGES
     context_characters: int = CONTEXT_CHARACTERS

@@ -93,6 +93,8 @@ class PendingCall:
     is_untouched: bool = False
     """Whether it is known, also after a crash, that the call has not begun: then a yes that was
     given to it before still holds."""
+    must_ask: bool = False
+    """Whether nothing would hold it in, so that no rule is enough: a person must say yes."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from coterie.model.interaction import Interaction
 from coterie.model.record import MemberState, Record
 from coterie.model.task import Status, TaskState
-from coterie.model.team import Member
+from coterie.model.team import Member, Mode
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class RunningMember:
     reason: str
     since: str
     folder: Path
+    mode: Mode = "ask"
+    """What it may do unasked; `full` is shown wherever the member is."""
     home: Path | None = None
     thread: str | None = None
     """The agent's own id of the conversation."""
@@ -71,6 +73,8 @@ class QuestionView:
     answer: str = ""
     answered_at: str | None = None
     answered_by: str = ""
+    said: str = ""
+    """What was typed with the answer, or why it was closed."""
 
 
 @dataclass(frozen=True)

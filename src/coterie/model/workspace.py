@@ -17,6 +17,8 @@ class Workspace:
     execution_dir: Path
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     """The whole environment of the member's process; nothing is inherited besides."""
+    others: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The other members of the team, by id, each with its role."""
     team_instruction: str = ""
     """What every member of the team is told, besides its own role."""
     trusted: bool = False

@@ -12,13 +12,14 @@ from typing import TypeVar
 from coterie.errors import LeaseLost
 from coterie.model import instant
 from coterie.model.envelope import Envelope
+from coterie.model.interaction import Question
 from coterie.model.journal import AppendEvent, ChildLease, Fence, Lease, Request, Step, Turn, Write
 from coterie.model.journal import RequestKind as Kind
 from coterie.model.message import Message
-from coterie.model.task import Event, IllegalEvent, TaskCreated, UserInteractionResponded
+from coterie.model.task import Event, IllegalEvent, TaskCreated, TaskRow, UserInteractionResponded
 from coterie.model.ticket import Ticket
-from coterie.model.tool_call import AuditEntry
-from coterie.ports import Question, TaskRow
+from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.stores.projection import audit_row, chained
 from coterie.testing.memory_tables import Tables
 
 T = TypeVar("T")
@@ -200,6 +201,14 @@ class _Audit(_Part):
 
     async def all(self) -> list[AuditEntry]:
         return list((await self._storage.read()).audit)
+
+    async def chain(self) -> list[ChainedEntry]:
+        found: list[ChainedEntry] = []
+        previous = b""
+        for place, entry in enumerate((await self._storage.read()).audit, 1):
+            before, previous = previous, chained(previous, audit_row(place, entry))
+            found.append(ChainedEntry(place, before.hex(), previous.hex(), entry))
+        return found
 
 
 class _Conversation(_Part):

@@ -8,6 +8,7 @@ from typing import Any
 
 from coterie.errors import LeaseLost
 from coterie.model.envelope import Envelope
+from coterie.model.interaction import Question
 from coterie.model.journal import (
     AppendAudit,
     AppendEnvelope,
@@ -37,6 +38,7 @@ from coterie.model.task import (
     ENDED,
     Event,
     TaskCreated,
+    TaskRow,
     TaskState,
     UserInteractionRequested,
     UserInteractionResponded,
@@ -44,7 +46,6 @@ from coterie.model.task import (
 )
 from coterie.model.ticket import IllegalMove, Ticket, check_move
 from coterie.model.tool_call import AuditEntry
-from coterie.ports import Question, TaskRow
 from coterie.stores.projection import KEPT_STATES, chained, question_state, title_of
 
 

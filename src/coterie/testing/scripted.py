@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,7 @@ from coterie.model.prompt import Limits, Prompt
 from coterie.model.record import Record
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
-from coterie.ports import Channel
+from coterie.ports import Channel, ChildLog
 
 Script = Callable[[Member, Prompt], str | Sequence[Update]]
 """What a member answers: a reply, or the updates of its turn."""
@@ -62,6 +63,20 @@ class ScriptedChannel:
         self.alive = False
 
 
+class NoRecord:
+    """`ports.ChildLog` for tests that look after their processes themselves."""
+
+    async def starting(self, member: str, agent: str) -> str:
+        """A mark that nobody will look for."""
+        return f"{member}.{agent}.{secrets.token_hex(4)}"
+
+    def started(self, mark: str, pid: int) -> None:
+        """Nothing is kept."""
+
+    def ended(self, mark: str) -> None:
+        """Nothing was kept."""
+
+
 @dataclass
 class ScriptedChannels:
     """`ports.Channels` on scripted members; humans are asked through the inbox as always."""
@@ -84,6 +99,11 @@ class ScriptedChannels:
     def folder(self, member: Member) -> str:
         """A folder that nobody made."""
         return f"teams/t/{member.id}"
+
+    @property
+    def children(self) -> ChildLog:
+        """Nobody keeps track."""
+        return NoRecord()
 
     def work_folder(self, member: Member) -> str:
         """Nobody works anywhere."""

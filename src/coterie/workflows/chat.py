@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import count
 
-from coterie.model.interaction import Ask, Display, Option
 from coterie.model.message import YOU, Message
 from coterie.model.routing import RUNAWAY, Rounds, following
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
+from coterie.workflows.failed_turn import about_failure, replacing
 
 
 class Chat:
@@ -123,37 +123,11 @@ class _Talk:
         """Ask what to do about a member that cannot speak."""
         others = [other for other in self._team.ai_members if other.id != speaker.id]
         name = f"turn/{self._turns}/failed/{tries}"
-        answer = await self._context.ask(name, _about(speaker, failure, others, self._turns))
+        answer = await self._context.ask(name, about_failure(speaker, failure, others, self._turns))
         choice = answer.response.selected_option_id or ""
         if choice == "stop" and answer.fresh:
             self._context.park("stopped")  # a later run finds the answer and tries again
         for other in others:
-            if choice == _replace(other):
+            if choice == replacing(other):
                 self._stand_ins[member.id] = other
         return choice == "skip"
-
-
-def _about(speaker: Member, failure: TurnFailed, others: list[Member], turn: int) -> Ask:
-    return Ask(
-        author=speaker.id,
-        kind="Select",
-        purpose="choose_strategy",
-        display=Display(
-            title=f"{speaker.id} cannot speak (turn {turn})",
-            description=failure.message,
-            content=failure.stderr_tail,
-        ),
-        options=(
-            Option(id="retry", label="try again", style="primary"),
-            Option(id="skip", label=f"skip {speaker.id} this time"),
-            *(
-                Option(id=_replace(other), label=f"{other.id} takes the turns of {speaker.id}")
-                for other in others
-            ),
-            Option(id="stop", label="stop and keep", style="danger"),
-        ),
-    )
-
-
-def _replace(member: Member) -> str:
-    return f"replace-{member.id}"

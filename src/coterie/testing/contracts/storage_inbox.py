@@ -7,9 +7,10 @@ from pathlib import Path
 import anyio
 import pytest
 
+from coterie.model.interaction import Question
 from coterie.model.journal import AppendEvent, Fence, Request, TakeRequest
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
-from coterie.ports import Question, Storage
+from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from coterie.model.journal import (
     AppendAudit,
     AppendEvent,
     AppendMessage,
+    AppendThread,
     CloseStep,
     CloseTurn,
     Fence,
+    IllegalWrite,
     OpenStep,
     OpenTurn,
     SetMemberState,
     Step,
     Turn,
 )
-from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, fold
-from coterie.model.tool_call import AuditEntry
-from coterie.ports import Storage, TaskRow
+from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
+from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.ports import Storage
+from coterie.stores.projection import json_of
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,
@@ -43,6 +52,31 @@ ENTRIES = [
         output={"text": "ok, ümläut"}, is_error=False, duration_ms=12,
     ),
 ]  # fmt: skip
+
+
+def _readable(entries: Iterable[AuditEntry]) -> list[AuditEntry]:
+    """Entries as they can be kept; a store without a file may still hold what cannot."""
+    return [
+        replace(entry, input=entry.input and json.loads(json_of(entry.input))) for entry in entries
+    ]
+
+
+def _hash(row: ChainedEntry) -> str:
+    """The hash of a row, by what is told of it and nothing of ours."""
+    (entry,) = _readable([row.entry])
+
+    def text(given: Mapping[str, object] | None) -> str | None:
+        if given is None:
+            return None
+        return json.dumps(given, separators=(",", ":"), ensure_ascii=False)
+
+    fields = [
+        row.sequence, entry.task_id, entry.kind, entry.tool_call_id, entry.tool_name,
+        entry.author_actor_id, entry.timestamp, text(entry.input), text(entry.output),
+        None if entry.is_error is None else int(entry.is_error), entry.duration_ms,
+    ]  # fmt: skip
+    whole = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    return hashlib.sha256(bytes.fromhex(row.previous) + whole).hexdigest()
 
 
 class RecordsContract(OpenedStorage):
@@ -86,6 +120,64 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
         assert await storage.audit.of_task(TASK) == ENTRIES
         assert await storage.audit.of_task("another") == []
+
+    async def test_the_audit_of_every_task_is_one_chain(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        other = await storage.create(created("b"), "me", None)
+        elsewhere = replace(ENTRIES[0], task_id="b", input={"half": "\ud800", "at": 0.1})
+        await storage.commit(fence, AppendAudit(ENTRIES[0]))
+        await storage.commit(other, AppendAudit(elsewhere))
+        await storage.commit(fence, AppendAudit(ENTRIES[1]))
+        # What UTF-8 cannot keep is replaced before it is hashed.
+        kept = replace(elsewhere, input={"half": "\ufffd", "at": 0.1})
+        expected = [ENTRIES[0], kept, ENTRIES[1]]
+        rows = await storage.audit.chain()
+        assert _readable(await storage.audit.all()) == expected
+        assert _readable(row.entry for row in rows) == expected
+        previous = ""
+        for place, row in enumerate(rows, 1):
+            assert (row.sequence, row.previous) == (place, previous)
+            assert row.hash == _hash(row), "hashed as docs/inbox.md tells others to hash it"
+            previous = row.hash
+
+    async def test_a_thread_grows_at_its_end_and_nowhere_else(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        storage.post(fence, AppendThread(TASK, "t-1", 1, '{"n":1}'))
+        await storage.commit(
+            fence, AppendThread(TASK, "t-1", 2, '{"n":2}'), AppendThread(TASK, "t-2", 1, "{}")
+        )
+        for place in (1, 2, 4):
+            with pytest.raises(IllegalWrite):
+                await storage.commit(fence, AppendThread(TASK, "t-1", place, "{}"))
+        assert await storage.conversation.thread("t-1") == ['{"n":1}', '{"n":2}']
+        assert await storage.conversation.thread("t-2") == ["{}"]
+        assert await storage.conversation.thread("t-3") == []
+
+    async def test_spending_is_of_every_task_and_only_what_cost_something(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        other = await storage.create(created("b"), "me", None)
+        for task_id, mine in ((TASK, fence), ("b", other)):
+            for name, second, usage in (("x", 4, None), ("y", 5, '{"output_tokens":1}')):
+                opened = Turn(task_id, name, 1, "ann", 1, at(second))
+                await storage.commit(mine, OpenTurn(opened))
+                end = CloseTurn(task_id, name, 1, at(6), "failed", "exit 3", None, usage)
+                await storage.commit(mine, end)
+        late = Turn("b", "z", 1, "ann", 1, at(8))
+        await storage.commit(other, OpenTurn(late))
+        cost = '{"input_tokens":2}'
+        await storage.commit(other, CloseTurn("b", "z", 1, at(9), "completed", None, None, cost))
+        spent = await storage.journal.spending()
+        assert [(turn.task_id, turn.step, turn.usage) for turn in spent] == [
+            ("b", "y", '{"output_tokens":1}'),
+            (TASK, "y", '{"output_tokens":1}'),
+            ("b", "z", cost),
+        ]
+        assert await storage.journal.spending(at(6)) == spent[2:]
+        assert await storage.journal.spending(at(8)) == spent[2:]
+        assert await storage.journal.spending(at(9)) == []
 
     async def test_messages_come_back_as_they_were(self, storage: Storage, fence: Fence) -> None:
         said = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]

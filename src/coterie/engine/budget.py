@@ -1,0 +1,154 @@
+"""Budgets: looked at before every call of a model; at a limit the user is asked, once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from coterie.engine.attempt import Attempt
+from coterie.engine.desk import Desk
+from coterie.engine.journal import ASKED, Journal
+from coterie.engine.questions import Asking
+from coterie.model import instant
+from coterie.model.budget import MORE, Allowance, Measure, Scope, Tally, more, shown
+from coterie.model.interaction import Ask, Display, Validation
+from coterie.model.journal import Turn
+from coterie.model.team import Member
+from coterie.model.update import Usage
+from coterie.ports import Parked
+
+_BUDGET = "budget."
+
+
+@dataclass
+class Spending:
+    """What was used so far, in every scope that a budget can have."""
+
+    by_member: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    of_day: dict[str, Tally] = field(default_factory=dict[str, Tally])
+    """By member, of all tasks, today."""
+
+    def add(self, member: str, usage: Usage | None, turns: int, *, here: bool, today: bool) -> None:
+        """Count something."""
+        for tallies, counts in ((self.by_member, here), (self.of_day, today)):
+            if counts:
+                tallies[member] = tallies.get(member, Tally()).plus(usage, turns)
+
+    def of(self, scope: Scope, member: str) -> Tally:
+        """The tally of one scope."""
+        tallies = self.by_member if scope in ("task", "member") else self.of_day
+        if scope in ("member", "member's day"):
+            return tallies.get(member, Tally())
+        total = Tally()
+        for one in tallies.values():
+            total = Tally(total.tokens + one.tokens, total.usd + one.usd, total.turns + one.turns)
+        return total
+
+
+class Budgets:
+    """Refuses the next call of a model where a budget is used up."""
+
+    def __init__(self, desk: Desk, asking: Asking, journal: Journal) -> None:
+        self._desk = desk
+        self._asking = asking
+        team = desk.task.team
+        self._wanted = any(one.budget.is_set for one in (team, *team.members))
+        self._granted: dict[str, float] = {}
+        for step, response in journal.answers():
+            about = step.name.rpartition(ASKED)[2]
+            if about.startswith(_BUDGET) and response.input_value:
+                self._grant(about.rsplit(".", 2)[0], response.input_value)
+        self._spending: Spending | None = None
+
+    def spent(self, member: Member, usage: Usage | None, *, turns: int = 0) -> None:
+        """Count what a call or a turn cost."""
+        if self._spending is not None:
+            self._spending.add(member.id, usage, turns, here=True, today=True)
+
+    async def check(self, attempt: Attempt) -> None:
+        """Ask, before anything more is used, where a limit is reached.  Raises Parked."""
+        if not self._wanted:
+            return
+        if self._spending is None:
+            self._spending = await self._past()
+        for scope, measure, limit in self._limits(attempt.member):
+            key = f"{_BUDGET}{scope}.{measure}"
+            used = self._spending.of(scope, attempt.member.id).of(measure)
+            while used >= limit + self._granted.get(key, 0.0):
+                allowed = limit + self._granted.get(key, 0.0)
+                await self._ask(attempt, key, scope, measure, (used, allowed))
+
+    async def _ask(
+        self,
+        attempt: Attempt,
+        key: str,
+        scope: Scope,
+        measure: Measure,
+        figures: tuple[float, float],
+    ) -> None:
+        used, allowed = figures
+        whose = {"task": attempt.task_id, "day": "Today"}.get(scope, attempt.member.id)
+        when = " today" if scope == "member's day" else ""
+        question = Ask(
+            author="coterie",
+            kind="Input",
+            purpose="choose_strategy",
+            display=Display(
+                title=f"{whose} used {shown(measure, used, allowed)}{when}",
+                description="The next call was not made. How much more, such as +200k, or stop?",
+            ),
+            validation=Validation(
+                regex=MORE,
+                required=True,
+                meaning="an amount such as +200k, or stop",
+                example="+200k" if measure == "tokens" else "+1",
+            ),
+            about=[scope, measure, allowed],
+        )
+        for number in count(1):
+            name = f"{attempt.step}{ASKED}{key}.{allowed:g}.{number}"
+            answer = await self._asking.ask(name, question)
+            if self._grant(key, answer.response.input_value or "stop"):
+                return
+            if answer.fresh:  # a later run finds the answer and asks again
+                raise Parked("budget")
+
+    def _grant(self, key: str, said: str) -> bool:
+        amount = more(said)
+        if amount is not None:
+            self._granted[key] = self._granted.get(key, 0.0) + amount
+        return amount is not None
+
+    def _limits(self, member: Member) -> Iterator[tuple[Scope, Measure, float]]:
+        team = self._desk.task.team.budget
+        mine = member.budget
+        scopes: tuple[tuple[Scope, Allowance], ...] = (
+            ("task", team),
+            ("day", team.per_day),
+            ("member", mine),
+            ("member's day", mine.per_day),
+        )
+        for scope, allowance in scopes:
+            for measure, limit in allowance.limits():
+                yield scope, measure, limit
+
+    async def _past(self) -> Spending:
+        """What this task used, and all tasks today."""
+        spending, task_id = Spending(), self._desk.task.task_id
+        journal, midnight = self._desk.storage.journal, f"{instant.now()[:10]}T00:00:00"
+        for turn in await journal.turns(task_id):
+            spending.add(turn.member, usage_of(turn), _one(turn), here=True, today=False)
+        for turn in await journal.spending(midnight):
+            spending.add(turn.member, usage_of(turn), _one(turn), here=False, today=True)
+        return spending
+
+
+def usage_of(turn: Turn) -> Usage | None:
+    """What a turn cost, as far as its agent told."""
+    return Usage(**json.loads(turn.usage)) if turn.usage else None
+
+
+def _one(turn: Turn) -> int:
+    return 1 if turn.outcome in ("completed", "interrupted") else 0

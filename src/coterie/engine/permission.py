@@ -1,0 +1,212 @@
+"""Leave to use a tool: by rule where one decides, else by a person; bound to exactly one call."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import anyio.to_thread
+
+from coterie.engine.attempt import Attempt
+from coterie.engine.desk import Desk
+from coterie.engine.journal import ASKED, Journal
+from coterie.engine.questions import Asking, meaning_of
+from coterie.model.action import Ruling
+from coterie.model.interaction import (
+    APPROVE,
+    BY_RULE,
+    NOBODY,
+    REJECT,
+    THIS_TASK,
+    Ask,
+    Display,
+    Option,
+    Response,
+    Risk,
+)
+from coterie.model.journal import Step
+from coterie.model.team import Member
+from coterie.model.update import Asked, PendingCall
+from coterie.tools.permission import decide, suggest
+
+RISKY = "confirm_risky_action"
+
+PERMISSION = re.compile(r"(?P<tries>\d+)\.(?P<call>.+)@(?P<member>[^@]+)")
+"""What stands below a turn for a permission: which try asked, for which call of whom."""
+
+
+@dataclass
+class Grants:
+    """What the user has said yes to for longer than once, in this task."""
+
+    exact: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Member and meaning of a call."""
+    rules: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """By member: rules."""
+
+    @classmethod
+    def recorded(cls, journal: Journal) -> Grants:
+        """What the journal says."""
+        grants = cls()
+        for step, response in journal.answers():
+            about = PERMISSION.fullmatch(step.name.rpartition(ASKED)[2])
+            if about is not None:
+                grants.add(about["member"], step.digest, response)
+        return grants
+
+    def add(self, member: str, meaning: str, response: Response) -> None:
+        """Keep what an answer grants beyond its own question."""
+        if response.selected_option_id == THIS_TASK:
+            self.exact.add((member, meaning))
+        elif response.selected_option_id == BY_RULE and response.input_value:
+            self.rules.setdefault(member, []).append(response.input_value)
+
+
+class Gate:
+    """Stands before every tool call that an agent asks about."""
+
+    def __init__(self, desk: Desk, asking: Asking, journal: Journal) -> None:
+        self._desk = desk
+        self._asking = asking
+        self._grants = Grants.recorded(journal)
+
+    async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
+        """Yes or no to one call, from the rules or from the user."""
+        member = attempt.member
+        if asked.purpose != RISKY:
+            return await self._ask(attempt, call, _plain(member, asked))
+        ruling = await self._ruling(member, call)
+        if ruling.verdict != "ask":
+            return self._ruled(asked.key, ruling)
+        question = _risky(self._desk.task.task_id, member, asked, call)
+        meaning = meaning_of(question)
+        if (member.id, meaning) in self._grants.exact:
+            return self._ruled(asked.key, Ruling("allow", "you allowed it for this task"))
+        response = await self._ask(attempt, call, question)
+        self._grants.add(member.id, meaning, response)
+        if not response.approves and response.comment and not asked.takes_words:
+            await self._tell(response)
+        if not response.approves:
+            return response
+        return response.model_copy(update={"selected_option_id": APPROVE})
+
+    async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
+        """Whether Coterie may do something that a member wants done."""
+        ruling = await self._ruling(member, call)
+        if ruling.verdict != "ask":
+            return ruling.verdict == "allow"
+        shown = Display(title="Run a check that it wants", content=call.said or str(call.input))
+        asked = Asked(call.call_id, "Confirm", RISKY, shown, call=call)
+        question = _risky(self._desk.task.task_id, member, asked, call)
+        meaning = meaning_of(question)
+        if (member.id, meaning) in self._grants.exact:
+            return True
+        response = (await self._asking.ask(name, question)).response
+        self._grants.add(member.id, meaning, response)
+        return response.approves
+
+    async def _ruling(self, member: Member, call: PendingCall) -> Ruling:
+        if call.action is None:
+            full = member.permissions.mode == "full" and not member.permissions.deny
+            return Ruling("allow", "mode full") if full else Ruling("ask", "nobody can say")
+        granted = tuple(self._grants.rules.get(member.id, ()))
+        root = Path(self._desk.channels.work_folder(member))
+        team = self._desk.task.team.permissions
+        ruling = await anyio.to_thread.run_sync(
+            decide, call.action, member.permissions, team, root, granted
+        )
+        if ruling.verdict == "allow" and call.must_ask and member.permissions.mode != "full":
+            return Ruling("ask", "nothing would hold it in")
+        return ruling
+
+    def _ruled(self, key: str, ruling: Ruling) -> Response:
+        allowed = ruling.verdict == "allow"
+        return Response(
+            interaction_id=key,
+            task_id=self._desk.task.task_id,
+            author_actor_id=NOBODY,
+            selected_option_id=APPROVE if allowed else REJECT,
+            comment=None if allowed else f"not permitted here: {ruling.because}",
+        )
+
+    async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
+        """An answer for this request: bound to this try, its tool, its input and its folder."""
+        name = f"{attempt.step}{ASKED}{attempt.tries}.{call.call_id}@{attempt.member.id}"
+        meaning = meaning_of(question)
+        unused = attempt.cut.take_unused(meaning)
+        if unused is not None:
+            await self._asking.reuse(name, question, *unused)
+            return unused[1]
+        before = attempt.cut.delivered.get(meaning)
+        if before is not None and call.is_untouched and _call_of(before.step) == call.call_id:
+            del attempt.cut.delivered[meaning]  # it serves once, like any answer
+            await self._asking.reuse(name, question, before.step, before.response)
+            return before.response
+        if before is not None:
+            question = _once_more(question, before.at)
+        return (await self._asking.ask(name, question)).response
+
+    async def _tell(self, response: Response) -> None:
+        """Say to an agent why it got a no, where its protocol has no place for that."""
+        inbox, task_id = self._desk.storage.inbox, self._desk.task.task_id
+        await inbox.request(task_id, "say", response.author_actor_id, response.comment or "")
+
+
+def _call_of(step: Step) -> str:
+    about = PERMISSION.fullmatch(step.name.rpartition(ASKED)[2])
+    return about["call"] if about else ""
+
+
+def _plain(member: Member, asked: Asked) -> Ask:
+    call = asked.call
+    about = [call.name, call.input, call.cwd] if call else None
+    return Ask(
+        member.id,
+        asked.kind,
+        asked.display,
+        asked.purpose,
+        asked.options,
+        asked.validation,
+        about=about,
+    )
+
+
+def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall) -> Ask:
+    """The question about a risky action: the same choices, whichever agent asks."""
+    action = call.action
+    rule = suggest(action) if action else ""
+    what = "exactly this command" if action and action.effect == "run" else "exactly this"
+    options = [
+        Option(id=APPROVE, label="once", style="primary"),
+        Option(id=REJECT, label="deny", style="danger", detail=f"--say tells {member.id} why"),
+        Option(
+            id=THIS_TASK,
+            label="this task",
+            detail=f"{what}, {member.id} only, until {task_id} ends",
+        ),
+    ]
+    if rule:
+        options.append(Option(id=BY_RULE, label="rule", detail=rule))
+    return Ask(
+        member.id,
+        "Confirm",
+        asked.display,
+        RISKY,
+        tuple(options),
+        risk=Risk(
+            tool=call.name,
+            cwd=call.cwd,
+            command=action.command if action else "",
+            why=call.why,
+            said=call.said,
+            note=call.note,
+        ),
+        about=[call.name, call.input, call.cwd],
+    )
+
+
+def _once_more(question: Ask, before: str) -> Ask:
+    title = f"{question.display.title} (may already have run at {before[11:16]})"
+    shown = question.display.model_copy(update={"title": title})
+    return replace(question, display=shown)

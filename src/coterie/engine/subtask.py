@@ -1,0 +1,118 @@
+"""Subtasks: a part of a member's work that another member does, as a task of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+
+from coterie.engine.attempt import Attempt
+from coterie.engine.desk import Desk
+from coterie.engine.journal import ASKED, Journal
+from coterie.engine.questions import Asking
+from coterie.model import instant
+from coterie.model.interaction import REJECT, Ask, Display, Option, Response
+from coterie.model.journal import CloseStep, OpenStep, Step, digest
+from coterie.model.message import Message
+from coterie.model.record import ResultRecord
+from coterie.model.task import Caps, TaskCreated
+from coterie.model.team import Member
+from coterie.model.update import Delegated
+from coterie.ports import Parked
+
+RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
+"""Carries a child task out, from where it is; made first where it is new."""
+
+
+class Subtasks:
+    """Hands out subtasks: who does it is asked, what came of it is the result."""
+
+    def __init__(self, desk: Desk, asking: Asking, journal: Journal, run: RunChild) -> None:
+        self._desk = desk
+        self._asking = asking
+        self._journal = journal
+        self._run = run
+
+    async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
+        """What the other member said, as `input_value`; a no where nobody shall do it."""
+        others = [one for one in self._desk.task.team.ai_members if one.id != attempt.member.id]
+        if not others:
+            return self._response(asked.key, REJECT, "There is no other member in this team.")
+        name = f"{attempt.step}{ASKED}{asked.key}"
+        given = (await self._asking.ask(name, _who(attempt.member, asked, others))).response
+        member = next((one for one in others if one.id == given.selected_option_id), None)
+        if member is None:
+            return given.model_copy(update={"selected_option_id": REJECT})
+        said = await self._done(name, member, asked.goal)
+        return self._response(asked.key, member.id, said)
+
+    async def _done(self, name: str, member: Member, goal: str) -> str:
+        desk, task = self._desk, self._desk.task
+        step_name, meaning = f"{name}.child", digest("step", [member.id, goal])
+        step = self._journal.find(step_name, "step", meaning)
+        if step is not None and step.result is not None:
+            return str(json.loads(step.result))
+        child = step.input if step else f"{task.task_id}.{self._journal.children() + 1}"
+        if step is None:
+            await desk.commit(OpenStep(Step(task.task_id, step_name, "step", meaning, child)))
+        # Its process in this task would share a home with the one that it gets there.
+        await desk.channels.close(member)
+        created = TaskCreated(
+            task_id=child,
+            at=instant.now(),
+            session_id=task.session_id,
+            parent_id=task.task_id,
+            workflow="solo",
+            workflow_version=1,
+            goal=goal,
+            author=task.author,
+            team=task.team.only(member),
+            team_file=task.team_file,
+            caps=Caps(),
+            rehearsal=task.rehearsal,
+            script=task.script,
+        )
+        result = await self._run(created)
+        if result.status == "waiting":
+            raise Parked(result.reason)
+        said = await self._last_word(child)
+        outcome = said if result.status == "completed" else f"{result.status}: {result.summary}"
+        desk.post(CloseStep(task.task_id, step_name, json.dumps(outcome)))
+        return outcome
+
+    async def _last_word(self, child: str) -> str:
+        said: list[Message] = await self._desk.storage.conversation.messages(child)
+        return said[-1].text if said else ""
+
+    def _response(self, key: str, choice: str, said: str) -> Response:
+        return Response(
+            interaction_id=key,
+            task_id=self._desk.task.task_id,
+            author_actor_id="coterie",
+            selected_option_id=choice,
+            input_value=said,
+        )
+
+
+def _who(asker: Member, asked: Delegated, others: list[Member]) -> Ask:
+    return Ask(
+        author=asker.id,
+        kind="Select",
+        purpose="assign_subtask",
+        display=Display(
+            title=f"{asker.id} wants to hand out a part of its work",
+            description=f"It proposes {asked.member}." if asked.member else "Who shall do it?",
+            content=asked.goal,
+        ),
+        options=(
+            *(
+                Option(
+                    id=one.id,
+                    label=f"{one.id} does it",
+                    style="primary" if one.id == asked.member else "plain",
+                )
+                for one in others
+            ),
+            Option(id=REJECT, label="nobody", style="danger"),
+        ),
+        about=[asked.goal, asked.member],
+    )

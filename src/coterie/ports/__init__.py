@@ -1,0 +1,49 @@
+"""Every seam of Coterie, as a Protocol with its promise."""
+
+from coterie.ports.agents import (
+    Adapter,
+    Channel,
+    ChildLog,
+)
+from coterie.ports.running import (
+    Channels,
+    Checks,
+    Context,
+    Observer,
+    Parked,
+    Reaper,
+    Snapshots,
+    Workflow,
+)
+from coterie.ports.stores import (
+    AuditLog,
+    ConversationStore,
+    EventStore,
+    InboxStore,
+    JournalStore,
+    LeaseStore,
+    Storage,
+    TicketStore,
+)
+
+__all__ = [
+    "Adapter",
+    "AuditLog",
+    "Channel",
+    "Channels",
+    "Checks",
+    "ChildLog",
+    "Context",
+    "ConversationStore",
+    "EventStore",
+    "InboxStore",
+    "JournalStore",
+    "LeaseStore",
+    "Observer",
+    "Parked",
+    "Reaper",
+    "Snapshots",
+    "Storage",
+    "TicketStore",
+    "Workflow",
+]

@@ -1,0 +1,219 @@
+"""The seam to what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from coterie.model.interaction import Question
+from coterie.model.journal import ChildLease, Fence, Lease, Request, RequestKind, Step, Turn, Write
+from coterie.model.message import Message
+from coterie.model.task import Event, TaskCreated, TaskRow
+from coterie.model.ticket import Ticket
+from coterie.model.tool_call import AuditEntry, ChainedEntry
+
+if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+    from coterie.model.envelope import Envelope
+
+
+class EventStore(Protocol):
+    """Domain events: what was decided."""
+
+    async def of_task(self, task_id: str) -> list[Event]:
+        """All events of a task, in their order."""
+        ...
+
+    async def tasks(self) -> list[TaskRow]:
+        """Every task, oldest first."""
+        ...
+
+    async def head(self) -> tuple[int, str]:
+        """The sequence number and hash of the last event; (0, "") when there is none."""
+        ...
+
+
+class AuditLog(Protocol):
+    """Tool calls: what was done to the world.  Append-only."""
+
+    async def of_task(self, task_id: str) -> list[AuditEntry]:
+        """All entries of a task, in their order."""
+        ...
+
+    async def all(self) -> list[AuditEntry]:
+        """The entries of every task, in their order."""
+        ...
+
+    async def chain(self) -> list[ChainedEntry]:
+        """The same, each with its place in the chain of hashes: for whoever checks it."""
+        ...
+
+
+class ConversationStore(Protocol):
+    """What was said to and by models."""
+
+    async def messages(self, task_id: str, after: int = 0) -> list[Message]:
+        """The messages with a higher sequence number, in order."""
+        ...
+
+    async def thread(self, thread: str) -> list[str]:
+        """The entries of a thread that we keep ourselves, as JSON, in order."""
+        ...
+
+
+class JournalStore(Protocol):
+    """The record of steps and turns."""
+
+    async def steps(self, task_id: str) -> list[Step]:
+        """Every recorded step, in the order in which they were opened."""
+        ...
+
+    async def turns(self, task_id: str) -> list[Turn]:
+        """Every attempt, in the order in which they were opened."""
+        ...
+
+    async def spending(self, since: str = "") -> list[Turn]:
+        """Every attempt of every task that cost something, opened at or after an instant."""
+        ...
+
+
+class TicketStore(Protocol):
+    """Tickets and the envelopes about them, session by session."""
+
+    async def tickets(self, session_id: str) -> list[Ticket]:
+        """Every ticket, in the order in which they were made."""
+        ...
+
+    async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
+        """Every envelope with a higher number, in order; numbers have no gaps."""
+        ...
+
+
+class InboxStore(Protocol):
+    """Questions and requests: the two things that other processes write to a task."""
+
+    async def allocate(self) -> str:
+        """A question id that was never given out before."""
+        ...
+
+    async def questions(self, *, only_open: bool = True) -> list[Question]:
+        """Questions in the order they were asked."""
+        ...
+
+    async def question(self, interaction_id: str) -> Question | None:
+        """One question."""
+        ...
+
+    async def respond(self, event: Event) -> bool:
+        """Record a UserInteractionResponded if its question is open; False when it is not."""
+        ...
+
+    async def request(self, task_id: str, kind: RequestKind, author: str, text: str) -> int:
+        """Leave a word for the task's owner; returns its id."""
+        ...
+
+    async def requests(self, task_id: str) -> list[Request]:
+        """Words that nobody has acted on, in order."""
+        ...
+
+    async def discard_requests(self, task_id: str, kinds: Sequence[RequestKind]) -> None:
+        """Drop words that mean nothing any more, such as an old `stop`."""
+        ...
+
+
+class LeaseStore(Protocol):
+    """Who may run a task.  Each call is one transaction."""
+
+    async def get(self, task_id: str) -> Lease | None:
+        """The lease as it stands."""
+        ...
+
+    async def all(self) -> list[Lease]:
+        """Every lease."""
+        ...
+
+    async def claim(self, task_id: str, owner: str, seen: int) -> int | None:
+        """Take the lease if its token is still `seen` (0: none yet); the new token, or None.
+
+        The lease is then `reclaiming`.
+        """
+        ...
+
+    async def confirm(self, fence: Fence) -> bool:
+        """From `reclaiming` to `running`, if the token is still ours."""
+        ...
+
+    async def park(self, fence: Fence) -> None:
+        """Give up running, keep the token; nothing happens where it is no longer ours."""
+        ...
+
+    async def record_child(self, fence: Fence, child: ChildLease) -> None:
+        """Keep a child's lease before the child is started; LeaseLost where the token is old."""
+        ...
+
+    def set_child_pid(self, mark: str, pid: int) -> None:
+        """Queued."""
+        ...
+
+    def drop_child(self, mark: str) -> None:
+        """Queued."""
+        ...
+
+    async def children(self, task_id: str | None = None) -> list[ChildLease]:
+        """Recorded children of a task, or of all."""
+        ...
+
+
+class Storage(Protocol):
+    """All stores of a project behind one writer.
+
+    Writes are applied in the order they were given.  An awaited write that cannot follow what is
+    recorded (IllegalWrite, IllegalEvent), or finds the database locked, raises and changes
+    nothing.  Once a queued write has failed, or any write with LeaseLost or another StorageError,
+    every later write of this process fails with that error: it may build on what was not kept.
+    """
+
+    @property
+    def events(self) -> EventStore: ...
+    @property
+    def audit(self) -> AuditLog: ...
+    @property
+    def conversation(self) -> ConversationStore: ...
+    @property
+    def journal(self) -> JournalStore: ...
+    @property
+    def tickets(self) -> TicketStore: ...
+    @property
+    def inbox(self) -> InboxStore: ...
+    @property
+    def leases(self) -> LeaseStore: ...
+
+    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
+        """A new task, its lease and its first message, at once; None if the id is taken."""
+        ...
+
+    async def commit(
+        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+    ) -> None:
+        """Apply the writes in one transaction and wait until they are durable."""
+        ...
+
+    def post(
+        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+    ) -> None:
+        """Queue the writes: they ride in the next commit, or in one of their own soon after."""
+        ...
+
+    async def changed(self, seen: int) -> int:
+        """Wait until others may have written since `seen` (0 at first): look again.
+
+        Answers and requests count, from this process (woken directly) or another (within 50 ms).
+        """
+        ...
+
+    async def member_states(self, task_id: str) -> list[tuple[str, str, str, str]]:
+        """(member, state, reason, since) of members in one of the rare states."""
+        ...
+
+    async def close(self) -> None:
+        """Write what is queued and let go of the file."""
+        ...
