@@ -1,0 +1,113 @@
+"""Who manages and who works, and who is free."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+
+import anyio
+
+from coterie.errors import UsageError
+from coterie.model.envelope import PlanTask
+from coterie.model.team import Member, Team
+
+MANAGER = "manager"
+_INSTANCES = 4
+"""A worker that may be doubled is, up to so many of it at once."""
+
+
+def manager_of(team: Team) -> Member:
+    """The member whose role is manager, else the first with an agent."""
+    named = [one for one in team.ai_members if one.role.strip().casefold() == MANAGER]
+    return (named or team.ai_members)[0]
+
+
+def check_team(team: Team) -> None:
+    """Raise UsageError where a team cannot work on tickets."""
+    if len(team.ai_members) < 2:
+        raise UsageError(
+            f"Team {team.name} has {len(team.ai_members)} AI member; tickets need a manager "
+            "and at least one worker.",
+            "coterie team add NAME --agent claude",
+        )
+
+
+class Roster:
+    """The workers of a session: chosen by name, then by what they can, then by how busy they are.
+
+    The manager is never one of them.
+    """
+
+    def __init__(self, team: Team) -> None:
+        self.manager: Member = manager_of(team)
+        self.workers: Sequence[Member] = [m for m in team.ai_members if m.id != self.manager.id]
+        self._changed = anyio.Condition()
+        self._taken: set[str] = set()
+        """Seats that somebody sits on now."""
+        self._given: dict[str, int] = {worker.id: 0 for worker in self.workers}
+        """How many tickets each was ever given: of equally busy ones the least used is next."""
+
+    @property
+    def names(self) -> list[str]:
+        """The workers' ids."""
+        return [worker.id for worker in self.workers]
+
+    def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
+        """Who could do it: the one named, else those with the capability, else all.
+
+        Those in `without` failed at it already, so they come only where there is nobody else.
+        """
+        named = task.assigned_to.role_id if task.assigned_to else None
+        able = [worker for worker in self.workers if worker.id == named]
+        if task.capability and not able:
+            able = [w for w in self.workers if task.capability in w.capabilities]
+        able = able or list(self.workers)
+        others = [one for one in self.workers if one.id not in without]
+        return [one for one in able if one.id not in without] or others or able
+
+    async def choose(self, task: PlanTask, without: Sequence[str] = ()) -> str:
+        """A free seat of the least busy of those who could do it; waits until there is one."""
+        able = self.able(task, without)
+        async with self._changed:
+            while True:
+                free = {one.id: seats for one in able if (seats := self._free(one))}
+                if free:
+                    best = min(free, key=lambda one: (self._busy(one), self._given[one]))
+                    return free[best][0]
+                await self._changed.wait()
+
+    @asynccontextmanager
+    async def seat(self, seat: str) -> AsyncGenerator[Member]:
+        """The worker on a seat, which is nobody else's for as long as the block takes."""
+        worker = next(one for one in self.workers if one.id == worker_of(seat))
+        async with self._changed:
+            while seat in self._taken:
+                await self._changed.wait()
+            self._taken.add(seat)
+            self._given[worker.id] += 1
+        try:
+            # `member#2` has a folder, a home and a process of its own.
+            again = {"id": seat, "working_dir": None}
+            yield worker if seat == worker.id else worker.model_copy(update=again)
+        finally:
+            with anyio.CancelScope(shield=True):
+                async with self._changed:
+                    self._taken.discard(seat)
+                    self._changed.notify_all()
+
+    def _free(self, worker: Member) -> list[str]:
+        return [seat for seat in seats_of(worker) if seat not in self._taken]
+
+    def _busy(self, worker_id: str) -> int:
+        return sum(worker_of(seat) == worker_id for seat in self._taken)
+
+
+def seats_of(worker: Member) -> list[str]:
+    """The names it works under: its own, and of one that may be doubled some numbered ones."""
+    more = _INSTANCES if worker.supports_multiple_instances else 1
+    return [worker.id, *(f"{worker.id}#{n}" for n in range(2, more + 1))]
+
+
+def worker_of(seat: str) -> str:
+    """The worker that has a seat."""
+    return seat.partition("#")[0]
