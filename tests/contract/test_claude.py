@@ -57,6 +57,8 @@ class Stage:
 
     desk: Desk
     folder: Path
+    status: str = "exit 0"
+    """What it does when it is asked whether somebody has signed in, in the words of a shell."""
 
     def play(self, *timelines: Sequence[Json] | str) -> Desk:
         """The player is to play these: steps, or the name of a recording."""
@@ -73,7 +75,10 @@ class Stage:
         heard.mkdir()
         words = [sys.executable, "-I", "-S", HERE / "recordings_player.py", heard, *paths, "--"]
         program = Path(self.desk.command)
-        program.write_text(f'#!/bin/sh\nexec {shlex.join(map(str, words))} "$@"\n')
+        program.write_text(
+            f'#!/bin/sh\ncase "$*" in *"auth status") {self.status} ;; esac\n'
+            f'exec {shlex.join(map(str, words))} "$@"\n'
+        )
         program.chmod(0o700)
         return self.desk
 
@@ -306,6 +311,74 @@ async def test_a_start_that_is_cancelled_leaves_nothing(stage: Stage) -> None:
     with anyio.move_on_after(1):
         await stage.desk.open()
     assert stage.desk.log.running == {}
+
+
+# -- signing in --------------------------------------------------------------------------------
+
+NO = """printf '{\\n  "loggedIn": false,\\n  "authMethod": "none"\\n}\\n'; exit 1"""
+
+
+async def test_nobody_signed_in(stage: Stage) -> None:
+    told = stage.folder / "told"
+    words = "$CLAUDE_CONFIG_DIR $PWD $*"
+    stage.status = f'echo "{words}" >> {told}; [ -e {told}.login ] && exit 0; {NO}'
+    async with stage.play(one_turn()).channel() as channel:
+        assert (channel.thread, channel.pid, channel.alive) == (None, None, False)
+        assert await turn(channel, "hi") == [
+            TurnFailed(
+                "signed_out",
+                "claude is not signed in",
+                retry=False,
+                hint="In another terminal: claude auth login (it serves every claude member). "
+                "Then try again.",
+            )
+        ]
+        await channel.interrupt()
+    assert stage.desk.log.seen == 1
+    (stage.folder / "told.login").touch()
+    async with stage.desk.channel() as channel:
+        assert await reply(channel, "hi") == "ok"
+        thread = channel.thread
+    async with stage.desk.channel(thread) as channel:  # it has spoken: not asked again
+        assert await reply(channel, "hi") == "ok"
+    home = stage.desk.project / ".coterie" / "teams" / "garden" / "ann" / "home"
+    asked = f"{home}/.claude {home} --setting-sources=user --strict-mcp-config auth status\n"
+    assert told.read_text() == asked * 2
+    assert stage.desk.log.seen == 4
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "exit 1",
+        "echo error: unknown command >&2; exit 1",
+        "echo Not logged in; exit 1",
+        NO.replace("exit 1", "exit 0"),
+        NO.replace("exit 1", "sleep 60"),
+    ],
+)
+async def test_what_is_no_clear_word_is_left_to_the_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    monkeypatch.setattr("coterie.agents.claude.status.PATIENCE", 1.0)
+    stage.status = status
+    async with stage.play(one_turn()).channel() as channel:
+        assert await reply(channel, "hi") == "ok"
+
+
+async def test_where_its_own_word_would_be_wrong_it_is_not_asked(stage: Stage) -> None:
+    stage.status = NO
+    desk = stage.play(one_turn())
+    cases: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        ({"rehearsal": "http://127.0.0.1:9"}, {}),
+        ({"env": {"ANTHROPIC_CUSTOM_HEADERS": "x-api-key: given"}}, {}),
+        ({}, {"additionalArgs": ["--settings", "key.json"]}),
+        ({}, {"additionalArgs": ["--settings=key.json"]}),
+    ]
+    for desk.more, member in cases:
+        async with desk.channel(**member) as channel:
+            assert await reply(channel, "hi") == "ok"
+    assert desk.log.seen == len(cases)
 
 
 # -- whatever it prints ------------------------------------------------------------------------

@@ -354,13 +354,22 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
     ("error", "kind", "retry", "words"),
     [
         ({"codexErrorInfo": "usageLimitExceeded"}, "rate_limit", False, "usage limit"),
-        ({"codexErrorInfo": "rateLimitExceeded"}, "rate_limit", True, "no more requests"),
-        ({"codexErrorInfo": "unauthorized"}, "signed_out", False, "not signed in"),
-        ({"codexErrorInfo": "contextWindowExceeded"}, "model", False, "larger than the model"),
-        ({"codexErrorInfo": {"httpConnectionFailed": {}}}, "model", True, "could not be reached"),
+        ({"codexErrorInfo": "rateLimitExceeded"}, "rate_limit", True, "rate limit is reached"),
+        ({"codexErrorInfo": "unauthorized"}, "signed_out", False, "codex was given is refused"),
+        ({"codexErrorInfo": "contextWindowExceeded"}, "model", False, "longer than the model"),
+        ({"codexErrorInfo": "badRequest"}, "model", False, "refused the request"),
+        ({"message": "a invalid_request_error"}, "model", False, "refused the request"),
+        ({"message": "stream disconnected: x"}, "model", True, "was cut. Codex says: stream"),
+        (
+            {"codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": 502}}},
+            "model",
+            True,
+            "the model service is failing",
+        ),
+        ({"codexErrorInfo": {"httpConnectionFailed": {}}}, "model", True, "cannot be reached"),
         ({"codexErrorInfo": {"new": None}, "message": "x"}, "model", True, "Codex says: x"),
-        ({"codexErrorInfo": {}}, "model", True, "the model service failed"),
-        (None, "model", True, "the model service failed"),
+        ({"codexErrorInfo": {}}, "model", True, "the model service is failing"),
+        (None, "model", True, "the model service is failing"),
     ],
 )
 async def test_failed_turns(
@@ -581,6 +590,25 @@ async def test_it_keeps_to_other_limits(house: House, more: Row) -> None:
     assert "it does not keep to the permissions it was given" in await missing(house)
 
 
+async def test_nobody_signed_in(house: House) -> None:
+    told = {"account": None, "requiresOpenaiAuth": True}
+    house.plays([asks("account/read"), answers(told), *opening()])
+    async with house.open() as opened:
+        assert house.log.living == {}
+        assert (opened.thread, opened.pid, opened.alive) == (None, None, False)
+        assert await take(opened) == [
+            TurnFailed(
+                "signed_out",
+                "codex is not signed in",
+                retry=False,
+                hint="In another terminal: codex login (it serves every codex member). "
+                "Then try again.",
+            )
+        ]
+        await opened.answer("1", said("approve"))
+        await opened.interrupt()
+
+
 async def test_it_is_not_installed(house: House) -> None:
     assert "No such file or directory" in await missing(house)
 
@@ -630,7 +658,7 @@ async def test_exec(house: House) -> None:
                 "completed 'end', (2000, 100)",
             ],
             "exec_401": [
-                "failed signed_out: codex is not signed in. Codex says: unexpected status 401"
+                "failed signed_out: the key or login that codex was given is refused. Codex s"
             ],
         }
     )

@@ -519,15 +519,36 @@ async def test_a_hang_is_ended_by_the_limit_above(stage: Stage) -> None:
 
 
 async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
+    written(stage.desk.project / ".claude" / "settings.json", '{"apiKeyHelper": "echo key"}')
     stage.desk.more = {
         "user_home": tmp_path / "nobody",
         "env": {"ANTHROPIC_BASE_URL": stage.server.url},
     }
     async with stage.desk.channel() as channel:
+        assert (channel.pid, channel.thread) == (None, None)
+        [failed] = await turn(channel, "hi")
+    assert failed == TurnFailed(
+        "signed_out",
+        "claude is not signed in",
+        retry=False,
+        hint="In another terminal: claude auth login (it serves every claude member). "
+        "Then try again.",
+    )
+    # A member that has spoken before is not asked again: Claude itself says it then.
+    async with stage.desk.channel(str(uuid.uuid4())) as channel:
         failed = failure(await turn(channel, "hi"))
-    assert (failed.kind, failed.retry, failed.hint) == ("signed_out", False, "claude auth login")
+    assert (failed.kind, failed.retry) == ("signed_out", False)
     assert failed.message.startswith("claude is not signed in. Claude says:")
     assert stage.server.turns == []
+
+
+@pytest.mark.parametrize("given", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
+async def test_a_key_serves(stage: Stage, tmp_path: Path, given: str) -> None:
+    env = {"ANTHROPIC_BASE_URL": stage.server.url, given: "sk-given"}
+    stage.desk.more = {"user_home": tmp_path / "nobody", "env": env}
+    async with stage.desk.channel() as channel:
+        await reply(channel, "hi")
+    assert [seen.token.reveal() for seen in stage.server.turns] == ["sk-given"]
 
 
 @pytest.mark.parametrize("way", ["subscription", "console"])

@@ -543,8 +543,9 @@ async def test_a_rate_limit(house: House) -> None:
     assert taken.of(Waiting) == [Waiting("model: 429, retry 1 of 1")]
     assert taken.end == TurnFailed(
         "rate_limit",
-        "the model service takes no more requests for now. "
+        "the model's rate limit is reached. "
         "Codex says: exceeded retry limit, last status: 429 Too Many Requests",
+        hint="Wait, then try again.",
     )
 
 
@@ -556,12 +557,13 @@ async def test_a_rate_limit_that_passes(house: House) -> None:
 @pytest.mark.parametrize(
     ("refusal", "kind", "words", "hint", "retry"),
     [
-        (Refusal(401, "Bad key."), "signed_out", "codex is not signed in", "codex login", False),
-        (Refusal(404, "The model x does not exist."), "model", "does not know", "another", False),
-        (Refusal(403, "Not yours."), "model", "may not use it", "another model", False),
+        (Refusal(401, "Bad key."), "signed_out", "was given is refused", "codex login, or", False),
+        (Refusal(404, "The model x does not exist."), "model", "not known", "another", False),
+        (Refusal(403, "Not yours."), "model", "not open to this", "another model", False),
         (Refusal(429, "No.", None, True), "rate_limit", "usage limit is reached", "reset", False),
-        (Refusal(500, "Boom."), "model", "the model service failed", None, True),
-        (Refusal(400, "What?"), "model", "the model service failed", None, True),
+        (Refusal(500, "Boom."), "model", "the model service is failing", "Wait", True),
+        (Refusal(503, "Boom."), "model", "the model service is failing", "Wait", True),
+        (Refusal(400, "What?"), "model", "the model service refused the request", None, False),
     ],
 )
 async def test_refusals(
@@ -579,22 +581,28 @@ async def test_a_cut_stream(house: House) -> None:
     end = (await failing(house, *[Reply(("a ", "b"), breaks="cut")] * 2)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
+    assert end.message.startswith("the connection to the model was cut. Codex says: ")
+    assert end.hint == "Look at the network, then try again."
 
 
 async def test_a_service_that_is_not_there(house: House) -> None:
     async with house.open(rehearsal="http://127.0.0.1:9") as channel:
         end = (await take(channel, "try")).end
     assert isinstance(end, TurnFailed)
-    assert end.message.startswith("the model service could not be reached. Codex says: ")
+    assert end.message.startswith("the model service cannot be reached. Codex says: ")
 
 
 async def test_nobody_signed_in(house: House) -> None:
     user = house.root / "user"
     user.mkdir()
     async with house.open(rehearsal=None, user_home=user) as channel:
+        assert house.log.living == {}
         end = (await take(channel, "try")).end
     assert end == TurnFailed(
-        "signed_out", "codex is not signed in", retry=False, hint="codex login"
+        "signed_out",
+        "codex is not signed in",
+        retry=False,
+        hint="In another terminal: codex login (it serves every codex member). Then try again.",
     )
     assert house.server.requests == []
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import anyio
 import anyio.to_thread
 import pytest
 
 from coterie.app import App
-from coterie.model.record import Record
+from coterie.model.record import ErrorRecord, InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.rehearsal.dialogue import Answer, Asked, reply
@@ -145,3 +146,47 @@ async def test_one_login_serves_three(
     assert holding(tmp_path, secret) == [kept]
     assert kept.read_bytes() == before
     assert {path.name for path in house.home.iterdir()} == {kept.parent.name, ".coterie"}
+
+
+@dataclass
+class Signing:
+    """Watches for the question of a member that cannot speak."""
+
+    failures: list[str] = field(default_factory=list[str])
+    question: anyio.Event = field(default_factory=anyio.Event)
+
+    def saw(self, record: Record) -> None:
+        if isinstance(record, ErrorRecord):
+            self.failures.append(record.code)
+        if isinstance(record, InteractionRecord):
+            self.question.set()
+
+
+@pytest.mark.parametrize("cli", list(LOGINS))
+async def test_signing_in_and_trying_again(
+    house: House, monkeypatch: pytest.MonkeyPatch, cli: str
+) -> None:
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
+        monkeypatch.delenv(name)
+    secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
+    ann = Member(id="ann", name="ann", display_name="Ann", agent=cli)
+    signing = Signing()
+    async with RehearsalServer(Echoing()) as server:
+        kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
+        kept.rename(house.home / "not yet")
+        async with App.open(house.project) as app, anyio.create_task_group() as group:
+            task = await app.start(Team(name="one", members=(ann,)), "Hello?", Caps(max_turns=1))
+
+            async def sign_in() -> None:
+                await signing.question.wait()
+                assert server.requests == []
+                [asked] = await app.questions()
+                (house.home / "not yet").rename(kept)
+                name = asked.interaction.interaction_id
+                await app.answer(name, choice="retry", text=None, author="you")
+
+            group.start_soon(sign_in)
+            result = await app.run(task, signing, patience=None)
+            assert (result.status, result.turns) == ("completed", 1)
+        assert signing.failures == ["turn_signed_out"]
+        assert [turn.token.matches(secret) for turn in server.turns] == [True]

@@ -87,15 +87,20 @@ async def goes_on(
     ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
     bob = member("bob", other, order=2)
     team = Team(name="pair", members=(ann, bob))
-    brain, watching = Failing(fault), Watching()
+    async with (
+        RehearsalServer(Failing(fault)) as server,
+        App.open(house.project, None, server.url) as app,
+    ):
+        return await skipped(app, team, rehearsal=True)
+
+
+async def skipped(app: App, team: Team, *, rehearsal: bool) -> list[ErrorRecord]:
+    """A task of two turns: Ann cannot speak and is skipped, Bob has his turn."""
+    watching = Watching()
     results: list[ResultRecord] = []
     with anyio.fail_after(SLOWEST):
-        async with (
-            RehearsalServer(brain) as server,
-            App.open(house.project, None, server.url) as app,
-            anyio.create_task_group() as group,
-        ):
-            task = await app.start(team, "Hello?", Caps(max_turns=2), rehearsal=True)
+        async with anyio.create_task_group() as group:
+            task = await app.start(team, "Hello?", Caps(max_turns=2), rehearsal=rehearsal)
 
             async def skip() -> None:
                 await watching.question.wait()
@@ -115,8 +120,9 @@ async def goes_on(
     assert said == [("bob", "I go on.")]
     errors: list[ErrorRecord] = watching.of(ErrorRecord)
     assert {one.member for one in errors} == {"ann"}
-    description = opened[0].interaction.display.description
-    assert description in errors[-1].message
+    failed, _, hint = opened[0].interaction.display.description.rpartition("\n")
+    assert errors[-1].message.endswith(failed)
+    assert errors[-1].hint == hint
     return errors
 
 
@@ -156,10 +162,12 @@ OTHER_MODEL = "another model"
 
 CASES = [
     Case("claude", "429", LIMIT, "rate_limit", "rate limit is reached (429)", WAIT, 3, env=ONCE),
-    Case("codex", "429", LIMIT, "rate_limit", "takes no more requests for now", "", 3),
-    Case("gemini", "429", QUOTA, "rate_limit", "nothing is left of the model's quota", "Wait"),
+    Case("codex", "429", LIMIT, "rate_limit", "rate limit is reached", WAIT, 3),
+    Case("gemini", "429", LIMIT, "rate_limit", "rate limit is reached", WAIT, 1, most=1),
+    Case("gemini", "quota", QUOTA, "rate_limit", "nothing is left of the model's quota", "Wait"),
     Case("claude", "500", BOOM, "model", "the model service is failing (500)", WAIT, 3, env=ONCE),
-    Case("codex", "500", BOOM, "model", "the model service failed", "", 3),
+    Case("codex", "500", BOOM, "model", "the model service is failing", WAIT, 3),
+    Case("gemini", "500", BOOM, "model", "the model service is failing", WAIT, 1, most=1),
     Case("claude", "silent", Silence(), "timeout", STUCK, TIME, 3, 1),
     Case("codex", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
     Case("gemini", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
@@ -167,14 +175,14 @@ CASES = [
     Case("codex", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("gemini", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("claude", "slow", LIMIT, "timeout", "it waited for model: 429, retry", TIME, 1, 4, most=1),
-    Case("codex", "cut", CUT, "model", "the model service failed", "", 3),
+    Case("codex", "cut", CUT, "model", "the connection to the model was cut", "the network", 3),
     Case("gemini", "cut", CUT, "model", "the connection to the model was cut", "Try again.", 3),
     Case("claude", "cut", CUT, "model", "cannot be reached", "then try again.", 3, env=ONCE),
     Case("claude", "401", KEY, "signed_out", "is refused (401)", "claude auth login"),
-    Case("codex", "401", KEY, "signed_out", "codex is not signed in", "codex login"),
+    Case("codex", "401", KEY, "signed_out", "is refused", "codex login, or mend CODEX_API_KEY"),
     Case("gemini", "401", KEY, "signed_out", "is refused", "set GEMINI_API_KEY"),
     Case("claude", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
-    Case("codex", "404", MODEL, "model", "does not know this model", OTHER_MODEL),
+    Case("codex", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
     Case("gemini", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
 ]
 
@@ -183,7 +191,6 @@ CASES = [
 async def test_a_model_that_fails(
     house: House, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Gemini tries again for 18 s where its model answers 429 or 500; here it is its quota."""
     monkeypatch.setattr("coterie.engine.turns.TRIES", case.most)
     entry = {"command": str(BINS / case.cli), "env": dict(case.env)}
     errors = await goes_on(house, case.cli, entry, case.fault, case.seconds)
@@ -193,6 +200,44 @@ async def test_a_model_that_fails(
         assert case.words in error.message
         assert error.hint
         assert case.hint in error.hint
+
+
+# -- its login ---------------------------------------------------------------------------------
+
+AT_ONCE = 10
+"""Seconds: without a network, to which nothing is sent, Codex would try for half a minute."""
+
+
+@pytest.mark.parametrize(
+    ("cli", "hint"),
+    [
+        ("claude", "In another terminal: claude auth login (it serves every claude member)."),
+        ("codex", "In another terminal: codex login (it serves every codex member)."),
+        ("gemini", "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."),
+    ],
+    ids=["claude", "codex", "gemini"],
+)
+async def test_nobody_signed_in(
+    house: House, monkeypatch: pytest.MonkeyPatch, cli: str, hint: str
+) -> None:
+    """No rehearsal: the real CLI in an empty home, beside a member that needs no login."""
+    if not (BINS / cli).exists():
+        pytest.skip(f"{cli} is not installed: scripts/real-clis")
+    for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
+        monkeypatch.delenv(name)
+    scripted = """cat > /dev/null; echo '{"type": "result", "result": "I go on."}'"""
+    ends = {"completionDetection": "jsonl", "completionTypes": ["result"]}
+    other = {"command": "/bin/sh", "baseArgs": ["-c", scripted], "capabilities": ends}
+    register(house, {cli: {"command": str(BINS / cli)}, "scripted": other})
+    members = (member("ann", cli, order=1), member("bob", "scripted", order=2))
+    team = Team(name="pair", members=members)
+    async with App.open(house.project) as app:
+        with anyio.fail_after(AT_ONCE):
+            [error] = await skipped(app, team, rehearsal=False)
+    assert error.code == "turn_signed_out"
+    assert error.message.startswith(f"ann failed turn 1 (try 1): {cli} is not signed in")
+    assert error.hint is not None
+    assert error.hint.startswith(hint)
 
 
 # -- its program -------------------------------------------------------------------------------

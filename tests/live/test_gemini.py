@@ -346,12 +346,12 @@ async def test_refusals(
         assert (await take(channel)).text == "Better."
 
 
-async def test_a_failing_service_is_tried_three_times(house: GeminiHouse) -> None:
-    house.says(*[Refusal(503, "overloaded")] * 3)
+async def test_a_failing_service_is_tried_twice(house: GeminiHouse) -> None:
+    house.says(*[Refusal(503, "overloaded")] * 2)
     async with house.open() as channel:
         failure = (await take(channel)).failure
     assert failure.message == 'the model service is failing. It says: "overloaded"'
-    assert (failure.kind, failure.retry, len(house.server.turns)) == ("model", True, 3)
+    assert (failure.kind, failure.retry, len(house.server.turns)) == ("model", True, 2)
 
 
 async def test_a_rate_limit_that_passes(house: GeminiHouse) -> None:

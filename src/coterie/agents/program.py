@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.generic import QUIET_AFTER
 from coterie.agents.wire import Starting
 from coterie.model.agent import AgentDefinition
-from coterie.model.prompt import Limits
+from coterie.model.interaction import Response
+from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
+from coterie.model.update import TurnFailed, Update
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName
@@ -50,3 +52,32 @@ class ProgramAdapter:
             children=self.children,
             keeper=self.keeper,
         )
+
+
+@dataclass(frozen=True)
+class RefusedChannel:
+    """`ports.Channel` to an agent that nobody has signed in to: nothing runs and nothing is sent.
+
+    It is not alive, so the next try opens another, by when somebody may have signed in.
+    """
+
+    failure: TurnFailed
+
+    thread = None
+    holds_past = False
+    version = ""
+    pid = None
+    alive = False
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Say why there is no turn."""
+        yield self.failure
+
+    async def answer(self, key: str, response: Response) -> None:
+        """It asks nothing."""
+
+    async def interrupt(self) -> None:
+        """It does nothing that could be broken off."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""

@@ -80,7 +80,7 @@ class Desk:
         who = self.member(**member)
         workspace = await anyio.to_thread.run_sync(self.workspace, who)
         with anyio.fail_after(SLOWEST + 30):
-            return await self.adapter.open(who, workspace, thread)
+            return await self.adapter.open(who, workspace, thread)  # type: ignore[return-value]
         raise AssertionError
 
     @asynccontextmanager

@@ -10,8 +10,10 @@ import anyio.to_thread
 
 from coterie.agents.claude.arguments import arguments
 from coterie.agents.claude.channel import ClaudeChannel, Line
+from coterie.agents.claude.failures import signed_out
+from coterie.agents.claude.status import ASK, is_signed_out
 from coterie.agents.fields import mapping, text
-from coterie.agents.program import ProgramAdapter
+from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
@@ -49,7 +51,9 @@ class _ThreadLost(Exception):
 class ClaudeAdapter(ProgramAdapter):
     """Opens members' lines to Claude."""
 
-    async def open(self, member: Member, workspace: Workspace, thread: str | None) -> ClaudeChannel:
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> ClaudeChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Claude cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         opening = _Opening(self, member, workspace, home)
@@ -58,6 +62,8 @@ class ClaudeAdapter(ProgramAdapter):
                 return await opening.on(thread, f"--resume={thread}")
             except _ThreadLost:
                 pass
+        elif await opening.is_refused():
+            return RefusedChannel(signed_out())
         new = str(uuid4())
         return await opening.on(new, f"--session-id={new}")
 
@@ -89,6 +95,14 @@ class _Opening:
             raise
         await wire.close()
         raise self._missing(problem, wire.tail)
+
+    async def is_refused(self) -> bool:
+        """Whether nobody has signed in; a member that has a thread has spoken, and is not asked."""
+        if self.workspace.rehearsal is not None:
+            return False
+        place, agent = self.workspace.home, self.adapter.agent
+        asking = self.adapter.starting(self.member, self.workspace, place, self.home.env, *ASK)
+        return await is_signed_out(asking, (*agent.base_args, *self.member.additional_args))
 
     def _starting(self, choice: str) -> Starting:
         words = arguments(self.adapter.agent, self.member, choice)

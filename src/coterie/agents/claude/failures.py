@@ -30,7 +30,12 @@ class _Case:
     hint: str | None = None
 
 
-_SIGNED_OUT = _Case("signed_out", "claude is not signed in", retry=False, hint=SIGN_IN)
+_SIGNED_OUT = _Case(
+    "signed_out",
+    "claude is not signed in",
+    retry=False,
+    hint=f"In another terminal: {SIGN_IN} (it serves every claude member). Then try again.",
+)
 _BAD_KEY = _Case(
     "signed_out",
     "the key or login that claude was given is refused",
@@ -94,6 +99,11 @@ def failed(result: Object, trouble: Trouble) -> TurnFailed:
     errors = result.get("errors")
     words = text(result.get("result")) or "; ".join(map(str, errors if errors else ()))
     return _told(case, status, words, trouble.resets_at)
+
+
+def signed_out() -> TurnFailed:
+    """The failure of a turn that was not begun: nobody has signed in."""
+    return _told(_SIGNED_OUT, 0, "", 0)
 
 
 def key_refused(status: int) -> TurnFailed:

@@ -14,10 +14,10 @@ import anyio.to_thread
 from coterie import __version__
 from coterie.agents.codex.arguments import passed_on
 from coterie.agents.codex.channel import CodexChannel, Thread
-from coterie.agents.codex.failures import readable
+from coterie.agents.codex.failures import readable, signed_out
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.codex.rollout import Rollout
-from coterie.agents.program import ProgramAdapter
+from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
@@ -37,13 +37,17 @@ class NoAppServer(Exception):
     """This Codex has no app-server that we can speak to."""
 
 
+class SignedOut(Exception):
+    """Nobody has signed in to this Codex, and it was given no key."""
+
+
 @dataclass(frozen=True)
 class CodexAdapter(ProgramAdapter):
     """Opens members' lines to Codex."""
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
-    ) -> CodexChannel | OneShotChannel:
+    ) -> CodexChannel | OneShotChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
@@ -53,6 +57,8 @@ class CodexAdapter(ProgramAdapter):
             return await opening.on(await Wire.open(start("app-server")))
         except NoAppServer:
             return OneShotChannel(start, member, leftovers, thread)
+        except SignedOut:
+            return RefusedChannel(signed_out())
 
     def _starting(
         self, member: Member, workspace: Workspace, home: CodexHome, *call: str
@@ -91,7 +97,7 @@ class Opening:
 
     async def _opened(self, rpc: Rpc) -> Thread:
         version = await self._greeted(rpc)
-        account = await rpc.request("account/read", {"refreshToken": False})
+        await self._check_login(rpc)
         await self._without_skills(rpc)
         opened, resumed = await self._resumed_or_new(rpc)
         self._check(rpc.wire, opened)
@@ -105,7 +111,6 @@ class Opening:
             cwd=str(self.home.cwd),
             mode=self.member.permissions.mode,
             version=version,
-            signed_in=bool(account.get("account")) or not account.get("requiresOpenaiAuth"),
             rollout=rollout,
         )
 
@@ -123,6 +128,15 @@ class Opening:
         rpc.notify("initialized")
         found = _VERSION.search(str(told.get("userAgent", "")))
         return found[1] if found else ""
+
+    async def _check_login(self, rpc: Rpc) -> None:
+        """Stop before anything is sent: offline, Codex would only say that it reconnects.
+
+        Asked here because `codex login status` knows nothing of keys and other model services.
+        """
+        told = await rpc.request("account/read", {"refreshToken": False})
+        if told.get("requiresOpenaiAuth") and not told.get("account"):
+            raise SignedOut
 
     async def _without_skills(self, rpc: Rpc) -> None:
         """Switch off the skills of the repository, which even an untrusted one could bring in."""

@@ -11,7 +11,7 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.codex.asking import Request
-from coterie.agents.codex.failures import gone, refused, signed_out
+from coterie.agents.codex.failures import gone, refused
 from coterie.agents.codex.rollout import Rollout
 from coterie.agents.codex.turn import Tokens, Turn
 from coterie.agents.rpc import Rpc, RpcError
@@ -34,7 +34,6 @@ class Thread:
     cwd: str
     mode: Mode
     version: str
-    signed_in: bool
     rollout: Rollout | None
     """Where the raw items stand, for a thread that was taken up again."""
 
@@ -75,9 +74,6 @@ class CodexChannel:
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
-        if not self._thread.signed_in:  # offline, Codex would only say that it reconnects
-            yield signed_out()
-            return
         turn = self._turn = Turn(self._thread.id, self._thread.cwd, self._tokens)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:

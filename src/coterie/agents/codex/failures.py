@@ -28,16 +28,33 @@ class _Sense:
     retry: bool = True
 
 
-SIGNED_OUT = _Sense("signed_out", "codex is not signed in", "codex login", retry=False)
-_BUSY = _Sense("rate_limit", "the model service takes no more requests for now")
-_NO_MODEL = _Sense(
-    "model",
-    "the model service does not know this model, or the account may not use it",
-    "Name another model for this member in the team file.",
+SIGN_IN = "codex login"
+_WAIT = "Wait, then try again."
+_SIGNED_OUT = _Sense(
+    "signed_out",
+    "codex is not signed in",
+    f"In another terminal: {SIGN_IN} (it serves every codex member). Then try again.",
     retry=False,
 )
-_UNREACHED = _Sense("model", "the model service could not be reached", "coterie doctor")
-_BROKEN = _Sense("model", "the model service failed")
+_BAD_KEY = _Sense(
+    "signed_out",
+    "the key or login that codex was given is refused",
+    f"{SIGN_IN}, or mend CODEX_API_KEY",
+    retry=False,
+)
+_LIMIT = _Sense("rate_limit", "the model's rate limit is reached", _WAIT)
+_NO_MODEL = _Sense(
+    "model",
+    "the model is not known, or not open to this account",
+    "Give the member another model in the team file.",
+    retry=False,
+)
+_BAD_REQUEST = _Sense("model", "the model service refused the request", retry=False)
+_UNREACHABLE = _Sense(
+    "model", "the model service cannot be reached", "Look at the network, then try again."
+)
+_CUT = _Sense("model", "the connection to the model was cut", _UNREACHABLE.hint)
+_FAILING = _Sense("model", "the model service is failing", _WAIT)
 
 _BY_NAME: Mapping[str, _Sense] = {
     "usageLimitExceeded": _Sense(
@@ -46,30 +63,39 @@ _BY_NAME: Mapping[str, _Sense] = {
         "Wait for its reset, or look at the plan of the account.",
         retry=False,
     ),
-    "rateLimitExceeded": _BUSY,
-    "unauthorized": SIGNED_OUT,
+    "rateLimitExceeded": _LIMIT,
+    "unauthorized": _BAD_KEY,
     "modelNotFound": _NO_MODEL,
+    "badRequest": _BAD_REQUEST,
     "contextWindowExceeded": _Sense(
         "model",
-        "the conversation has grown larger than the model can take",
-        "Start a new task.",
+        "the conversation is longer than the model can take",
+        "Start a new task, or give the member less to read.",
         retry=False,
     ),
-    "httpConnectionFailed": _UNREACHED,
+    "httpConnectionFailed": _UNREACHABLE,
+    "responseStreamDisconnected": _CUT,
 }
-_BY_STATUS: Mapping[int, _Sense] = {401: SIGNED_OUT, 403: _NO_MODEL, 404: _NO_MODEL, 429: _BUSY}
+_BY_STATUS: Mapping[int, _Sense] = {
+    400: _BAD_REQUEST,
+    401: _BAD_KEY,
+    403: _NO_MODEL,
+    404: _NO_MODEL,
+    429: _LIMIT,
+}
+_BY_WORDS = (("stream disconnected", _CUT), ("invalid_request_error", _BAD_REQUEST))
+"""For what Codex itself has no name: it says `other`."""
 
 
 def failed(error: Object) -> TurnFailed:
     """A turn that ended with this error."""
-    name, status = _info(error)
-    sense = _BY_STATUS.get(status or 0) or _BY_NAME.get(name, _BROKEN)
-    return _told(sense, str(error.get("message", "")))
+    theirs = str(error.get("message", ""))
+    return _told(_sense(*_info(error), theirs), theirs)
 
 
 def signed_out() -> TurnFailed:
     """A turn that was not begun: nobody has signed in."""
-    return _told(SIGNED_OUT, "")
+    return _told(_SIGNED_OUT, "")
 
 
 def refused(error: RpcError) -> TurnFailed:
@@ -100,6 +126,13 @@ def waiting(error: Object) -> Waiting:
 def readable(tail: str) -> str:
     """The end of what it wrote outside the protocol, without colours."""
     return clean(_ANSI.sub("", tail))[-_TAIL:].strip()
+
+
+def _sense(name: str, status: int | None, theirs: str) -> _Sense:
+    if status:
+        return _BY_STATUS.get(status, _FAILING)
+    by_words = next((sense for words, sense in _BY_WORDS if words in theirs), _FAILING)
+    return _BY_NAME.get(name, by_words)
 
 
 def _told(sense: _Sense, theirs: str) -> TurnFailed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from coterie.config.known_agents import BUILT_IN, is_built_in, known_agent
 from coterie.config.registry import Registry
 from coterie.config.scan import program
+from coterie.config.sign_in import has_key
 from coterie.config.team_edit import Entry
+from coterie.model.agent import AgentDefinition
 
 _PAIR = (
     {"id": "ada", "prompt": "You write the code. Keep changes small; say what you changed."},
@@ -49,17 +52,17 @@ def seated(preset: str, agents: Sequence[str]) -> list[Entry]:
     return [*entries, {"id": "you", "type": "human"}] if preset == "review" else entries
 
 
-def ready(registry: Registry) -> list[str]:
-    """The registered agents whose program is there and that this version can speak to."""
+def ready(registry: Registry, is_spoken: Callable[[str | None], bool]) -> list[str]:
+    """The registered agents whose program is there and whose adapter can be spoken through."""
     return [
         agent.name
         for agent in registry.agents.values()
-        if spoken_to(agent.adapter) and program(agent.command)
+        if is_spoken(agent.adapter) and _is_usable(agent)
     ]
 
 
-def spoken_to(adapter: str | None) -> bool:
-    """Whether there is an adapter of that name: ours, or one that somebody installed."""
-    from coterie.app import has_adapter
-
-    return has_adapter(adapter)
+def _is_usable(agent: AgentDefinition) -> bool:
+    if not is_built_in(agent):
+        return program(agent.command) is not None
+    known = known_agent(BUILT_IN)
+    return known is not None and has_key(known)
