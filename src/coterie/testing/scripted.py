@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
@@ -17,8 +17,9 @@ from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
 from coterie.ports import Channel, ChildLog
 
-Script = Callable[[Member, Prompt], str | Sequence[Update]]
+Played = str | Sequence[Update]
 """What a member answers: a reply, or the updates of its turn."""
+Script = Callable[[Member, Prompt], Played | Awaitable[Played]]
 
 
 @dataclass
@@ -38,7 +39,8 @@ class ScriptedChannel:
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Play the script."""
         self.sent.append(prompt)
-        played = self.script(self.member, prompt)
+        answer = self.script(self.member, prompt)
+        played = await answer if isinstance(answer, Awaitable) else answer
         if isinstance(played, str):
             yield TurnCompleted(played)
             return
@@ -114,7 +116,11 @@ class ScriptedChannels:
         if member.id in self.missing:
             raise AgentMissing(member.id, self.folder(member), "ghost", "not installed")
         known = self.open.get(member.id)
-        if known is None or not known.alive:
+        elsewhere = (
+            isinstance(known, ScriptedChannel)
+            and known.member.execution_dir != member.execution_dir
+        )
+        if known is None or not known.alive or elsewhere:
             self.open[member.id] = known = self._new(member, thread)
         return known
 

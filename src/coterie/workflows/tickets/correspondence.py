@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import cast
+
+import anyio.to_thread
 
 from coterie.model.envelope import Envelope, Error, Payload, PayloadType
 from coterie.model.journal import AppendEnvelope, Write
@@ -41,6 +43,11 @@ class Correspondence:
         self._context = context
         self._key = key
         self._turns = 0
+        self._prompts: Mapping[str, Template] = {}
+
+    async def open(self) -> None:
+        """Read the prompts; the user's own in `.coterie/prompts` come first."""
+        self._prompts = await anyio.to_thread.run_sync(_read_prompts, self._context.root)
 
     async def hear_from(
         self, name: str, member: Member, text: str, *wanted: PayloadType, ticket: str | None = None
@@ -88,12 +95,16 @@ class Correspondence:
         return made.signed(self._key) if self._key else made
 
     def prompt(self, name: str, **facts: object) -> str:
-        """A prompt from its file; the user's own in `.coterie/prompts` comes first."""
-        own = self._context.root / ".coterie" / "prompts" / f"{name}.md"
-        path = own if own.is_file() else _PROMPTS / f"{name}.md"
-        return Template(path.read_text(encoding="utf-8")).safe_substitute(
-            {key: _shown(value) for key, value in facts.items()}
-        )
+        """A prompt, filled in."""
+        filled = {key: _shown(value) for key, value in facts.items()}
+        return self._prompts[name].safe_substitute(filled)
+
+
+def _read_prompts(root: Path) -> dict[str, Template]:
+    own = root / ".coterie" / "prompts"
+    found = {path.stem: path for path in _PROMPTS.glob("*.md")}
+    found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
+    return {name: Template(path.read_text(encoding="utf-8")) for name, path in found.items()}
 
 
 def _shown(value: object) -> str:

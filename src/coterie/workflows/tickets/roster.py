@@ -44,6 +44,8 @@ class Roster:
         self._changed = anyio.Condition()
         self._taken: set[str] = set()
         """Seats that somebody sits on now."""
+        self._promised: list[str] = []
+        """Seats that were chosen and are not taken yet: others are chosen before them."""
         self._given: dict[str, int] = {worker.id: 0 for worker in self.workers}
         """How many tickets each was ever given: of equally busy ones the least used is next."""
 
@@ -73,7 +75,9 @@ class Roster:
                 free = {one.id: seats for one in able if (seats := self._free(one))}
                 if free:
                     best = min(free, key=lambda one: (self._busy(one), self._given[one]))
-                    return free[best][0]
+                    seat = min(free[best], key=self._promised.count)
+                    self._promised.append(seat)
+                    return seat
                 await self._changed.wait()
 
     @asynccontextmanager
@@ -84,6 +88,8 @@ class Roster:
             while seat in self._taken:
                 await self._changed.wait()
             self._taken.add(seat)
+            if seat in self._promised:
+                self._promised.remove(seat)
             self._given[worker.id] += 1
         try:
             # `member#2` has a folder, a home and a process of its own.
@@ -99,7 +105,7 @@ class Roster:
         return [seat for seat in seats_of(worker) if seat not in self._taken]
 
     def _busy(self, worker_id: str) -> int:
-        return sum(worker_of(seat) == worker_id for seat in self._taken)
+        return sum(worker_of(seat) == worker_id for seat in [*self._taken, *self._promised])
 
 
 def seats_of(worker: Member) -> list[str]:

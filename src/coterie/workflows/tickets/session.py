@@ -52,6 +52,7 @@ class _Session:
         self._wake = anyio.Event()
 
     async def to_its_end(self) -> Ended:
+        await self._letters.open()
         tickets, said = await self._context.tickets()
         self._board.load(tickets, said)
         base = await self._context.step("ground", [], self._begin)
