@@ -50,6 +50,14 @@ class Desk:
     """Words from people that the workflow has not heard yet."""
     spoken_to: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
+    _heard: set[int] = field(default_factory=set[int])
+
+    def is_new(self, request_id: int) -> bool:
+        """Whether nobody in this run has acted on a word yet; from now on somebody has."""
+        if request_id in self._heard:
+            return False
+        self._heard.add(request_id)
+        return True
 
     def hear(self, request: Request) -> None:
         """Keep a word for the workflow."""

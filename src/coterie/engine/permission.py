@@ -12,6 +12,7 @@ from coterie.engine.attempt import Attempt
 from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking, meaning_of
+from coterie.model import instant
 from coterie.model.action import Ruling
 from coterie.model.interaction import (
     APPROVE,
@@ -25,7 +26,7 @@ from coterie.model.interaction import (
     Response,
     Risk,
 )
-from coterie.model.journal import Step
+from coterie.model.journal import Request, Step
 from coterie.model.team import Member
 from coterie.model.update import Asked, PendingCall
 from coterie.tools.permission import decide, suggest
@@ -149,8 +150,14 @@ class Gate:
 
     async def _tell(self, response: Response) -> None:
         """Say to an agent why it got a no, where its protocol has no place for that."""
-        inbox, task_id = self._desk.storage.inbox, self._desk.task.task_id
-        await inbox.request(task_id, "say", response.author_actor_id, response.comment or "")
+        task_id, author, said = (
+            self._desk.task.task_id,
+            response.author_actor_id,
+            response.comment or "",
+        )
+        number = await self._desk.storage.inbox.request(task_id, "say", author, said)
+        if self._desk.is_new(number):
+            self._desk.hear(Request(number, task_id, "say", author, said, instant.now()))
 
 
 def _call_of(step: Step) -> str:

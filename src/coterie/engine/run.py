@@ -117,7 +117,6 @@ class _Run:
         self._desk = desk
         self._run_child = run_child
         self._turns: TurnRunner | None = None
-        self._heard: set[int] = set()
         self._stop: str | None = None
         self._taken = 0
 
@@ -191,9 +190,8 @@ class _Run:
         seen = 0
         while True:
             for request in await self._storage.inbox.requests(self._state.id):
-                if request.id in self._heard:
+                if not self._desk.is_new(request.id):
                     continue
-                self._heard.add(request.id)
                 if request.kind == "say":
                     self._desk.hear(request)
                 elif request.kind == "interrupt":

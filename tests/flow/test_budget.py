@@ -1,0 +1,137 @@
+"""Budgets refuse the next call and ask once; a rate limit is waited for, or parks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from coterie.engine import steering
+from coterie.errors import AnswerRefused
+from coterie.model import instant
+from coterie.model.budget import Allowance, Budget, more, shown
+from coterie.model.prompt import Prompt
+from coterie.model.task import Caps
+from coterie.model.team import Member, Team
+from coterie.model.update import Spent, TurnCompleted, TurnFailed, Update, Usage
+from coterie.testing.scripted import ScriptedChannels, team
+from coterie.testing.stage import Stage, stage
+
+TURNS = Caps(max_turns=4, max_rounds=None)
+
+
+def costs(tokens: int) -> Callable[[Member, Prompt], list[Update]]:
+    usage = Usage(input_tokens=tokens, output_tokens=0, source="test")
+    return lambda member, prompt: [TurnCompleted("said", usage)]
+
+
+def limited(budget: Budget, *names: str, of_member: bool = False) -> Team:
+    who = team(*names)
+    if not of_member:
+        return who.model_copy(update={"budget": budget})
+    first, *rest = who.members
+    mine = first.model_copy(update={"budget": budget})
+    return who.model_copy(update={"members": (mine, *rest)})
+
+
+async def titles(it: Stage) -> list[str]:
+    return [one.interaction.display.title for one in await it.storage.inbox.questions()]
+
+
+@pytest.mark.parametrize(
+    ("budget", "of_member", "said"),
+    [
+        (Budget(tokens=250), False, "k3f9 used 300 of 250 tokens"),
+        (Budget(turns=3), False, "k3f9 used 3 of 3 turns"),
+        (Budget(per_day=Allowance(tokens=150)), False, "Today used 200 of 150 tokens"),
+        (Budget(tokens=100), True, "ada used 100 of 100 tokens"),
+        (Budget(per_day=Allowance(turns=1)), True, "ada used 1 of 1 turns today"),
+    ],
+)
+async def test_at_its_limit_the_next_call_is_not_made(
+    tmp_path: Path, budget: Budget, of_member: bool, said: str
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(limited(budget, "ada", "rex", of_member=of_member), caps=TURNS)
+        result = await it.run(ScriptedChannels(costs(100)))
+        assert (result.status, await titles(it)) == ("waiting", [said])
+        calls = len(await it.conversation()) - 1
+        again = await it.run(ScriptedChannels(costs(100)))
+        assert (again.status, await titles(it)) == ("waiting", [said])
+        assert len(await it.conversation()) - 1 == calls
+
+
+async def test_more_is_given_and_counts_after_a_restart(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(limited(Budget(tokens=100), "ada"), caps=TURNS)
+        await it.run(ScriptedChannels(costs(100)))
+        with pytest.raises(AnswerRefused, match="needs an amount"):
+            await steering.answer(it.look, "q1", None, "a lot", "you")
+        await steering.answer(it.look, "q1", None, "+150", "you")
+    async with stage(tmp_path) as it:
+        result = await it.run(ScriptedChannels(costs(100)))
+        assert result.status == "waiting"
+        assert await titles(it) == ["k3f9 used 300 of 250 tokens"]
+        await steering.answer(it.look, "q2", None, "stop", "you")
+        result = await it.run(ScriptedChannels(costs(100)))
+        assert (result.status, result.reason) == ("waiting", "question")
+        await steering.answer(it.look, "q3", None, "+1k", "you")
+        assert (await it.run(ScriptedChannels(costs(100)))).status == "completed"
+
+
+async def test_a_turn_of_many_calls_is_held_in_its_middle(tmp_path: Path) -> None:
+    usage = Usage(input_tokens=60, output_tokens=0, source="model")
+
+    def many(member: Member, prompt: Prompt) -> list[Update]:
+        return [Spent(usage), Spent(usage), Spent(usage), TurnCompleted("done")]
+
+    async with stage(tmp_path) as it:
+        await it.start(limited(Budget(tokens=100), "ada"))
+        assert (await it.run(ScriptedChannels(many))).status == "waiting"
+        assert await titles(it) == ["k3f9 used 120 of 100 tokens"]
+
+
+async def test_a_rate_limit_parks_and_counts_as_no_failure(tmp_path: Path) -> None:
+    later = instant.of(datetime.now(UTC) + timedelta(minutes=50))
+    failure = TurnFailed("rate_limit", "codex says: too many", until=later)
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        for _ in range(5):
+            result = await it.run(ScriptedChannels(lambda member, prompt: [failure]))
+            assert (result.status, result.reason) == ("waiting", "rate_limit")
+        assert await titles(it) == []
+        assert (await it.run(ScriptedChannels(costs(1)))).status == "completed"
+
+
+async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) -> None:
+    past = instant.of(datetime.now(UTC) - timedelta(seconds=1))
+    tries: list[int] = []
+
+    def once(member: Member, prompt: Prompt) -> list[Update]:
+        tries.append(prompt.tries)
+        if len(tries) == 1:
+            return [TurnFailed("rate_limit", "too many", until=past)]
+        return [TurnCompleted("said")]
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        assert (await it.run(ScriptedChannels(once))).status == "completed"
+    assert tries == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("said", "amount"),
+    [("+200k", 200_000), ("1.5M", 1_500_000), ("$0.50", 0.5), ("+ 12", 12), ("stop", None)],
+)
+def test_how_much_more(said: str, amount: float | None) -> None:
+    assert more(said) == amount
+
+
+def test_amounts_as_people_read_them() -> None:
+    assert [shown("tokens", 500_000), shown("usd", 3.7), shown("turns", 12)] == [
+        "500k tokens",
+        "$3.70",
+        "12 turns",
+    ]

@@ -1,0 +1,199 @@
+"""The gate before every tool call: rules first, then the user; and what a yes is good for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from coterie.engine import steering
+from coterie.errors import AnswerRefused
+from coterie.model.action import Action, Effect
+from coterie.model.interaction import Display, Response
+from coterie.model.prompt import Prompt
+from coterie.model.record import InteractionRecord
+from coterie.model.task import Caps
+from coterie.model.team import Member, Permissions, Team
+from coterie.model.update import Asked, PendingCall, ToolCallStarted, TurnCompleted, Update
+from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
+from coterie.testing.stage import TASK, Stage, stage
+
+
+def asks(call_id: str, command: str, effect: Effect = "run", *, words: bool = True) -> Asked:
+    path = command if effect == "write" else ""
+    action = Action(
+        effect,
+        "Bash",
+        "/w",
+        command=command if effect == "run" else "",
+        paths=(path,) if path else (),
+    )
+    return Asked(
+        key=call_id,
+        kind="Confirm",
+        purpose="confirm_risky_action",
+        display=Display(title="Run a command", content=command),
+        call=PendingCall(
+            call_id, "Bash", {"command": command}, "/w", action, why="tidy", said="Now."
+        ),
+        takes_words=words,
+    )
+
+
+def script(*asked: Asked) -> Callable[[Member, Prompt], list[Update]]:
+    def play(member: Member, prompt: Prompt) -> list[Update]:
+        calls: list[Update] = [ToolCallStarted(one.key, "Bash") for one in asked]
+        return [*calls, *asked, TurnCompleted("done")]
+
+    return play
+
+
+def allowed(who: Team, **rules: object) -> Team:
+    members = tuple(
+        member.model_copy(update={"permissions": Permissions.model_validate(rules)})
+        for member in who.members
+    )
+    return who.model_copy(update={"members": members})
+
+
+def answers(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
+    [channel] = [one for one in channels.opened if isinstance(one, ScriptedChannel)]
+    return [(one.selected_option_id, one.comment) for one in channel.answers]
+
+
+def open_questions(it: Stage) -> list[InteractionRecord]:
+    seen = [one for one in it.recorder.records if isinstance(one, InteractionRecord)]
+    return [one for one in seen if one.state == "open"]
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked", "verdict"),
+    [
+        ({"mode": "full"}, asks("c1", "rm -rf build"), "approve"),
+        ({"mode": "full", "deny": ["rm *"]}, asks("c1", "rm -rf build"), "reject"),
+        ({"mode": "ask", "allow": ["run(make test)"]}, asks("c1", "make test"), "approve"),
+        ({"mode": "ask"}, asks("c1", "ls"), "approve"),
+        ({"mode": "read"}, asks("c1", "touch x"), "reject"),
+        ({"mode": "accept-edits"}, asks("c1", "a.py", "write"), "approve"),
+    ],
+)
+async def test_what_a_rule_decides_nobody_is_asked(
+    tmp_path: Path, rules: dict[str, object], asked: Asked, verdict: str
+) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(allowed(team("ada"), **rules))
+        channels = ScriptedChannels(script(asked))
+        result = await it.run(channels)
+    assert (result.status, open_questions(it)) == ("completed", [])
+    assert answers(channels)[0][0] == verdict
+
+
+async def test_a_question_shows_all_and_offers_four_answers(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        result = await it.run(ScriptedChannels(script(asks("c1", "npm install stripe@17"))))
+        [asked] = open_questions(it)
+    question = asked.interaction
+    assert result.status == "waiting"
+    assert [(one.id, one.label, one.detail) for one in question.options] == [
+        ("approve", "once", ""),
+        ("reject", "deny", "--say tells ada why"),
+        ("task", "this task", f"exactly this command, ada only, until {TASK} ends"),
+        ("rule", "rule", "run(npm install *)"),
+    ]
+    assert question.risk is not None
+    assert question.risk.model_dump() == {
+        "tool": "Bash",
+        "cwd": "/w",
+        "command": "npm install stripe@17",
+        "why": "tidy",
+        "said": "Now.",
+        "note": "",
+    }
+
+
+async def answered(folder: Path, choice: str, text: str | None, *asked: Asked) -> ScriptedChannels:
+    """A run that parks at its first question, the answer, and a run to the end."""
+    async with stage(folder) as it:
+        await it.start(team("ada"), caps=Caps(max_rounds=1))
+        await it.run(ScriptedChannels(script(*asked)))
+        [question] = await it.storage.inbox.questions()
+        name = question.interaction.interaction_id
+        await steering.answer(it.look, name, choice, text, "you")
+    async with stage(folder) as it:
+        channels = ScriptedChannels(script(*asked))
+        result = await it.run(channels)
+        assert result.status == "completed", await it.storage.inbox.questions()
+        return channels
+
+
+async def test_yes_for_the_task_is_for_exactly_that_and_survives_a_restart(tmp_path: Path) -> None:
+    same = [asks("c1", "make build"), asks("c2", "make build")]
+    channels = await answered(tmp_path, "task", None, *same)
+    assert answers(channels) == [("approve", None), ("approve", None)]
+
+
+async def test_yes_by_rule_is_for_all_that_the_rule_covers(tmp_path: Path) -> None:
+    like = [asks("c1", "npm install a"), asks("c2", "npm install b")]
+    channels = await answered(tmp_path, "rule", None, *like)
+    assert [one for one, _ in answers(channels)] == ["approve", "approve"]
+
+
+async def test_a_rule_that_is_none_is_refused_and_the_question_stays(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.run(ScriptedChannels(script(asks("c1", "npm install a"))))
+        with pytest.raises(AnswerRefused, match="no rule"):
+            await steering.answer(it.look, "q1", "rule", "walk(the dog)", "you")
+        assert [one.state for one in await it.storage.inbox.questions()] == ["open"]
+
+
+async def test_a_no_with_a_word_is_said_afterwards_where_the_agent_takes_none(
+    tmp_path: Path,
+) -> None:
+    def obeys(member: Member, prompt: Prompt) -> list[Update]:
+        if "use uv" in prompt.text:
+            return [TurnCompleted("With uv, then.")]
+        return [asks("c1", "pip install x", words=False), TurnCompleted("I may not.")]
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.run(ScriptedChannels(obeys))
+        await steering.answer(it.look, "q1", "deny", "use uv", "you")
+        result = await it.run(ScriptedChannels(obeys))
+        assert result.status == "completed"
+        assert await it.conversation() == [
+            ("you", "hello"),
+            ("ada", "I may not."),
+            ("you", "use uv"),
+            ("ada", "With uv, then."),
+        ]
+
+
+async def test_secrets_are_in_no_table(tmp_path: Path) -> None:
+    secret = "sk-ant-" + "a1b2c3d4" * 4
+
+    def leaks(member: Member, prompt: Prompt) -> list[Update]:
+        call = ToolCallStarted("c1", "Bash", {"command": f"curl -H 'x: {secret}'"})
+        return [call, asks("c2", f"export K={secret}"), TurnCompleted(f"The key is {secret}.")]
+
+    async with stage(tmp_path) as it:
+        await it.start(allowed(team("ada"), mode="ask"))
+        await it.run(ScriptedChannels(leaks))
+        response = Response(
+            interaction_id="q1", task_id=TASK, author_actor_id="you", selected_option_id="approve"
+        )
+        await steering.answer(it.look, "q1", response.selected_option_id, None, "you")
+        result = await it.run(ScriptedChannels(leaks))
+        assert result.status == "completed"
+    for file in tmp_path.glob("coterie.db*"):
+        assert secret.encode() not in file.read_bytes()
+
+
+async def test_what_was_redacted_is_still_the_same_question(tmp_path: Path) -> None:
+    """A yes is bound to the real command, so that another secret is another question."""
+    command = "deploy --key sk-ant-" + "0123456789" * 3
+    channels = await answered(tmp_path, "approve", None, asks("c1", command))
+    assert json.dumps(answers(channels)) == '[["approve", null]]'
