@@ -5,7 +5,7 @@ from __future__ import annotations
 import anyio
 
 from coterie.engine.desk import Desk
-from coterie.engine.journal import Journal
+from coterie.engine.journal import ASKED, Journal
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.interaction import (
@@ -29,6 +29,8 @@ class Asking:
     def __init__(self, desk: Desk, journal: Journal) -> None:
         self._desk = desk
         self._journal = journal
+        self._given: dict[str, Response] = {}
+        """Answers that this run gave to agents, by name."""
         self._permissions: dict[str, Interaction] = {}
         """The permissions that are waited for now, by their ids."""
 
@@ -38,7 +40,12 @@ class Asking:
             await close_question(self._desk.storage.inbox, permission, reason)
 
     async def ask(self, name: str, question: Ask) -> Answer:
-        """The answer, from the journal or from the user.  Raises Parked when patience ends."""
+        """The answer, from the journal or from the user.  Raises Parked when patience ends.
+
+        An agent that is tried again may ask the same again: then the same answer counts.
+        """
+        if name in self._given:
+            return Answer(self._given[name], fresh=False)
         intent = meaning_of(question)
         step = self._journal.find(name, "ask", intent)
         if step is not None and step.result is not None:
@@ -51,6 +58,8 @@ class Asking:
         # Before it is delivered: from here on nobody can say that it was not.
         task_id, result = self._desk.task.task_id, response.model_dump_json()
         await self._desk.commit(CloseStep(task_id, name, result))
+        if ASKED in name:
+            self._given[name] = response
         return Answer(response, fresh=waited)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:

@@ -85,15 +85,18 @@ class Stage:
 
 @asynccontextmanager
 async def stage(
-    folder: Path, storage: Storage | None = None, workflow: Workflow | None = None
+    folder: Path,
+    storage: Storage | None = None,
+    workflow: Workflow | None = None,
+    more: Sequence[Workflow] = (),
 ) -> AsyncGenerator[Stage]:
     """A project in a folder; opened a second time it is the same project with another owner."""
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
     owner = await anyio.to_thread.run_sync(Owner, folder / "owners", "here")
     machine = await anyio.to_thread.run_sync(Machine.here)
     claimant = Claimant(owner, mine.leases, NothingToEnd(), machine)
-    flow = workflow or Chat()
-    engine = Engine(mine, {flow.name: flow}, claimant)
+    flows = [workflow or Chat(), *more]
+    engine = Engine(mine, {flow.name: flow for flow in flows}, claimant)
     try:
         yield Stage(folder, mine, engine, owner)
     finally:

@@ -1,0 +1,89 @@
+"""A part of a member's work that another member does: a task of its own, its result returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from coterie.engine import steering
+from coterie.model.prompt import Prompt
+from coterie.model.team import Member
+from coterie.model.update import Delegated, TurnCompleted, Update
+from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
+from coterie.testing.stage import TASK, stage
+from coterie.workflows.chat import Chat
+from coterie.workflows.solo import Solo
+
+
+def working(member: Member, prompt: Prompt) -> list[Update]:
+    if member.id == "rex":
+        return [TurnCompleted("It has 12 callers.")]
+    return [Delegated("d1", "count the callers", "rex"), TurnCompleted("Twelve, then.")]
+
+
+def given(channels: ScriptedChannels) -> list[tuple[str | None, str | None]]:
+    mine = [one for one in channels.opened if one.member.id == "ada"]
+    return [(one.selected_option_id, one.input_value) for c in mine for one in c.answers]
+
+
+async def test_the_user_chooses_who_does_it_and_the_result_comes_back(tmp_path: Path) -> None:
+    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"))
+        result = await it.run(ScriptedChannels(working))
+        [question] = await it.storage.inbox.questions()
+        asked = question.interaction
+        assert (result.status, asked.purpose) == ("waiting", "assign_subtask")
+        assert [option.id for option in asked.options] == ["rex", "reject"]
+        await steering.answer(it.look, asked.interaction_id, "rex", None, "you")
+        channels = ScriptedChannels(working)
+        assert (await it.run(channels)).status == "completed"
+        assert given(channels) == [("rex", "It has 12 callers.")]
+        rows = {row.id: (row.parent_id, row.status) for row in await it.storage.events.tasks()}
+        assert rows == {TASK: (None, "completed"), f"{TASK}.1": (TASK, "completed")}
+
+
+async def test_nobody_need_do_it(tmp_path: Path) -> None:
+    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"))
+        await it.run(ScriptedChannels(working))
+        await steering.answer(it.look, "q1", "reject", "do it yourself", "you")
+        channels = ScriptedChannels(working)
+        assert (await it.run(channels)).status == "completed"
+        [(choice, said)] = given(channels)
+        assert (choice, said) == ("reject", "do it yourself")
+        assert len(await it.storage.events.tasks()) == 1
+
+
+async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
+    """Killed after the child ended and before its result was used."""
+    done: list[str] = []
+
+    class Killed(BaseException):
+        pass
+
+    def dying(member: Member, prompt: Prompt) -> list[Update]:
+        if member.id == "rex":
+            done.append(prompt.text)
+            return [TurnCompleted("It has 12 callers.")]
+
+        class Dying(list[Update]):
+            def __iter__(self):
+                yield Delegated("d1", "count the callers", "rex")
+                raise Killed
+
+        return Dying()
+
+    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        await it.start(team("ada", "rex"))
+        await it.run(ScriptedChannels(working))
+        await steering.answer(it.look, "q1", "rex", None, "you")
+        try:
+            await it.run(ScriptedChannels(dying))
+        except Killed:
+            pass
+    async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
+        channels = ScriptedChannels(working)
+        assert (await it.run(channels)).status == "completed"
+        assert given(channels) == [("rex", "It has 12 callers.")]
+        rex = [one for one in channels.opened if isinstance(one, ScriptedChannel)]
+        assert len(done) == 1
+        assert [one.member.id for one in rex].count("rex") == 1  # its own turn in the chat
