@@ -56,6 +56,11 @@ class Child:
         return self._hold.exit.code
 
     @property
+    def left(self) -> int:
+        """How many processes still ran below it when it had ended; then they are ended too."""
+        return self._hold.exit.left
+
+    @property
     def alive(self) -> bool:
         """Whether the agent itself still runs."""
         return not self._hold.exit.known.is_set()

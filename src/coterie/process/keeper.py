@@ -12,8 +12,9 @@ control pipe) or says so, and the rest of the tree whenever the agent is gone.
 
 Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
 the grace KILL to all, `k` KILL to all now.  Status, one line each: `started PID`,
-`failed ERRNO` (the command cannot be executed), `exited CODE` (128+n for signal n).  The status
-pipe ends when the keeper does, and the keeper does when nothing is left below it.
+`failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent leaves
+running, if any), `exited CODE` (128+n for signal n).  The status pipe ends when the keeper does,
+and the keeper does when nothing is left below it.
 
 On macOS there is neither a subreaper nor a death signal: what is left is the end of the control
 pipe and the agent's process group, so a tool that leaves that group can outlive us.
@@ -91,12 +92,36 @@ def children() -> list[int]:
 
 
 def parent(pid: str) -> int:
-    """The parent of a process, 0 if it is gone."""
+    """The parent of a process, 0 if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])  # the name may hold anything
+            state, up = stat.read().rpartition(b")")[2].split()[:2]  # the name may hold anything
     except OSError:
         return 0
+    return 0 if state in b"ZX" else int(up)
+
+
+def left_running() -> int:
+    """How many processes run below us now that the agent itself is gone."""
+    if not LINUX or not children():
+        return 0
+    parents = {int(name): parent(name) for name in os.listdir("/proc") if name.isdigit()}
+    found: set[int] = set()
+    more = {os.getpid()}
+    while more:
+        found |= more
+        more = {pid for pid, up in parents.items() if up in found} - found
+    return sum(not is_init(pid) for pid in found - {os.getpid()})
+
+
+def is_init(pid: int) -> bool:
+    """Whether it is the first in a pid namespace, where it only waits for the others."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as status:
+            lines = dict(line.split(b":", 1) for line in status if b":" in line)
+    except OSError:
+        return True  # it is gone by now
+    return lines.get(b"NSpid", b"").split()[1:][-1:] == [b"1"]
 
 
 def send(pid: int, number: int) -> None:
@@ -168,6 +193,8 @@ class Keeper:
             if pid == self.agent:
                 code = os.waitstatus_to_exitcode(status)
                 self.code = code if code >= 0 else 128 - code
+                if left := left_running():
+                    self.tell(f"left {left}")
                 self.tell(f"exited {self.code}")
 
     def watch(self, grace: float) -> None:

@@ -48,6 +48,8 @@ class Exit:
         self.known: anyio.Event = anyio.Event()
         self.code: int | None = None
         """128+n for signal n; None while it runs, or when its keeper could not say."""
+        self.left = 0
+        """How many processes it left running, which are ended; as far as its keeper counts."""
         self._then: Callable[[], None] | None = None
 
     def tell(self, code: int | None) -> None:

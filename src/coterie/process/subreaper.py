@@ -45,6 +45,8 @@ class Subreaper:
         elif word == "failed":
             self.problem = int(number)
             self.ready.set()
+        elif word == "left":
+            self.exit.left = int(number)
         elif word == "exited":
             self.exit.tell(int(number))
 

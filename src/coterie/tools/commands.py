@@ -1,0 +1,124 @@
+"""Commands of a member: run in its sandbox under a keeper, and ended with all that they began."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from coterie.errors import AgentMissing
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import Child, Spawn, start
+from coterie.tools import sandbox as sandboxes
+from coterie.tools.confines import confines
+from coterie.tools.excerpt import Excerpt
+from coterie.tools.ground import Refusal
+from coterie.tools.sandbox import Sandbox
+
+BASH, SHELL = "/bin/bash", "/bin/sh"
+# One stream for both, in the order in which they were written, and nothing to read.
+_JOINED = 'exec "$@" 2>&1 < /dev/null'
+_PLAINLY = {
+    "GIT_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "TERM": "dumb",
+}
+"""Nobody is there to page, to edit or to be asked."""
+_VENDORS = re.compile(
+    r"(?:ANTHROPIC|AZURE_OPENAI|CLAUDE|CODEX|COHERE|COTERIE|DASHSCOPE|DEEPSEEK|GEMINI|GOOGLE_API"
+    r"|GOOGLE_GENAI|GROQ|MISTRAL|OPENAI|OPENROUTER|REHEARSAL|TOGETHER|XAI)_"
+)
+"""How the names of variables begin that hold what Coterie itself speaks to models with."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of a command."""
+
+    exit_code: int | None
+    """128+n for signal n; None when it was ended at its time limit."""
+    output: str
+    left: int = 0
+    """How many processes it had left running in the background, which were ended."""
+    gone: bool = True
+    """Whether all that it began is proven to have ended."""
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Runs the commands of one member in its work folder."""
+
+    member: str
+    root: Path
+    """The work folder, without links."""
+    workspace: Workspace
+    children: ChildLog
+    sandbox: Sandbox
+
+    @classmethod
+    async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> Commands:
+        """With the best sandbox that there is."""
+        root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
+        return cls(member, root, workspace, children, await sandboxes.best())
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a command sees: what its member does, without the keys of models."""
+        given: Mapping[str, str] = self.workspace.env
+        kept = {name: value for name, value in given.items() if not _VENDORS.match(name)}
+        return {**kept, **_PLAINLY}
+
+    async def run(self, command: str, seconds: float) -> Ran:
+        """Run it to its end or its time limit; nothing of it is left when this returns.
+
+        It is recorded before it starts, so that whoever takes over from a dead Coterie finds it.
+        Refusal when it cannot be started.
+        """
+        words = await anyio.to_thread.run_sync(self._words, command)
+        mark = await self.children.starting(self.member, "runCommand")
+        try:
+            child = await start(self._spawn(words, mark))
+        except AgentMissing as missing:
+            self.children.ended(mark)
+            raise Refusal(f"The command cannot be started: {missing.problem}.") from None
+        self.children.started(mark, child.pid)
+        output, code, gone = Excerpt(), None, False
+        try:
+            with anyio.move_on_after(seconds):
+                code = await _watched(child, output)
+        finally:
+            gone = await child.terminate()
+            if gone:
+                self.children.ended(mark)
+        return Ran(code, output.text, child.left if code is not None else 0, gone)
+
+    def _words(self, command: str) -> tuple[str, ...]:
+        held = self.sandbox.words(confines(self.root, self.workspace), self.root)
+        shell = BASH if Path(BASH).exists() else SHELL
+        return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
+
+    def _spawn(self, words: tuple[str, ...], mark: str) -> Spawn:
+        return Spawn(
+            command=SHELL,
+            args=words,
+            cwd=str(self.root),
+            env=self.env,
+            member=self.member,
+            folder=str(self.workspace.folder),
+            mark=mark,
+        )
+
+
+async def _watched(child: Child, output: Excerpt) -> int:
+    child.close_stdin()
+    while chunk := await child.receive():
+        output.add(chunk)
+    return await child.exit()

@@ -1,0 +1,246 @@
+"""Paths that stay inside the workspace, whatever links say and whoever swaps them meanwhile.
+
+A path is walked name by name, each opened below the folder that is already open and never
+through a link; where there is one, we read it and walk on from what it says.  What is opened at
+last is opened in the folder that the walk held, so there is no check that could be out of date
+by then.  All of it blocks: not for the event loop.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import os
+import stat
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+COTERIE, GIT = ".coterie", ".git"
+KEPT_FROM_EDITS = frozenset({COTERIE, GIT})
+MOST_LINKS = 40
+"""As many as the kernel follows."""
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Refusal(Exception):
+    """A tool does not do what it was asked; the text says why, and what would be better."""
+
+
+class MissingFolder(Refusal):
+    """There is no such folder on the way, and it was not to be made."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A name in an open folder of the workspace; whether there is such a file is another matter."""
+
+    folder: int
+    name: str
+    path: str
+    """Where that is, from the top of the workspace and without links."""
+
+    def open_file(self) -> BinaryIO:
+        """The file, to be read; Refusal where there is none, or what is there is no file."""
+        try:
+            # Not to be held up by a pipe that nobody writes to.
+            fd = self._open(os.O_RDONLY | os.O_NONBLOCK)
+        except FileNotFoundError:
+            raise Refusal(f"There is no file {self.path}.{self._near()}") from None
+        mode = os.fstat(fd).st_mode
+        if stat.S_ISREG(mode):
+            return os.fdopen(fd, "rb")
+        os.close(fd)
+        if stat.S_ISDIR(mode):
+            raise Refusal(f"{self.path} is a folder: listFiles shows what is in it.")
+        raise Refusal(f"{self.path} is no file but a device or a pipe.")
+
+    def open_folder(self) -> int:
+        """The folder, as a descriptor that the caller closes."""
+        try:
+            return self._open(_FOLDER)
+        except FileNotFoundError:
+            raise Refusal(f"There is no folder {self.path}.{self._near()}") from None
+
+    def exists(self) -> bool:
+        """Whether anything is there now, a link included."""
+        try:
+            os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def is_folder(self) -> bool:
+        """Whether it is one now."""
+        try:
+            mode = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            raise Refusal(f"There is no {self.path}.{self._near()}") from None
+        return stat.S_ISDIR(mode)
+
+    def _open(self, flags: int) -> int:
+        try:
+            return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
+        except OSError as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: OSError) -> Exception:
+        if error.errno == errno.ELOOP:
+            return Refusal(f"{self.path} became a link while it was opened: try again.")
+        if error.errno == errno.ENOTDIR:
+            return Refusal(f"{self.path} is no folder.")
+        if error.errno == errno.ENXIO:
+            return Refusal(f"{self.path} is no file but a device or a pipe.")
+        return error
+
+    def _near(self) -> str:
+        with os.scandir(self.folder) as entries:
+            near = difflib.get_close_matches(self.name, [entry.name for entry in entries], 3)
+        above = self.path[: -len(self.name)]
+        return f" Near: {', '.join(above + name for name in near)}." if near else ""
+
+
+@dataclass
+class _Walk:
+    """The folders that are open, from the top down, and their names."""
+
+    folders: list[int]
+    make: bool
+    names: list[str] = field(default_factory=list[str])
+
+    def link(self, name: str) -> str | None:
+        """Where a link points; None if it is none, or nothing."""
+        try:
+            return os.readlink(name, dir_fd=self.folders[-1])
+        except OSError as error:
+            if error.errno in (errno.EINVAL, errno.ENOENT):
+                return None
+            raise
+
+    def down(self, name: str) -> None:
+        if self.make:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.folders[-1])
+        self.folders.append(os.open(name, _FOLDER, dir_fd=self.folders[-1]))
+        self.names.append(name)
+
+    def up(self) -> bool:
+        if not self.names:
+            return False
+        os.close(self.folders.pop())
+        self.names.pop()
+        return True
+
+    def path(self, name: str) -> str:
+        return "/".join([*self.names, *([] if name == "." else [name])]) or "."
+
+
+@dataclass(frozen=True)
+class Ground:
+    """The workspace of one member, as its tools may enter it."""
+
+    root: Path
+    """The top, with no link in it."""
+    also: Path
+    """The top as it was named, which may be a link."""
+    own: tuple[str, ...] = ()
+    """What may be read of `.coterie`, from the top."""
+
+    @classmethod
+    def at(cls, folder: Path, own: Sequence[Path] = ()) -> Ground:
+        """The workspace with this top; of `.coterie` only what is the member's own is seen."""
+        root = folder.resolve(strict=True)
+        real = [path.resolve() for path in own]
+        inside = [path.relative_to(root) for path in real if path.is_relative_to(root)]
+        return cls(root, folder.absolute(), tuple(str(path) for path in inside))
+
+    @contextmanager
+    def reach(self, path: str, *, writing: bool = False, make: bool = False) -> Generator[Place]:
+        """The place that a path means; Refusal where it leads out or to what is not to be touched.
+
+        With `make`, folders on the way are made.
+        """
+        walk = _Walk([os.open(self.root, _FOLDER)], make)
+        try:
+            name = self._follow(walk, path, writing=writing)
+            place = Place(walk.folders[-1], name, walk.path(name))
+            if not writing:
+                self._refuse_unseen(place.path)
+            yield place
+        finally:
+            for folder in walk.folders:
+                os.close(folder)
+
+    def sees(self, path: str) -> bool:
+        """Whether a path from the top, without links, may be read."""
+        if COTERIE not in path.casefold().split("/"):
+            return True
+        return any(path == own or path.startswith(f"{own}/") for own in self.own)
+
+    def _refuse_unseen(self, path: str) -> None:
+        if not self.sees(path):
+            raise Refusal(f"{path} is Coterie's own and not for tools.")
+
+    def _follow(self, walk: _Walk, path: str, *, writing: bool) -> str:
+        """Walk to the folder of the last name, which is returned."""
+        left, links = deque(self._parts(path, path)), 0
+        while left:
+            part = left.popleft()
+            if writing and part.casefold() in KEPT_FROM_EDITS:
+                raise Refusal(f"{path} is in {part}, which is not to be edited.")
+            if part == "..":
+                if not walk.up():
+                    raise self._outside(path)
+            elif (target := walk.link(part)) is not None:
+                links += 1
+                if links > MOST_LINKS:
+                    raise Refusal(f"{path} goes through links in a circle.")
+                left.extendleft(reversed(self._through(walk, target, path)))
+            elif left:
+                self._down(walk, part, path)
+            else:
+                return part
+        return "."
+
+    def _through(self, walk: _Walk, target: str, path: str) -> list[str]:
+        """What a link adds to the way; one with a whole path starts again from the top."""
+        if not target.startswith("/"):
+            return _split(target)
+        parts = self._parts(target, path)
+        while walk.up():
+            pass
+        return parts
+
+    def _down(self, walk: _Walk, part: str, path: str) -> None:
+        try:
+            walk.down(part)
+        except FileNotFoundError:
+            raise MissingFolder(f"There is no folder {walk.path(part)} (for {path}).") from None
+        except OSError as error:
+            if error.errno in (errno.ENOTDIR, errno.ELOOP):
+                raise Refusal(f"{walk.path(part)} is no folder (for {path}).") from None
+            raise
+
+    def _parts(self, path: str, asked: str) -> list[str]:
+        if not path or "\0" in path:
+            raise Refusal("A path cannot be empty or hold a NUL.")
+        if not path.startswith("/"):
+            return _split(path)
+        for top in (self.root, self.also):
+            if Path(path).is_relative_to(top):
+                return _split(str(Path(path).relative_to(top)))
+        raise self._outside(asked)
+
+    def _outside(self, path: str) -> Refusal:
+        return Refusal(
+            f"{path} leads out of the workspace, {self.root}. "
+            "Paths count from there and stay inside."
+        )
+
+
+def _split(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]

@@ -1,0 +1,124 @@
+"""readFile: a part of a text file, with which part it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import accumulate, islice
+from typing import BinaryIO
+
+import anyio.to_thread
+from pydantic import Field
+
+from coterie.model.action import Action
+from coterie.tools.excerpt import MOST, cut, visible
+from coterie.tools.ground import Ground, Refusal
+from coterie.tools.inputs import Inputs, Text
+from coterie.tools.seen import Seen
+from coterie.tools.text_file import LOOKED_AT, WHOLE, TextFile, digest
+from coterie.tools.toolbox import Outcome
+
+LINES = 2000
+BLOCK = 1024 * 1024
+
+
+class ReadFileInput(Inputs):
+    """What to read."""
+
+    path: Text = Field(description="The file, from the top of the workspace.")
+    offset: int = Field(1, ge=1, description="The first line to show, counted from 1.")
+    limit: int = Field(LINES, ge=1, description="How many lines to show at most.")
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """Shows a member a text file of its workspace."""
+
+    ground: Ground
+    seen: Seen
+
+    name = "readFile"
+    description = (
+        "Read a text file. Gives its text without line numbers, and which lines those are. "
+        "A long file comes in parts: go on with offset."
+    )
+    inputs = ReadFileInput
+    read_only = True
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        """Looks at one file."""
+        return Action("read", self.name, cwd, paths=(str(given["path"]),))
+
+    async def run(self, given: Mapping[str, object]) -> Outcome:
+        """The text, and how to read on where there is more."""
+        asked = ReadFileInput.model_validate(given)
+        return await anyio.to_thread.run_sync(self._read, asked)
+
+    def _read(self, asked: ReadFileInput) -> Outcome:
+        with self.ground.reach(asked.path) as place, place.open_file() as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > WHOLE:
+                return Outcome(_of_huge(file, size, asked, place.path))
+            data = file.read(WHOLE + 1)
+        text = TextFile.read(data)
+        if text is None:
+            raise _binary(place.path, len(data))
+        self.seen.note(place.path, digest(data))
+        lines = _lines(text.text)
+        if asked.offset > max(1, len(lines)):
+            raise Refusal(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
+        begun = lines[asked.offset - 1 :]
+        shown = _shown(begun, asked, f"{len(lines):,}")
+        return Outcome({"path": place.path, **shown, "digest": digest(data)})
+
+
+def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict[str, object]:
+    first = TextFile.read(file.read(LOOKED_AT))
+    if first is None or first.encoding != "utf-8":
+        raise _binary(path, size)
+    file.seek(0)
+    if not _skip(file, asked.offset - 1):
+        raise Refusal(f"{path} has no line {asked.offset}.")
+    begun = _lines(file.read(4 * MOST).decode("utf-8", "replace"))
+    return {"path": path, **_shown(begun, asked, f"a file of {size:,} bytes", ends=False)}
+
+
+def _skip(file: BinaryIO, lines: int) -> bool:
+    """Go to the line after so many; False if there are not as many."""
+    while lines > 0:
+        start, block = file.tell(), file.read(BLOCK)
+        if not block:
+            return False
+        if (ended := block.count(b"\n")) < lines:
+            lines -= ended
+            continue
+        at = -1
+        for _ in range(lines):
+            at = block.index(b"\n", at + 1)
+        file.seek(start + at + 1)
+        lines = 0
+    return True
+
+
+def _shown(
+    begun: list[str], asked: ReadFileInput, whole: str, *, ends: bool = True
+) -> dict[str, object]:
+    """As many of these lines as were asked for and can be shown."""
+    window = list(islice(begun, asked.limit))
+    fits = max(1, sum(total <= MOST for total in accumulate(len(line) + 1 for line in window)))
+    text = cut(visible("\n".join(window[:fits])))
+    last = asked.offset + len(window[:fits]) - 1
+    output: dict[str, object] = {"lines": f"{asked.offset}-{last} of {whole}", "text": text}
+    if len(begun) > fits or not ends:
+        output["note"] = f"There is more: go on with offset {last + 1}."
+    return output
+
+
+def _lines(text: str) -> list[str]:
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def _binary(path: str, size: int) -> Refusal:
+    return Refusal(f"{path} is no text: {size:,} bytes of something else.")

@@ -1,0 +1,38 @@
+"""A Coterie in small, to be killed or measured: runs one command of a member.
+
+    owner.py FOLDER KIND MARK COMMAND
+
+Prints, when the command has ended, how much memory that took at most in KiB, and how many
+characters came of it.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from pathlib import Path
+
+import anyio
+
+from coterie.tools.commands import Commands
+from coterie.tools.sandbox import Sandbox
+from tests.unit.tools.workshop import Log, workshop
+
+
+def peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def main(commands: Commands, command: str) -> None:
+    await commands.run("true", 60)
+    before = peak()
+    ran = await commands.run(command, 60)
+    print(peak() - before, len(ran.output), flush=True)
+
+
+if __name__ == "__main__":
+    folder, kind, mark, command = sys.argv[1:]
+    shop = workshop(Path(folder))
+    held = Sandbox(kind)  # type: ignore[arg-type]
+    commands = Commands("ann", shop.ground.root, shop.workspace, Log(mark=mark), held)
+    anyio.run(main, commands, command)

@@ -1,0 +1,226 @@
+"""editFile: one exact, unique piece, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.tools.edit_file import EditFile
+from coterie.tools.read_file import ReadFile
+from coterie.tools.seen import Seen
+from coterie.tools.toolbox import Outcome, Prepared, Toolbox
+from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return workshop(tmp_path)
+
+
+@pytest.fixture
+def box(shop: Workshop) -> Toolbox:
+    seen = Seen()
+    return toolbox(shop, ReadFile(shop.ground, seen), EditFile(shop.ground, seen))
+
+
+async def edit(box: Toolbox, old: str, new: str, path: str = "f") -> Outcome:
+    return without_digest(await call(box, "editFile", path=path, oldStr=old, newStr=new))
+
+
+def changed(line: int) -> Outcome:
+    return Outcome({"path": "f", "done": "changed", "line": line})
+
+
+@pytest.mark.parametrize(
+    ("before", "change", "after", "line"),
+    [
+        (b"one\ntwo\n", ("two", "2"), b"one\n2\n", 2),
+        (b"one\ntwo\n", ("one\ntwo\n", ""), b"", 1),
+        (b"a\r\nb\r\n", ("b", "b\nc"), b"a\r\nb\r\nc\r\n", 2),
+        (b"a\r\nb\r\nc\r\n", ("a\nb", "x\ny"), b"x\r\ny\r\nc\r\n", 1),
+        (b"a\nb\n", ("a\r\nb", "x\r\ny"), b"x\ny\n", 1),
+        (b"\xef\xbb\xbfone\n", ("one", "zwei"), b"\xef\xbb\xbfzwei\n", 1),
+        ("\ufeffa\n".encode("utf-16-be"), ("a", "ö"), "\ufeffö\n".encode("utf-16-be"), 1),
+        (b"caf\xe9 au lait\n", ("lait", "milk"), b"caf\xe9 au milk\n", 1),
+        (b"no end", ("end", "END"), b"no END", 1),
+    ],
+)
+async def test_the_rest_of_the_file_stays_as_it_is(
+    shop: Workshop, box: Toolbox, before: bytes, change: tuple[str, str], after: bytes, line: int
+) -> None:
+    file = shop.write("f", before)
+    file.chmod(0o754)
+    assert await edit(box, *change) == changed(line)
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (after, 0o754)
+    assert sorted(path.name for path in shop.project.iterdir()) == [".coterie", "f"]
+
+
+@pytest.mark.parametrize(
+    ("before", "old", "new", "why"),
+    [
+        (
+            "a\nb\na\n",
+            "a",
+            "x",
+            "oldStr is in f 2 times (lines 1, 3). Take in more of the text around the one that "
+            "you mean, so that it is there once.",
+        ),
+        (
+            "aaa",
+            "aa",
+            "x",
+            "oldStr is in f 2 times (lines 1, 1). Take in more of the text around the one that "
+            "you mean, so that it is there once.",
+        ),
+        (
+            "a\n" * 9,
+            "a\n",
+            "x",
+            "oldStr is in f more than 5 times (lines 1, 2, 3, 4, 5, …). Take in more of the text "
+            "around the one that you mean, so that it is there once.",
+        ),
+        (
+            "def one():\n    return 1\n",
+            "def one():\n  return 1",
+            "x",
+            "oldStr is not in f. At line 1 it differs in white space only: give it as it is there.",
+        ),
+        (
+            "alpha\nreturn value + 1\n",
+            "return valve + 1",
+            "x",
+            "oldStr is not in f. The nearest to its first line is line 2: return value + 1",
+        ),
+        (
+            "alpha\n",
+            "something else",
+            "x",
+            "oldStr is not in f. Nothing like its first line is there. Read the file again.",
+        ),
+        (
+            "alpha\n",
+            "\n\n",
+            "x",
+            "oldStr is not in f. Read the file, and give the text exactly as it is there.",
+        ),
+        ("a\n", "a", "a", "oldStr and newStr are the same: nothing would change."),
+        (
+            "full\n",
+            "",
+            "x",
+            "f is there already. To change it, give the text to replace as oldStr.",
+        ),
+        (b"\0\1\2a", "a", "b", "f is no text, so it cannot be edited."),
+        (
+            b"caf\xe9 x\n",
+            "x",
+            "é",
+            "f is not UTF-8, so only plain ASCII can be put in without harm.",
+        ),
+    ],
+)
+async def test_a_refused_edit_says_why_and_changes_nothing(
+    shop: Workshop, box: Toolbox, before: str | bytes, old: str, new: str, why: str
+) -> None:
+    file = shop.write("f", before)
+    state = file.stat()
+    assert await edit(box, old, new) == Outcome.refused(why)
+    assert file.stat() == state
+
+
+async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox) -> None:
+    before = os.umask(0o027)
+    try:
+        made = await edit(box, "", "hello\n", "a/b/c.txt")
+    finally:
+        os.umask(before)
+    assert made == Outcome({"path": "a/b/c.txt", "done": "made", "line": 1})
+    file = shop.project / "a" / "b" / "c.txt"
+    assert (file.read_text(), file.stat().st_mode & 0o777) == ("hello\n", 0o640)
+    assert [path.name for path in file.parent.iterdir()] == ["c.txt"]
+    # What it made it knows, and an empty file is as good as none.
+    assert await edit(box, "hello", "bye", "a/b/c.txt") == Outcome(
+        {"path": "a/b/c.txt", "done": "changed", "line": 1}
+    )
+    shop.write("empty", "")
+    assert (await edit(box, "", "full", "empty")).output["done"] == "changed"
+
+
+async def test_what_is_not_there_is_not_edited(shop: Workshop, box: Toolbox) -> None:
+    assert await edit(box, "a", "b", "none") == Outcome.refused(
+        "There is no file none. With an empty oldStr it would be made."
+    )
+    assert (await edit(box, "a", "b", "no/such")).is_error
+    assert not (shop.project / "no").exists()
+    assert await edit(box, "a", "b", ".coterie") == Outcome.refused(
+        ".coterie is in .coterie, which is not to be edited."
+    )
+
+
+async def test_a_file_changed_under_the_agent_must_be_read_again(
+    shop: Workshop, box: Toolbox
+) -> None:
+    file = shop.write("f", "one\ntwo\n")
+    await call(box, "readFile", path="f")
+    file.write_text("one\ntwo\nthree\n")
+    assert await edit(box, "one", "1") == Outcome.refused(
+        "f has changed since you read it. Read it again, then edit."
+    )
+    assert file.read_text() == "one\ntwo\nthree\n"
+    await call(box, "readFile", path="./f")
+    assert await edit(box, "one", "1") == changed(1)
+    assert await edit(box, "two", "2") == changed(2)  # its own change is known to it
+
+
+async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: Toolbox) -> None:
+    file = shop.write("f", "one\n")
+    read = await call(box, "readFile", path="f")
+    file.write_text("one!\n")
+    seen = Seen()
+    seen.note("f", str(read.output["digest"]))
+    again = toolbox(shop, EditFile(shop.ground, seen))
+    assert (await edit(again, "one", "1")).output == {
+        "error": "f has changed since you read it. Read it again, then edit."
+    }
+
+
+async def test_edits_at_once_do_not_lose_each_other(shop: Workshop, box: Toolbox) -> None:
+    file = shop.write("f", "".join(f"<{n}>\n" for n in range(20)))
+    async with anyio.create_task_group() as group:
+        for number in range(20):
+            group.start_soon(edit, box, f"<{number}>", f"[{number}]")
+    assert file.read_text() == "".join(f"[{n}]\n" for n in range(20))
+
+
+async def test_a_link_is_edited_where_it_leads(shop: Workshop, box: Toolbox) -> None:
+    file = shop.write("src/real", "one\n")
+    (shop.project / "link").symlink_to("src/real")
+    assert (await edit(box, "one", "two", "link")).output["path"] == "src/real"
+    assert (file.read_text(), (shop.project / "link").is_symlink()) == ("two\n", True)
+
+
+async def preview(box: Toolbox, old: str, new: str, path: str = "f") -> Outcome | None:
+    prepared = box.check("editFile", {"path": path, "oldStr": old, "newStr": new})
+    assert isinstance(prepared, Prepared)
+    return await box.preview(prepared)
+
+
+async def test_a_preview_is_the_diff_and_changes_nothing(shop: Workshop, box: Toolbox) -> None:
+    file = shop.write("f", "one\ntwo\nthree\n")
+    assert await preview(box, "two", "2") == Outcome(
+        {"path": "f", "diff": "--- f\n+++ f\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"}
+    )
+    assert await preview(box, "", "new\n", "a/b") == Outcome(
+        {"path": "a/b", "diff": "--- /dev/null\n+++ a/b\n@@ -0,0 +1 @@\n+new"}
+    )
+    assert file.read_text() == "one\ntwo\nthree\n"
+    assert not (shop.project / "a").exists()
+    # Nobody need be asked about what would fail.
+    refused = [("four", "4", "f"), ("a", "b", "no/such"), ("", "x", "../x"), ("", "x", ".git/x")]
+    for old, new, path in refused:
+        shown = await preview(box, old, new, path)
+        assert shown is not None
+        assert shown.is_error

@@ -1,0 +1,120 @@
+"""grep: the same lines from ripgrep and from our own search; bounded in size and in time."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.tools import grep
+from coterie.tools.grep import Grep
+from coterie.tools.toolbox import Outcome, Toolbox
+from tests.unit.process.children import carrying, left, token, until
+from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+
+RIPGREP = os.environ["PATH"] if shutil.which("rg") else None
+OURS = "/nonexistent"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    made = workshop(tmp_path, git=True)
+    made.write("src/a.py", "import os\ndef find():\n    return 1\n")
+    made.write("src/b.ts", "function find() {}\n")
+    made.write(".github/ci.yml", "find: me\n")
+    made.write("src/dos.txt", "the end\r\n\r\nlast\r\n")
+    made.write("src/empty", "")
+    made.write("bin/x", b"\0find\n")
+    made.write(".git/find", "find\n")
+    (made.project / "link").symlink_to(made.outside / "secret.txt")
+    (made.project / "folder").symlink_to(made.outside)
+    return made
+
+
+@pytest.fixture(params=["ripgrep", "ours"])
+def box(shop: Workshop, request: pytest.FixtureRequest) -> Toolbox:
+    if request.param == "ripgrep" and RIPGREP is None:
+        pytest.skip("ripgrep is not installed")
+    where = RIPGREP if request.param == "ripgrep" and RIPGREP else OURS
+    return toolbox(shop, Grep(shop.ground, where))
+
+
+def found(*lines: str) -> Outcome:
+    return Outcome({"count": len(lines), "matches": "\n".join(lines)})
+
+
+ALL = (".github/ci.yml:1:find: me", "src/a.py:2:def find():", "src/b.ts:1:function find() {}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lines"),
+    [
+        ({"pattern": "find"}, ALL),
+        ({"pattern": r"^def \w+"}, ("src/a.py:2:def find():",)),
+        ({"pattern": "find", "path": "src"}, ALL[1:]),
+        ({"pattern": "find", "path": "src/a.py"}, ALL[1:2]),
+        ({"pattern": "find", "glob": "*.py"}, ALL[1:2]),
+        ({"pattern": "find", "glob": "src/**/*.ts"}, ALL[2:]),
+        ({"pattern": "find", "glob": "!*.py"}, (ALL[0], ALL[2])),
+        ({"pattern": "^$"}, ("src/dos.txt:2:",)),
+        ({"pattern": "end$"}, ("src/dos.txt:1:the end",)),
+        ({"pattern": "secret"}, ()),
+        ({"pattern": "-v"}, ()),
+        ({"pattern": "the database", "glob": ".coterie/**"}, ()),
+    ],
+)
+async def test_lines_are_found(
+    box: Toolbox, arguments: dict[str, object], lines: tuple[str, ...]
+) -> None:
+    outcome = await call(box, "grep", **arguments)
+    ordered = "\n".join(sorted(str(outcome.output["matches"]).split("\n")))
+    assert Outcome({**outcome.output, "matches": ordered}) == found(*sorted(lines))
+
+
+async def test_what_is_wrong_is_said(box: Toolbox) -> None:
+    outcome = await call(box, "grep", pattern="(")
+    assert outcome.is_error
+    assert "regex parse error" in str(outcome.output["error"])
+    for path in ("link", "folder", "../outside", "none", ".coterie"):
+        assert (await call(box, "grep", pattern="secret", path=path)).is_error
+
+
+async def test_too_much_is_cut_and_said_to_be(shop: Workshop, box: Toolbox) -> None:
+    shop.write("many.txt", "here it is, once more\n" * 100_000)
+    outcome = await call(box, "grep", pattern="once more")
+    assert outcome.output["note"] == "There are more: look for less, or in fewer files."
+    lines = str(outcome.output["matches"]).split("\n")
+    assert len("\n".join(lines)) <= 30_000
+    assert all(line.endswith("here it is, once more") for line in lines)
+
+
+async def test_a_line_without_end_is_cut(shop: Workshop, box: Toolbox) -> None:
+    shop.write("one.txt", "start " + "x" * 100_000)
+    outcome = await call(box, "grep", pattern="start")
+    assert len(str(outcome.output["matches"])) < 1000
+
+
+async def test_a_search_that_is_broken_off_is_ended(shop: Workshop) -> None:
+    shop.write("evil.txt", "a" * 60 + "b\n")
+    box, pattern = toolbox(shop, Grep(shop.ground, OURS)), f"(a+)+$|{token()}"
+    async with anyio.create_task_group() as group:
+        group.start_soon(partial(call, box, "grep", pattern=pattern))
+        await until(lambda: len(carrying(pattern)) == 1)
+        group.cancel_scope.cancel()
+    assert await left(pattern) == 0
+
+
+async def test_a_pattern_that_takes_for_ever_is_stopped(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grep, "PATIENCE", 0.5)
+    shop.write("evil.txt", "a" * 60 + "b\n")
+    box = toolbox(shop, Grep(shop.ground, OURS))
+    with anyio.fail_after(20):
+        assert await call(box, "grep", pattern="(a+)+$") == Outcome.refused(
+            "The search took over 0.5 s. Look in fewer files."
+        )

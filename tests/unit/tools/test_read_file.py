@@ -1,0 +1,102 @@
+"""readFile: the text, which lines it is, and how to go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from coterie.tools import read_file, text_file
+from coterie.tools.read_file import ReadFile
+from coterie.tools.seen import Seen
+from coterie.tools.toolbox import Outcome
+from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return workshop(tmp_path)
+
+
+async def read(shop: Workshop, path: str, **more: object) -> Outcome:
+    box = toolbox(shop, ReadFile(shop.ground, Seen()))
+    return without_digest(await call(box, "readFile", path=path, **more))
+
+
+def text(shown: str, lines: str, note: str = "") -> Outcome:
+    output = {"path": "f", "lines": lines, "text": shown}
+    return Outcome(output | ({"note": note} if note else {}))
+
+
+@pytest.mark.parametrize(
+    ("data", "shown", "lines"),
+    [
+        (b"", "", "1-0 of 0"),
+        (b"one", "one", "1-1 of 1"),
+        (b"one\ntwo\n", "one\ntwo", "1-2 of 2"),
+        (b"one\r\ntwo\r\n", "one\ntwo", "1-2 of 2"),
+        (b"\xef\xbb\xbfone\n", "one", "1-1 of 1"),
+        ("\ufeffzwölf\n".encode("utf-16-le"), "zwölf", "1-1 of 1"),
+        (b"caf\xe9\n", "caf\ufffd", "1-1 of 1"),
+        (b"a\fb\x0bc\n", "a\fb\x0bc", "1-1 of 1"),
+        (b"x" * 9000 + b"\0\n", "x" * 9000 + "␀", "1-1 of 1"),
+    ],
+)
+async def test_a_text_is_shown_as_it_is(
+    shop: Workshop, data: bytes, shown: str, lines: str
+) -> None:
+    shop.write("f", data)
+    assert await read(shop, "f") == text(shown, lines)
+
+
+async def test_a_part_of_it(shop: Workshop) -> None:
+    shop.write("f", "".join(f"line {n}\n" for n in range(1, 11)))
+    assert await read(shop, "f", offset=3, limit=2) == text(
+        "line 3\nline 4", "3-4 of 10", "There is more: go on with offset 5."
+    )
+    assert await read(shop, "f", offset=10) == text("line 10", "10-10 of 10")
+    assert await read(shop, "f", offset=11) == Outcome.refused("f has no line 11: it ends with 10.")
+
+
+async def test_a_long_one_comes_in_parts_that_make_the_whole(shop: Workshop) -> None:
+    lines = [f"{n} {'x' * 500}" for n in range(1, 101)]
+    shop.write("f", "\n".join(lines))
+    seen: list[str] = []
+    while len(seen) < len(lines):
+        part = await read(shop, "f", offset=len(seen) + 1)
+        assert len(str(part.output["text"])) <= 30_000
+        seen += str(part.output["text"]).split("\n")
+    assert seen == lines
+
+
+async def test_a_line_without_end_is_cut(shop: Workshop) -> None:
+    shop.write("f", "x" * 40_000 + "\nnext\n")
+    assert await read(shop, "f") == text(
+        "x" * 30_000 + "\n… 10,000 characters left out …",
+        "1-1 of 2",
+        "There is more: go on with offset 2.",
+    )
+
+
+async def test_what_is_no_text_is_explained(shop: Workshop) -> None:
+    shop.write("f", b"\x7fELF\0\0\0\0")
+    assert await read(shop, "f") == Outcome.refused("f is no text: 8 bytes of something else.")
+
+
+async def test_a_huge_one_is_only_looked_into(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (read_file, text_file):
+        monkeypatch.setattr(module, "WHOLE", 1000)
+    monkeypatch.setattr(read_file, "BLOCK", 64)
+    shop.write("f", "".join(f"line {n}\n" for n in range(1, 1001)))
+    size = (shop.project / "f").stat().st_size
+    for offset in (1, 2, 10, 999):
+        assert await read(shop, "f", offset=offset, limit=1) == text(
+            f"line {offset}",
+            f"{offset}-{offset} of a file of {size:,} bytes",
+            f"There is more: go on with offset {offset + 1}.",
+        )
+    assert await read(shop, "f", offset=1002) == Outcome.refused("f has no line 1002.")
+    shop.write("f", b"\0" * 2000)
+    assert (await read(shop, "f")).is_error

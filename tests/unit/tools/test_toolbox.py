@@ -1,0 +1,264 @@
+"""A call is checked before it runs, and what is wrong with it can be mended from what is said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.model.action import Action
+from coterie.tools.commands import Commands
+from coterie.tools.edit_file import EditFile
+from coterie.tools.grep import Grep
+from coterie.tools.inputs import Inputs, fields, schema
+from coterie.tools.list_files import ListFiles
+from coterie.tools.read_file import ReadFile
+from coterie.tools.run_command import RunCommand
+from coterie.tools.sandbox import Sandbox
+from coterie.tools.seen import Seen
+from coterie.tools.toolbox import Outcome, Prepared, Toolbox
+from tests.unit.tools.workshop import Log, Workshop, workshop
+
+
+def made(shop: Workshop, sandbox: Sandbox) -> Toolbox:
+    ground, seen = shop.ground, Seen()
+    commands = Commands("ann", ground.root, shop.workspace, Log(), sandbox)
+    tools = [
+        ReadFile(ground, seen),
+        EditFile(ground, seen),
+        ListFiles(ground),
+        Grep(ground, ""),
+        RunCommand(commands),
+    ]
+    return Toolbox(ground.root, commands, tools)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    return workshop(tmp_path)
+
+
+@pytest.fixture
+def box(shop: Workshop) -> Toolbox:
+    return made(shop, Sandbox("bubblewrap"))
+
+
+def test_what_the_model_is_told(box: Toolbox) -> None:
+    assert {spec.name: spec.parameters for spec in box.specs()} == snapshot(
+        {
+            "readFile": {
+                "properties": {
+                    "path": {
+                        "description": "The file, from the top of the workspace.",
+                        "type": "string",
+                    },
+                    "offset": {
+                        "default": 1,
+                        "description": "The first line to show, counted from 1.",
+                        "minimum": 1,
+                        "type": "integer",
+                    },
+                    "limit": {
+                        "default": 2000,
+                        "description": "How many lines to show at most.",
+                        "minimum": 1,
+                        "type": "integer",
+                    },
+                },
+                "additionalProperties": False,
+                "required": ["path"],
+                "type": "object",
+            },
+            "editFile": {
+                "properties": {
+                    "path": {
+                        "description": "The file, from the top of the workspace.",
+                        "type": "string",
+                    },
+                    "oldStr": {
+                        "description": "What to replace, exactly as it is; empty: make a new file.",
+                        "type": "string",
+                    },
+                    "newStr": {"description": "What to put in its place.", "type": "string"},
+                },
+                "additionalProperties": False,
+                "required": ["path", "oldStr", "newStr"],
+                "type": "object",
+            },
+            "listFiles": {
+                "properties": {
+                    "path": {
+                        "default": ".",
+                        "description": "The folder, from the top of the workspace.",
+                        "type": "string",
+                    }
+                },
+                "additionalProperties": False,
+                "type": "object",
+            },
+            "grep": {
+                "properties": {
+                    "pattern": {
+                        "description": "A regular expression, found anywhere in a line.",
+                        "type": "string",
+                    },
+                    "path": {
+                        "default": ".",
+                        "description": "The folder or file to search.",
+                        "type": "string",
+                    },
+                    "glob": {
+                        "default": "",
+                        "description": "Only files of this form, such as *.py or src/**/*.ts.",
+                        "type": "string",
+                    },
+                },
+                "additionalProperties": False,
+                "required": ["pattern"],
+                "type": "object",
+            },
+            "runCommand": {
+                "properties": {
+                    "command": {
+                        "description": "What bash is given, in the work folder.",
+                        "minLength": 1,
+                        "type": "string",
+                    },
+                    "timeoutSeconds": {
+                        "default": 120,
+                        "description": "When it has to end at the latest.",
+                        "exclusiveMinimum": 0,
+                        "maximum": 600,
+                        "type": "number",
+                    },
+                },
+                "additionalProperties": False,
+                "required": ["command"],
+                "type": "object",
+            },
+        }
+    )
+    assert all(spec.description for spec in box.specs())
+
+
+def test_what_may_be_left_out_is_no_choice_of_types() -> None:
+    class Choosing(Inputs):
+        which_one: int | None = None
+
+    assert schema(Choosing) == {
+        "additionalProperties": False,
+        "properties": {"whichOne": {"type": "integer"}},
+        "type": "object",
+    }
+    assert fields(Choosing) == "whichOne (integer, optional)"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "why"),
+    [
+        (
+            "read_file",
+            {"path": "f"},
+            "There is no tool 'read_file'. Did you mean readFile? "
+            "There are: readFile, editFile, listFiles, grep, runCommand.",
+        ),
+        (
+            "teleport",
+            {},
+            "There is no tool 'teleport'. "
+            "There are: readFile, editFile, listFiles, grep, runCommand.",
+        ),
+        (
+            "editFile",
+            {"path": 5, "old_str": "a", "newStr": "b\ud800"},
+            "Wrong arguments for editFile:\n"
+            "- path: should be a valid string\n"
+            "- oldStr is missing\n"
+            "- newStr: half a character (a lone surrogate) is in it\n"
+            "- old_str is not known\n"
+            "It takes path (string), oldStr (string), newStr (string).",
+        ),
+        (
+            "readFile",
+            {"path": "f", "offset": 0, "limit": "many"},
+            "Wrong arguments for readFile:\n"
+            "- offset: should be greater than or equal to 1\n"
+            "- limit: should be a valid integer, unable to parse string as an integer\n"
+            "It takes path (string), offset (integer, optional), limit (integer, optional).",
+        ),
+        (
+            "runCommand",
+            {"command": "", "timeoutSeconds": 601},
+            "Wrong arguments for runCommand:\n"
+            "- command: String should have at least 1 character\n"
+            "- timeoutSeconds: should be less than or equal to 600\n"
+            "It takes command (string), timeoutSeconds (number, optional).",
+        ),
+        (
+            "grep",
+            ["not", "an object"],
+            "Wrong arguments for grep:\n"
+            "- the arguments: should be a valid dictionary or instance of GrepInput\n"
+            "It takes pattern (string), path (string, optional), glob (string, optional).",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: str) -> None:
+    assert box.check(name, arguments) == Outcome.refused(why)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "given", "action"),
+    [
+        (
+            "readFile",
+            {"path": "f", "offset": "3", "limit": None},
+            {"path": "f", "offset": 3, "limit": 2000},
+            {"effect": "read", "paths": ("f",)},
+        ),
+        (
+            "editFile",
+            {"path": "f", "oldStr": "", "newStr": "x"},
+            {"path": "f", "oldStr": "", "newStr": "x"},
+            {"effect": "write", "paths": ("f",)},
+        ),
+        ("listFiles", {}, {"path": "."}, {"effect": "read", "paths": (".",)}),
+        (
+            "grep",
+            {"pattern": "x", "path": "src"},
+            {"pattern": "x", "path": "src", "glob": ""},
+            {"effect": "read", "paths": ("src",)},
+        ),
+        (
+            "runCommand",
+            {"command": "rm -rf x"},
+            {"command": "rm -rf x", "timeoutSeconds": 120.0},
+            {"effect": "run", "command": "rm -rf x"},
+        ),
+    ],
+)
+def test_a_good_call_is_what_the_rules_need_to_know(
+    box: Toolbox, name: str, arguments: object, given: object, action: dict[str, object]
+) -> None:
+    tool = box.find(name)
+    assert tool is not None
+    expected = Action(tool=name, cwd=str(box.root), **action)  # type: ignore[arg-type]
+    assert box.check(name, arguments) == Prepared(tool, given, expected)  # type: ignore[arg-type]
+    assert tool.read_only == (name in {"readFile", "listFiles", "grep"})
+
+
+def test_where_nothing_holds_a_command_a_person_must_be_asked(shop: Workshop) -> None:
+    box = made(shop, Sandbox("none"))
+    asked = {
+        name: prepared.must_ask
+        for name, arguments in {"runCommand": {"command": "ls"}, "listFiles": {}}.items()
+        if isinstance(prepared := box.check(name, arguments), Prepared)
+    }
+    assert asked == {"runCommand": True, "listFiles": False}
+
+
+async def test_what_the_system_refuses_is_an_outcome(shop: Workshop, box: Toolbox) -> None:
+    prepared = box.check("readFile", {"path": "x" * 300})
+    assert isinstance(prepared, Prepared)
+    assert await box.run(prepared) == Outcome.refused(f"{'x' * 300}: File name too long")
