@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coterie.cli import figures
 from coterie.cli.paint import Paint
 from coterie.cli.text import printable
 from coterie.model.record import ResultRecord
 from coterie.model.task import ENDED, Status
 from coterie.model.view import TaskView
+
+_FEW = 5
+"""So many files are named."""
 
 INTERRUPTED = 130
 WAITS = 3
@@ -74,8 +79,8 @@ def in_words(reason: str) -> str:
     return _REASONS.get(reason, printable(reason))
 
 
-def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
-    """The report; only what is known to be true stands in it."""
+def lines(result: ResultRecord, seconds: float, paint: Paint, ran: Sequence[str] = ()) -> list[str]:
+    """The report; only what is known to be true stands in it.  `ran` is what agents ran."""
     parts = [result.task, figures.counted(result.turns, "turn"), figures.duration(seconds)]
     if cost := figures.used(result.usage):
         parts.append(cost)
@@ -87,7 +92,18 @@ def lines(result: ResultRecord, seconds: float, paint: Paint) -> list[str]:
     if result.summary and result.status == "failed":  # else it has just been read above
         shown.append(f"  summary  {printable(result.summary)}")
     if result.changed:
-        shown.append(f"  changed  {', '.join(map(printable, result.changed))}")
+        shown.append(f"  changed  {_changed(result.changed)}   coterie diff {result.task}")
+    shown += [f"  {'' if place else 'ran':<9}{line}" for place, line in enumerate(ran)]
+    if result.changed:
+        shown.append(f"  undo     coterie revert {result.task}")
     if result.next:
         shown.append("  next     " + " · ".join(result.next))
     return shown
+
+
+def _changed(files: Sequence[str]) -> str:
+    """The files that were changed, and whether those are the user's own."""
+    named = ", ".join(map(printable, files[:_FEW]))
+    more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
+    own = not any(one.startswith((".coterie/", "/")) for one in files)
+    return f"{named}{more}, in your tree" if own else f"{named}{more}"

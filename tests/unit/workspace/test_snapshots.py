@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.workspace.git import Git
-from coterie.workspace.snapshots import FolderSnapshots, listing
+from coterie.errors import UsageError
+from coterie.model import instant
+from coterie.workspace.snapshots import listing
 from coterie.workspace.snapshots.folder_snapshots import Difference
 from coterie.workspace.snapshots.undoing import Stays
 from coterie.workspace.snapshots.values import EXECUTABLE, LINK, PLAIN
@@ -29,10 +28,10 @@ def turns(house: House) -> Turns:
 
 
 def kept(turns: Turns) -> dict[str, tuple[str, bytes]]:
-    """What the newest snapshot of the task holds: mode and content by path."""
+    """What the task's only turn left, or found: mode and content by path."""
     shadow = turns.root / ".coterie" / "snapshots.git"
     refs = bare_git(shadow, "for-each-ref", "--format=%(refname)", f"refs/tasks/{TASK}")
-    newest = refs.splitlines()[-1]
+    newest = refs.splitlines()[0]  # `after`, where there is one
     found: dict[str, tuple[str, bytes]] = {}
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "-z", newest], cwd=shadow, capture_output=True, check=True
@@ -428,8 +427,9 @@ def test_without_git_a_task_goes_on_and_says_so_once(
     with turns.turn():
         turns.files({"f": "2\n"})
     assert turns.told == ["git is not installed"]
-    assert turns.snapshots.problem(TASK) == "git is not installed"
-    assert turns.snapshots.diff(TASK) == Difference()
+    assert turns.snapshots.diff(TASK) == Difference(problem="git is not installed")
+    with pytest.raises(UsageError, match="nothing was kept, git is not installed"):
+        turns.snapshots.revert(TASK)
 
 
 def test_what_a_killed_git_left_is_no_obstacle(turns: Turns) -> None:
@@ -443,10 +443,31 @@ def test_what_a_killed_git_left_is_no_obstacle(turns: Turns) -> None:
     lock = shadow / "refs" / "tasks" / TASK / "2" / "0" / "before.lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
+    (shadow / "count").write_text("")
     with turns.turn():
         turns.files({"f": "3\n"})
     assert turns.told == []
     assert turns.figures == ["f +1 -1"]
+
+
+def test_a_repository_that_somebody_tidied_up(turns: Turns) -> None:
+    turns.files({"f": "1\n"})
+    with turns.turn():
+        turns.files({"f": "2\n"})
+    bare_git(turns.root / ".coterie" / "snapshots.git", "gc", "--quiet", "--prune=now")
+    with turns.turn():
+        turns.files({"g": "2\n"})
+    assert turns.figures == ["f +1 -1", "g +1 -0"]
+
+
+def test_a_clock_that_is_set_back(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns.files({"f": "1\n"})
+    for hour in (3, 2, 1):
+        monkeypatch.setattr(instant, "now", lambda hour=hour: f"2026-01-31T0{hour}:00:00.000Z")
+        with turns.turn("other" if hour == 2 else TASK):
+            turns.files({"f": f"{hour}\n"})
+    lines = [line for line in turns.patch.splitlines() if line[1:] in "0123"]
+    assert lines == ["-1", "+3", "-2", "+1"]
 
 
 def test_an_agent_cannot_make_git_run_something(turns: Turns) -> None:

@@ -63,8 +63,8 @@ def _meet(span: Span, other: Span) -> bool:
     assert other.after is not None
     return (
         span.folder == other.folder
-        and span.before.at < other.after.at
-        and other.before.at < span.after.at
+        and span.before.place < other.after.place
+        and other.before.place < span.after.place
     )
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coterie.errors import GitFailed
+from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
 from coterie.workspace.snapshots.history import belongs
 from coterie.workspace.snapshots.keeping import Present, Record, keep
@@ -29,6 +29,8 @@ class Difference:
     """What it may have changed besides, each with why that is not known."""
     reverted_at: str | None = None
     """When all of it was taken back."""
+    problem: str | None = None
+    """What kept some or all of its files from being looked after."""
 
 
 class FolderSnapshots:
@@ -43,39 +45,35 @@ class FolderSnapshots:
         self._shadow = Shadow(self._root / ".coterie" / "snapshots.git")
         self._tell = tell
         self._told = False
-        self._begun: set[str] = set()
-        """Tasks that a turn of was begun here."""
+        self._begun: dict[tuple[str, Path], list[Span]] = {}
+        """By task and folder: the turn that was begun here and is not over."""
 
     # -- keeping -------------------------------------------------------------------------------
 
     def before(self, task_id: str, folder: str) -> None:
         """Keep a folder as it is: a turn of the task may change it from now on."""
-        at = instant.now()
+        at, place = instant.now(), Path(folder).resolve()
         with self._noting(task_id), self._alone() as record:
             spans = record.spans(task_id)
-            moments = [Moment(kept, at) for kept in keep(record.shadow, Path(folder).resolve())]
+            moments = [Moment(kept, at) for kept in keep(record.shadow, place)]
             present = {moment.snapshot.folder: moment for moment in moments}
             for span in spans:
                 if span.after is None and span.folder in present:  # it was cut
                     record.end(span, replace(present[span.folder], whole=False))
             number = max((span.number for span in spans), default=0) + 1
-            record.begin(task_id, number, moments)
-            self._begun.add(task_id)
+            self._begun[task_id, place] = record.begin(task_id, number, moments)
 
     def after(self, task_id: str, folder: str) -> None:
         """Keep a folder as the turn left it."""
-        place = Path(folder).resolve()
-        with self._noting(task_id), self._alone() as record:
-            spans = [span for span in record.spans(task_id) if span.after is None]
-            numbers = {span.number for span in spans if span.folder == place}
-            _end(record, (span for span in spans if span.number in numbers))
+        begun = self._begun.pop((task_id, Path(folder).resolve()), None)
+        if begun is not None:
+            with self._noting(task_id), self._alone() as record:
+                _end(record, begun)
 
     def settle(self) -> None:
         """Keep what turns left that were begun here and then cut."""
-        for task_id in sorted(self._begun):
-            with self._noting(task_id):
-                self.end_cut_turns(task_id)
-        self._begun.clear()
+        for task_id, place in list(self._begun):
+            self.after(task_id, str(place))
 
     def end_cut_turns(self, task_id: str) -> None:
         """Let what a task's cut turns changed be all until now; nobody may be running it."""
@@ -88,14 +86,8 @@ class FolderSnapshots:
     # -- looking -------------------------------------------------------------------------------
 
     def has_kept(self, task_id: str) -> bool:
-        """Whether anything was kept for a task; costs next to nothing."""
+        """Whether anything may have been kept for a task; costs next to nothing."""
         return Record(self._shadow, self._root).is_known(task_id)
-
-    def problem(self, task_id: str) -> str | None:
-        """Why files of a task were not kept, where something went wrong."""
-        with suppress(OSError):
-            return self._problems(task_id).read_text(encoding="utf-8").strip()
-        return None
 
     def changes(self, task_id: str) -> tuple[Change, ...]:
         """What the turns of a task changed, turn by turn."""
@@ -107,20 +99,22 @@ class FolderSnapshots:
 
     def diff(self, task_id: str) -> Difference:
         """What a task changed, as patches."""
+        problem = self._problem(task_id)
         if not self.has_kept(task_id):
-            return Difference()
+            return Difference(problem=problem)
         with self._alone() as record:
             look = Look.at(record, task_id)
             history = look.history
             found = look.found(history.turns)
             patches = [
-                patch_of(record.shadow, folder, self._prefix(folder), changes)
+                self._patch(record, folder, changes)
                 for folder, changes in by_folder(found.changes).items()
             ]
         return Difference(
             tuple(patch for patch in patches if patch.files),
             tuple(Stays(self._shown(one.folder, one.path), one.why) for one in found.missed),
             history.reverted_at,
+            problem,
         )
 
     # -- taking back ---------------------------------------------------------------------------
@@ -128,13 +122,18 @@ class FolderSnapshots:
     def revert(self, task_id: str, *, dry_run: bool = False) -> Reverted:
         """Take back exactly what a task changed; nobody may be running it.
 
-        What others did since stays.  UsageError where it was reverted already.
+        What others did since stays.  UsageError where it was reverted already, or cannot be.
         """
+        if not self.has_kept(task_id):
+            problem = self._problem(task_id)
+            if problem is not None:
+                raise UsageError(f"{task_id} cannot be reverted: nothing was kept, {problem}.")
+            return Reverted()
         with self._alone() as record:
             return Reverting(Look.at(record, task_id), self._shown, dry_run).revert()
 
     def undo(self, task_id: str, *, dry_run: bool = False) -> Reverted:
-        """Take back the last revert of a task."""
+        """Take back the last revert of a task; UsageError where there is none."""
         with self._alone() as record:
             return Reverting(Look.at(record, task_id), self._shown, dry_run).undo()
 
@@ -159,8 +158,19 @@ class FolderSnapshots:
                 self._told = True
                 self._tell(problem)
 
+    def _problem(self, task_id: str) -> str | None:
+        with suppress(OSError):
+            return self._problems(task_id).read_text(encoding="utf-8").strip()
+        return None
+
     def _problems(self, task_id: str) -> Path:
         return self._shadow.folder / "problems" / task_id
+
+    def _patch(self, record: Record, folder: Path, changes: Iterable[Change]) -> Patch:
+        made = patch_of(record.shadow, folder, self._prefix(folder), changes)
+        cut = len(made.prefix)
+        shown = (replace(one, path=self._shown(folder, one.path[cut:])) for one in made.files)
+        return replace(made, files=tuple(shown))
 
     def _prefix(self, folder: Path) -> str:
         """What a path in a folder of the user's begins with, from the root; else nothing."""

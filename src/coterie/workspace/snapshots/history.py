@@ -68,11 +68,12 @@ def _outermost(turns: Sequence[Span]) -> list[Span]:
 
 
 def _covers(whole: Span, part: Span) -> bool:
+    within = whole.after is None or (
+        part.after is not None and part.after.place < whole.after.place
+    )
     return (
-        part.task.startswith(f"{whole.task}.")
+        within
+        and part.task.startswith(f"{whole.task}.")
         and part.folder == whole.folder
-        and whole.after is not None
-        and part.after is not None
-        and whole.before.at <= part.before.at
-        and part.after.at <= whole.after.at
+        and whole.before.place < part.before.place
     )

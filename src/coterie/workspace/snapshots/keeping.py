@@ -85,7 +85,7 @@ class Present:
         if folder in self._seen:
             return self._seen[folder]
         # Of a folder that is gone nothing is known; of one inside a folder, that it is gone.
-        return Snapshot(folder, NO_FILES) if span.place else span.before.snapshot
+        return Snapshot(folder, NO_FILES) if span.part else span.before.snapshot
 
 
 # -- the record --------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Present:
 
 @dataclass(frozen=True)
 class Record:
-    """Which snapshots were kept, as refs: `<task>/<number>/<place>/before` and `after`."""
+    """Which snapshots were kept, as refs: `<task>/<number>/<part>/before` and `after`."""
 
     shadow: Shadow
     root: Path
@@ -112,28 +112,38 @@ class Record:
             for key, moment in moments.items()
             if key[3] == "before"
         ]
-        return sorted(found, key=lambda span: (span.before.at, span.number, span.place))
+        return sorted(found, key=lambda span: span.before.place)
 
     def is_known(self, task: str) -> bool:
         """Whether anything was kept for a task or a part of it; no git is run."""
         refs = self.shadow.folder / _REFS
-        return (refs / task).is_dir() or any(refs.glob(f"{task}.*"))
+        packed = (self.shadow.folder / "packed-refs").exists()  # somebody tidied up
+        return packed or (refs / task).is_dir() or any(refs.glob(f"{task}.*"))
 
     def begin(self, task: str, number: int, moments: Iterable[Moment]) -> list[Span]:
-        """Record what folders were before something changes them."""
+        """Record what folders were before something changes them; the lock is held."""
         spans = [
-            Span(task, number, place, replace(moment, **_this_process()))
-            for place, moment in enumerate(moments)
+            Span(task, number, part, self._placed(replace(moment, **_this_process())))
+            for part, moment in enumerate(moments)
         ]
         for span in spans:
             self._write(span, "before", span.before)
         return spans
 
-    def end(self, span: Span, after: Moment) -> Span:
-        """Record what a folder was when nothing changed it any more."""
-        ended = replace(span, after=replace(after, does=span.does))
-        self._write(span, "after", ended.after or after)
-        return ended
+    def end(self, span: Span, after: Moment) -> None:
+        """Record what a folder was when nothing changed it any more; the lock is held."""
+        self._write(span, "after", self._placed(replace(after, does=span.does)))
+
+    def _placed(self, moment: Moment) -> Moment:
+        """The moment, as the next of all."""
+        counter = self.shadow.folder / "count"
+        try:
+            last = int(counter.read_text())
+        except (OSError, ValueError):
+            ends = (one for span in self.spans() for one in (span.before, span.after) if one)
+            last = max((one.place for one in ends), default=0)
+        counter.write_text(f"{last + 1}\n")
+        return replace(moment, place=last + 1)
 
     def _write(self, span: Span, side: str, moment: Moment) -> None:
         facts = asdict(moment)
@@ -142,19 +152,19 @@ class Record:
         facts["left_out"] = [list(one.values()) for one in snapshot["left_out"]]
         tree = moment.snapshot.tree
         made = self.shadow.run("commit-tree", tree, "-F", "-", input=json.dumps(facts)).strip()
-        ref = f"{_REFS}/{span.task}/{span.number}/{span.place}/{side}"
+        ref = f"{_REFS}/{span.task}/{span.number}/{span.part}/{side}"
         # What a killed git left; nobody else is here.
         (self.shadow.folder / f"{ref}.lock").unlink(missing_ok=True)
         self.shadow.run("update-ref", ref, made)
 
     def _moment(self, line: str) -> tuple[tuple[str, int, int, str], Moment]:
         ref, tree, told = line.split("\0")
-        task, number, place, side = ref.removeprefix(f"{_REFS}/").split("/")
+        task, number, part, side = ref.removeprefix(f"{_REFS}/").split("/")
         facts = json.loads(told)
         left_out = tuple(LeftOut(*one) for one in facts.pop("left_out"))
         folder = self.root / facts.pop("folder")
         moment = Moment(Snapshot(folder, tree, left_out), **facts)
-        return (task, int(number), int(place), side), moment
+        return (task, int(number), int(part), side), moment
 
     def _named(self, folder: Path) -> str:
         inside = folder.is_relative_to(self.root)

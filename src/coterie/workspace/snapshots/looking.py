@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +12,9 @@ from coterie.workspace.snapshots.changes import Found, changes_of
 from coterie.workspace.snapshots.history import History, belongs
 from coterie.workspace.snapshots.keeping import Present, Record, lasts
 from coterie.workspace.snapshots.values import Change, Moment, Span
+
+_LAST = sys.maxsize
+"""After all that was kept."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Look:
 
         def ended(spans: Iterable[Span]) -> list[Span]:
             return [
-                span if span.after else replace(span, after=Moment(present.of(span), now))
+                span if span.after else replace(span, after=Moment(present.of(span), now, _LAST))
                 for span in spans
             ]
 

@@ -44,10 +44,7 @@ class Reverting:
         """Take back what the task changed; what others did since stays."""
         history, task = self.look.history, self.look.task
         if history.reverted_at is not None:
-            when = history.reverted_at[:16].replace("T", " ")
-            raise UsageError(
-                f"{task} was reverted already ({when} UTC).", f"coterie revert {task} --undo"
-            )
+            raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
         found = self.look.found(history.turns)
         reverted = self._take_back("revert", history.turns, found.changes)
         missed = tuple(Stays(self.shown(one.folder, one.path), one.why) for one in found.missed)
@@ -86,7 +83,7 @@ class Reverting:
 
     def _moment(self, made: Plan, does: Does, *, whole: bool = False) -> Moment:
         snapshot = keep(self.look.record.shadow, made.folder)[0]
-        return Moment(snapshot, instant.now(), does, whole)
+        return Moment(snapshot, instant.now(), does=does, whole=whole)
 
     def _folders(self, tree: str) -> frozenset[str]:
         words = ("ls-tree", "-r", "-d", "-z", "--name-only", tree)

@@ -40,6 +40,9 @@ class Moment:
 
     snapshot: Snapshot
     at: str
+    """For people; a clock may be set back, so it decides nothing."""
+    place: int = 0
+    """Its place in the order of all that was ever kept."""
     does: Does = "turn"
     whole: bool = True
     """Of a revert: whether nothing of the task was left in place."""
@@ -55,7 +58,7 @@ class Span:
     task: str
     number: int
     """Counts what a task did, from 1; spans of one number belong together."""
-    place: int
+    part: int
     """Tells the folders of one number apart."""
     before: Moment
     after: Moment | None = None

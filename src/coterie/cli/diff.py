@@ -1,0 +1,181 @@
+"""`diff` and `revert`: what a task changed, and taking that back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.cli import figures
+from coterie.cli.call import Call, command, pass_call
+from coterie.cli.paint import Meaning, Paint
+from coterie.cli.project import named
+from coterie.cli.text import one_line, printable, table
+from coterie.config.files import shown
+
+if TYPE_CHECKING:
+    from coterie.app import App
+    from coterie.workspace.snapshots.folder_snapshots import Difference
+    from coterie.workspace.snapshots.patch import FileFigures, Patch
+    from coterie.workspace.snapshots.reverting import Reverted
+
+_STARTS: dict[str, Meaning] = {
+    "diff --git ": "title",
+    "--- ": "title",
+    "+++ ": "title",
+    "@@ ": "place",
+    "+": "added",
+    "-": "removed",
+}
+_BINARY = "GIT binary patch"
+_DID = {
+    (False, False): "Reverted",
+    (False, True): "Would revert",
+    (True, False): "Undid",
+    (True, True): "Would undo",
+}
+"""By whether it was an undo, and whether only tried."""
+
+
+@command("diff", "coterie diff last | git apply")
+@click.argument("id_", metavar="ID", default="last")
+@click.option("--stat", is_flag=True, help="Only how much was changed.")
+@pass_call
+def diff(call: Call, id_: str, *, stat: bool) -> None:
+    """What a task changed in your files: a patch, which `git apply` takes."""
+
+    async def body(app: App) -> tuple[str, Difference]:
+        task_id = await app.find_task(id_)
+        return task_id, await app.diff(task_id)
+
+    task_id, found = named(call, id_, body)
+    call.record("diff", _diff_fields(task_id, found, stat=stat))
+    if call.json:
+        return
+    if stat:
+        call.lines(_figures(found, call.width))
+    elif sys.stdout.isatty():
+        call.lines([line for patch in found.patches for line in _coloured(call, patch)])
+    else:
+        _write_raw(found)
+    for note in _notes(task_id, found):
+        call.note(note)
+
+
+@command("revert", "coterie revert last")
+@click.argument("id_", metavar="ID")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--undo", is_flag=True, help="Take the last revert of this task back.")
+@pass_call
+def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
+    """Take back what a task changed in your files, and nothing that anybody else did.
+
+    Where somebody has changed the same lines since, a file stays as it is and is named.
+    """
+
+    async def body(app: App) -> tuple[str, Reverted]:
+        task_id = await app.find_task(id_)
+        return task_id, await app.revert(task_id, undo=undo, dry_run=dry_run)
+
+    task_id, done = named(call, id_, body)
+    call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
+    call.lines(_told(task_id, done, undo=undo, dry_run=dry_run))
+    raise click.exceptions.Exit(1 if done.kept else 0)
+
+
+# -- what was changed --------------------------------------------------------------------------
+
+
+def _diff_fields(task_id: str, found: Difference, *, stat: bool) -> dict[str, object]:
+    patches: list[dict[str, object]] = []
+    for patch in found.patches:
+        files = [asdict(one) for one in patch.files]
+        text = {} if stat else {"patch": patch.text}
+        patches.append({"folder": str(patch.folder), "files": files, **text})
+    return {
+        "task": task_id,
+        "patches": patches,
+        "missed": [asdict(one) for one in found.missed],
+        "reverted_at": found.reverted_at,
+        "problem": found.problem,
+    }
+
+
+def _figures(found: Difference, width: int) -> list[str]:
+    files = [one for patch in found.patches for one in patch.files]
+    rows = [(f"  {one_line(one.path)}", *_counts(one)) for one in files]
+    added, removed = sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files)
+    total = (figures.counted(len(files), "file"), f"+{added}", f"-{removed}")
+    return table([*rows, total], width) if files else []
+
+
+def _counts(one: FileFigures) -> tuple[str, str]:
+    return ("binary", "") if one.added is None else (f"+{one.added}", f"-{one.removed}")
+
+
+def _head(patch: Patch) -> str:
+    """Where it is, unless that is the project: git passes over such a line."""
+    foreign = any(one.path.startswith((".coterie/", "/")) for one in patch.files)
+    return f"In {shown(patch.folder)}:" if foreign else ""
+
+
+def _coloured(call: Call, patch: Patch) -> Iterator[str]:
+    if head := _head(patch):
+        yield call.paint(printable(head), "name")
+    hidden = False
+    for line in patch.text.removesuffix("\n").split("\n"):
+        hidden = hidden and not line.startswith("diff --git ")
+        if not hidden:
+            yield _painted(call.paint, "binary" if line == _BINARY else line)
+        hidden = hidden or line == _BINARY
+
+
+def _painted(paint: Paint, line: str) -> str:
+    for start, meaning in _STARTS.items():
+        if line.startswith(start):
+            return paint(printable(line), meaning)
+    return printable(line)
+
+
+def _write_raw(found: Difference) -> None:
+    """The patch, byte for byte."""
+    for patch in found.patches:
+        head = _head(patch)
+        text = f"{head}\n{patch.text}" if head else patch.text
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+
+
+def _notes(task_id: str, found: Difference) -> Iterator[str]:
+    if found.reverted_at is not None:
+        when = figures.clock(found.reverted_at)
+        yield f"{task_id} was reverted at {when}.   Back: coterie revert {task_id} --undo"
+    elif not found.patches and not found.problem and not found.missed:
+        yield f"{task_id} changed no file."
+    for one in found.missed:
+        yield f"not shown: {printable(one.path)}: {one.why}"
+    if found.problem:
+        yield f"! Not everything was kept, so it cannot be shown: {printable(found.problem)}."
+
+
+# -- taking it back ----------------------------------------------------------------------------
+
+
+def _told(task_id: str, done: Reverted, *, undo: bool, dry_run: bool) -> list[str]:
+    what = f"the revert of {task_id}" if undo else task_id
+    did = _DID[undo, dry_run]
+    lines = [f"{did} {what}"] if done.did_something else [f"Nothing of {what} to take back."]
+    listed = (
+        ("restored", [printable(path) for path in done.restored]),
+        ("merged", [f"{printable(path)}: what others changed stays" for path in done.merged]),
+        ("removed", [printable(path) for path in done.removed]),
+        ("kept", [f"{printable(one.path)}: {one.why}" for one in done.kept]),
+    )
+    lines += [f"  {word:<10}{entry}" for word, entries in listed for entry in entries]
+    if done.did_something and not dry_run:
+        again = "" if undo else " --undo"
+        lines.append(f"  undo      coterie revert {task_id}{again}")
+    return lines
