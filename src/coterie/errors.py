@@ -142,6 +142,87 @@ class StorageReadOnly(StorageError):
     code: ClassVar[str] = "storage_read_only"
 
 
+# -- tickets -----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class EnvelopeForged(CoterieError):
+    """A session signs its envelopes, and one that is kept does not bear its signature."""
+
+    session: str
+    sequence: int | None
+    """Which envelope; None where none can be checked."""
+    problem: str
+
+    code: ClassVar[str] = "envelope_forged"
+
+    def __str__(self) -> str:
+        which = f"envelope {self.sequence:06d} of {self.session}" if self.sequence else self.session
+        return f"{which} cannot be trusted: {self.problem}."
+
+    @property
+    def hint(self) -> str | None:
+        return "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
+
+
+@dataclass(eq=False)
+class ArtifactWrong(CoterieError):
+    """A file that was named as an artifact is not what was said of it."""
+
+    uri: str
+    problem: str
+
+    code: ClassVar[str] = "artifact_wrong"
+
+    def __str__(self) -> str:
+        return f"The artifact {self.uri} {self.problem}."
+
+    @property
+    def hint(self) -> str | None:
+        return "Artifacts are files below the session's artifacts folder, or file:// addresses."
+
+
+@dataclass(eq=False)
+class NotAccepted(CoterieError):
+    """The work of a session was not taken into the user's branch; nothing was changed."""
+
+    task: str
+    problem: str
+    advice: str | None = None
+
+    code: ClassVar[str] = "not_accepted"
+
+    def __str__(self) -> str:
+        return f"Not accepted: {self.problem}."
+
+    @property
+    def hint(self) -> str | None:
+        return self.advice
+
+
+# -- git ---------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class GitFailed(CoterieError):
+    """Git did not do what it was asked for; `said` is the end of what it printed."""
+
+    command: str
+    folder: str
+    said: str
+    status: int | None = None
+    """What it ended with; None where it was never run, or was ended by us."""
+
+    code: ClassVar[str] = "git_failed"
+
+    def __str__(self) -> str:
+        return f"git {self.command} failed in {self.folder}: {self.said or self.status}"
+
+    @property
+    def where(self) -> str | None:
+        return self.folder
+
+
 # -- leases ------------------------------------------------------------------------------------
 
 
@@ -220,6 +301,7 @@ class AgentMissing(AgentError):
 
     command: str
     problem: str
+    advice: str | None = None
 
     code: ClassVar[str] = "agent_missing"
 
@@ -228,7 +310,7 @@ class AgentMissing(AgentError):
 
     @property
     def hint(self) -> str | None:
-        return "coterie doctor"
+        return self.advice or "coterie doctor"
 
 
 @dataclass(eq=False)

@@ -14,7 +14,7 @@ from tests.conftest import House
 @pytest.fixture
 def bare(house: House) -> Cli:
     """Nothing has been set up."""
-    return Cli(house, {"PYTHONHASHSEED": "0"})
+    return Cli(house, {"PYTHONHASHSEED": "0", "TZ": "UTC"})
 
 
 @pytest.fixture

@@ -94,7 +94,7 @@ from tests.cli.command import Cli, steady
         (
             ["chat", "--agents", "nobody", "hello"],
             snapshot("""\
-! --agents: nobody.agent is "nobody"; known: ada, rex, cy.
+! --agents: nobody.agent is "nobody"; known: ada, rex, cy, builtin.
   coterie agents scan
 """),
         ),
@@ -188,9 +188,9 @@ def test_a_team_file_with_mistakes_names_them_all(cli: Cli) -> None:
     ran = cli("chat", "hello")
     assert (ran.out, ran.code) == ("", 2)
     assert steady(ran.err) == snapshot("""\
-! .coterie/teams/pair/team.json:2 members[0].agent is "ad"; known: ada, rex, cy. Did you mean ada?
+! .coterie/teams/pair/team.json:2 members[0].agent is "ad"; known: ada, rex, cy, builtin. Did you mean ada?
   .coterie/teams/pair/team.json:3 members[1].agnt is not a known key. Did you mean agent?
-""")
+""")  # noqa: E501
 
 
 def test_a_look_where_nothing_was_done_writes_nothing(bare: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import cast
 
 import anyio
@@ -15,14 +16,24 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from coterie.app import App
+from coterie.app import Answered, App
 from coterie.cli.call import Call
+from coterie.cli.paint import Paint
 from coterie.cli.screen.board import Board
 from coterie.cli.screen.screen import Screen
-from coterie.model.interaction import Display, Interaction, Kind, Option
-from coterie.model.record import InteractionRecord, MemberRecord, MessageRecord
-from coterie.model.team import Member, Team
+from coterie.model.budget import MORE, Budget
+from coterie.model.interaction import Display, Interaction, Kind, Option, Validation
+from coterie.model.record import (
+    InteractionRecord,
+    MemberRecord,
+    MessageRecord,
+    TaskRecord,
+    ToolCallRecord,
+)
+from coterie.model.team import Member, Permissions, Team
 from coterie.model.update import Usage
+from coterie.model.view import Entry, QuestionView
+from tests.cli.recorded import wants_to_run
 
 TEAM = Team(
     name="pair",
@@ -46,6 +57,13 @@ def question(name: str = "q1", member: str = "ada", kind: Kind = "Select") -> In
     return InteractionRecord(asked, member)
 
 
+RULE = "run(npm install *)"
+
+
+def risky(name: str = "q1", command: str = "npm install a", rule: str = RULE) -> InteractionRecord:
+    return InteractionRecord(wants_to_run(name, command, rule=rule), "ada")
+
+
 @dataclass
 class Listening:
     """Takes the place of an App: keeps what it was told."""
@@ -59,8 +77,17 @@ class Listening:
 
     async def answer(
         self, interaction_id: str, *, choice: str | None, text: str | None, author: str
-    ) -> None:
+    ) -> Answered:
         self.told.append(("answer", interaction_id, choice or "", text or ""))
+        rule = text if choice == "rule" else None
+        return Answered(interaction_id, "k3f9", choice or "", False, "pair", "ada", rule)
+
+    async def timeline(self, task_id: str) -> list[Entry]:
+        ran = ToolCallRecord(
+            task_id, "ada", "1", "Bash", {"command": "pytest -q"}, "completed", False, 100
+        )
+        said = MessageRecord(task_id, 0, "you", "fix it")
+        return [Entry("", TaskRecord(task_id, "chat", "running")), Entry("", said), Entry("", ran)]
 
     async def interrupt(self, task_id: str) -> None:
         self.told.append(("interrupt", task_id))
@@ -113,6 +140,11 @@ async def scene(columns: int = 80, rows: int = 24, *, task: str = "k3f9") -> Asy
             yield made
 
 
+async def opened(it: Scene) -> None:
+    await it.press("\t")
+    await it.until(lambda: it.screen.prompt() == " q1> ")
+
+
 # -- keys --------------------------------------------------------------------------------------
 
 
@@ -139,7 +171,90 @@ async def test_tab_opens_a_digit_and_enter_answers_and_enter_alone_does_nothing(
         await it.until(lambda: it.screen.prompt() == " q1> ")
         await it.press("\r\r2\r")
         await it.until(lambda: it.app.told)
-        assert it.app.told == [("answer", "q1", "2", "")]
+        assert it.app.told == [("answer", "q1", "reject", "")]
+
+
+async def test_a_no_may_go_with_words() -> None:
+    async with scene() as it:
+        it.screen.saw(risky())
+        await opened(it)
+        await it.press("2 use pnpm\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q1", "reject", "use pnpm")]
+
+
+async def test_a_sentence_on_an_open_card_is_no_answer() -> None:
+    async with scene() as it:
+        it.screen.saw(risky())
+        await opened(it)
+        await it.press("once more, please\r")
+        await it.until(lambda: "stays open" in it.output.written)
+        assert (it.app.told, it.screen.prompt()) == ([], " q1> ")
+
+
+async def test_e_edits_the_rule_before_it_is_saved() -> None:
+    async with scene() as it:
+        it.screen.saw(risky())
+        await opened(it)
+        await it.press("e")
+        await it.press("\x7f\x7f\x7fjest)\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q1", "rule", "run(npm installjest)")]
+        await it.until(lambda: "saved for ada: run(npm installjest)" in it.output.written)
+
+
+async def test_one_answer_for_all_that_are_alike() -> None:
+    async with scene() as it:
+        for name, command in (("q1", "npm install a"), ("q2", "npm install b"), ("q3", "make")):
+            rule = "" if command == "make" else RULE
+            it.screen.saw(risky(name, command, rule))
+        await opened(it)
+        assert " s the turn · l later, stays in the inbox · * and 1 alike" in it.screen.card(79, 19)
+        await it.press("*")
+        await it.until(lambda: it.screen.prompt() == " q1 and 1 alike> ")
+        await it.press("*")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+        await it.press("*1\r")
+        await it.until(lambda: len(it.app.told) == 2)
+        assert it.app.told == [("answer", "q1", "approve", ""), ("answer", "q2", "approve", "")]
+
+
+async def test_tab_goes_from_question_to_question() -> None:
+    async with scene() as it:
+        it.screen.saw(risky("q1"))
+        it.screen.saw(risky("q2", "make"))
+        await opened(it)
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q2> ")
+        assert "2 of 2" in it.screen.card(79, 19)[0]
+        assert it.screen.hint(79) == " digit, then Enter · Tab next question · Esc later"
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q1> ")
+
+
+async def test_d_prints_all_of_it_and_s_the_turn() -> None:
+    async with scene() as it:
+        diff = "\n".join(f"+line {n} \x1b[2J" for n in range(40))
+        asked = risky().interaction
+        shown = asked.display.model_copy(update={"content": diff, "content_kind": "Diff"})
+        it.screen.saw(InteractionRecord(asked.model_copy(update={"display": shown}), "ada"))
+        await opened(it)
+        await it.press("d")
+        await it.until(lambda: "+line 39" in it.output.written)
+        assert "\x1b[2J" not in it.output.written
+        await it.press("s")
+        await it.until(lambda: "✓ ran pytest -q" in it.output.written)
+        assert '"I install it."' in it.output.written
+        assert it.app.told == []
+
+
+async def test_letters_are_text_where_text_is_wanted() -> None:
+    async with scene() as it:
+        it.screen.saw(question(kind="Input"))
+        await opened(it)
+        await it.press("sled\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q1", "", "sled")]
 
 
 async def test_l_puts_the_card_away() -> None:
@@ -263,6 +378,36 @@ def test_the_status_line_at_several_widths() -> None:
     )
 
 
+def test_the_status_line_counts_against_a_budget_and_warns_of_full() -> None:
+    full = TEAM.members[1].model_copy(update={"permissions": Permissions(mode="full")})
+    team = TEAM.model_copy(
+        update={"members": (TEAM.members[0], full), "budget": Budget(tokens=500_000)}
+    )
+    board = Board(team, None)
+    board.began("k3f9")
+    board.saw(MessageRecord("k3f9", 3, "ada", "yes", usage=Usage(213_000, 1000)))
+    assert board.status(79) == snapshot(
+        " ○ ada   ○ rex full   ○ you            k3f9 · turn 3 · 214k of 500k tokens · 0s"
+    )
+    assert " ○ rex \x1b[31m\x1b[1mfull\x1b[0m" in board.status(79, Paint(wanted=True))
+    asked = Interaction(
+        interaction_id="q9",
+        task_id="k3f9",
+        author_actor_id="coterie",
+        kind="Input",
+        display=Display(title="k3f9 used 500k of 500k tokens"),
+        validation=Validation(regex=MORE),
+    )
+    board.saw(InteractionRecord(asked, "coterie", "answered", "+200k", "you"))
+    assert "214k of 700k tokens" in board.status(79)
+    again = Board(team, None)
+    again.began("k3f9")
+    path, at = Path("/srv"), "2026-01-31T12:00:00.000Z"
+    again.caught_up(612_000, [QuestionView(asked, "answered", path, None, "", at, "+200k")])
+    assert "612k of 700k tokens" in again.status(79)
+    assert again.who() == snapshot(["   ○ ada   claude", "   ○ rex full   codex"])
+
+
 def test_every_state_has_its_mark_and_its_word() -> None:
     board = Board(TEAM, None)
     shown: list[str] = []
@@ -304,13 +449,14 @@ async def test_the_card() -> None:
         await it.until(lambda: it.screen.prompt() == " q1> ")
         assert it.screen.card(60, 20) == snapshot(
             [
-                "─ q1 · ada (claude) · k3f9 ──────────────────── waiting 0s ─",
+                "─ q1 · ada (claude) · k3f9 · 1 of 1 ─────────── waiting 0s ─",
                 " wants to RUN A COMMAND",
                 "",
                 "     npm install stripe@17",
                 "",
                 " 1 approve   once",
                 " 2 reject    deny",
+                " s the turn · l later, stays in the inbox",
                 "─ No answer is never a yes. ────────────────────────────────",
             ]
         )
@@ -318,10 +464,10 @@ async def test_the_card() -> None:
             [
                 "─ q1 · ada (claude) · k3… ─ waiting 0s ─",
                 " wants to RUN A COMMAND",
-                "     … 1 more line: coterie show q1",
+                "     npm install stripe@17",
                 " 1 approve   once",
                 " 2 reject    deny",
                 "─ No answer is never a yes. ────────────",
             ]
         )
-        assert it.screen.hint(60) == snapshot(" digit, then Enter · l later, stays in the inbox")
+        assert it.screen.hint(60) == snapshot(" digit, then Enter · Esc later")

@@ -77,14 +77,16 @@ def test_init_without_an_agent_says_how_to_get_one(empty: Cli) -> None:
 def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
     ran = claude("doctor")
     assert (ran.err, ran.code) == ("", 0)
-    assert steady(ran.out).splitlines()[:3] == snapshot(
+    rows = steady(ran.out).splitlines()
+    assert [*rows[:3], rows[5]] == snapshot(
         [
             "  claude    2.1.325  signed in      ready",
             "  codex     -        not installed  -> npm i -g @openai/codex",
             "  gemini    -        not installed  -> npm i -g @google/gemini-cli",
+            "  builtin   -        no model key   -> export ANTHROPIC_API_KEY=...",
         ]
     )
-    assert ran.out.endswith("1 of 5 ready: enough to start.   Deeper: coterie doctor --probe\n")
+    assert ran.out.endswith("1 of 6 ready: enough to start.   Deeper: coterie doctor --probe\n")
     checks = {line["name"]: line["ok"] for line in claude("doctor", "--json").of("check")}
     assert checks == {
         "registry": True,
@@ -100,7 +102,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
 def test_doctor_where_nothing_is_ready(empty: Cli) -> None:
     ran = empty("doctor")
     assert ran.code == 1
-    assert ran.out.endswith("0 of 5 ready: one is needed to start.\n")
+    assert ran.out.endswith("0 of 6 ready: one is needed to start.\n")
 
 
 def test_doctor_names_a_damaged_database_and_a_bad_registry(cli: Cli) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
@@ -130,6 +130,17 @@ async def test_every_tool_that_only_looks(tmp_path: Path) -> None:
             ("path: sub/a.txt\nlines: 2-2 of 2\ntext: two", False),
         ]
         assert {one.effect for one in taken.of(ToolCallStarted)} == {"read"}
+
+
+async def test_a_rehearsal_without_a_script(tmp_path: Path) -> None:
+    async with house(tmp_path) as it:
+        (it.project / "notes.txt").write_text("one\ntwo\n")
+        async with it.open() as channel:
+            taken = await it.take(channel, "[MESSAGE]\nPlease read notes.txt")
+        assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [("readFile", False)]
+        assert taken.text.endswith(
+            "Ann: I am a stand-in for a model in this rehearsal, so I say nothing about it."
+        )
 
 
 # -- questions ---------------------------------------------------------------------------------
@@ -319,32 +330,36 @@ async def test_breaking_off_a_model_that_is_silent(tmp_path: Path) -> None:
 
 async def test_breaking_off_a_command(tmp_path: Path) -> None:
     two = calls(
-        call("runCommand", command="touch begun; sleep 60; touch ended"),
+        call("runCommand", command="echo > begun; sleep 60; touch ended"),
         call("readFile", path="begun"),
         text="I wait.",
     )
-    async with house(tmp_path, two, says("Stopped.")) as it:
-        async with it.open() as channel, anyio.create_task_group() as group:
+    async with (
+        house(tmp_path, two, says("Stopped.")) as it,
+        it.open() as channel,
+        anyio.create_task_group() as group,
+    ):
+        os.mkfifo(it.project / "begun")
+        pipe = os.open(it.project / "begun", os.O_RDONLY | os.O_NONBLOCK)
 
-            async def stop() -> None:
-                while not (it.project / "begun").exists():
-                    await anyio.sleep(0.01)
-                await channel.interrupt()
+        async def stop() -> None:
+            await anyio.wait_readable(pipe)
+            await channel.interrupt()
 
-            group.start_soon(stop)
-            taken = await it.take(channel)
-            assert taken.end == TurnInterrupted("I wait.")
-            assert [(name, out["error"]) for name, _, out in outputs(taken)] == [
-                (
-                    "runCommand",
-                    "The user broke the turn off while this ran; what it had done by then is done.",
-                ),
-                ("readFile", "It was not run: the user broke the turn off."),
-            ]
-            assert it.log.living == {}
-            assert not (it.project / "ended").exists()
-            again = await it.take(channel, "and now?", turn="t2")
-        assert again.text == "Stopped."
+        group.start_soon(stop)
+        taken = await it.take(channel)
+        os.close(pipe)
+        assert taken.end == TurnInterrupted("I wait.")
+        assert [(name, out["error"]) for name, _, out in outputs(taken)] == [
+            (
+                "runCommand",
+                "The user broke the turn off while this ran; what it had done by then is done.",
+            ),
+            ("readFile", "It was not run: the user broke the turn off."),
+        ]
+        assert it.log.living == {}
+        assert not (it.project / "ended").exists()
+        assert (await it.take(channel, "and now?", turn="t2")).text == "Stopped."
 
 
 async def test_breaking_off_while_a_person_is_asked(tmp_path: Path) -> None:
@@ -375,10 +390,8 @@ async def test_without_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_without_a_key(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
-        async with it.open(rehearsal=None) as channel:
-            assert isinstance(channel, RefusedChannel)
-            taken = await it.take(channel)
-    failure: Any = taken.failure
+    async with house(tmp_path) as it, it.open(rehearsal=None) as channel:
+        assert isinstance(channel, RefusedChannel)
+        failure = (await it.take(channel)).failure
     assert (failure.kind, failure.retry) == ("signed_out", False)
-    assert failure.hint.startswith("export ANTHROPIC_API_KEY=...")
+    assert str(failure.hint).startswith("export ANTHROPIC_API_KEY=...")

@@ -41,8 +41,7 @@ async def test_every_fault_of_a_service(tmp_path: Path, model: str) -> None:
         line = {"fault": fault, "text": "so far so good"} if fault == "cut" else {"fault": fault}
         (place := tmp_path / str(fault)).mkdir()
         async with house(place, line) as it:
-            async with it.open(it.member(model=model)) as channel:
-                failure = (await it.take(channel)).failure
+            failure = (await it.once(it.member(model=model))).failure
         message, _, words = failure.message.partition(f" ({model})")
         told[fault] = (failure.kind, message, failure.retry)
         assert failure.hint or fault == 400
@@ -56,8 +55,7 @@ async def test_every_fault_of_a_service(tmp_path: Path, model: str) -> None:
 async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: object) -> None:
     line = {"fault": fault, "text": "so far"} if fault == "cut" else {"fault": fault}
     async with house(tmp_path, {**line, "times": 2}, says("There.")) as it:
-        async with it.open(it.member(model=model)) as channel:
-            taken = await it.take(channel)
+        taken = await it.once(it.member(model=model))
         assert taken.text == "There."
         assert len(it.bodies) == 3
         assert all(
@@ -69,8 +67,7 @@ async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: obje
 
 async def test_a_limit_that_ends_later_is_told_with_its_end(tmp_path: Path) -> None:
     async with house(tmp_path, {"fault": 429, "retryAfter": 3600}) as it:
-        async with it.open() as channel:
-            failure = (await it.take(channel)).failure
+        failure = (await it.once()).failure
         assert len(it.bodies) == 1
     assert failure.kind == "rate_limit"
     assert failure.until is not None
@@ -79,24 +76,21 @@ async def test_a_limit_that_ends_later_is_told_with_its_end(tmp_path: Path) -> N
 
 async def test_a_limit_that_ends_soon_is_waited_for(tmp_path: Path) -> None:
     async with house(tmp_path, {"fault": 429, "retryAfter": 0.05}, says("Now.")) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
     assert taken.text == "Now."
     assert "once more in 0.05 s" in taken.of(Waiting)[0].reason
 
 
 async def test_a_service_that_is_not_there(tmp_path: Path) -> None:
     async with house(tmp_path) as it:
-        async with it.open(rehearsal="http://127.0.0.1:9") as channel:
-            failure = (await it.take(channel)).failure
+        failure = (await it.once(rehearsal="http://127.0.0.1:9")).failure
     assert (failure.kind, failure.retry) == ("model", True)
     assert failure.hint == "Look at the network, then try again."
 
 
 async def test_a_model_that_will_not(tmp_path: Path) -> None:
     async with house(tmp_path, {"text": "no", "stop": "refusal"}) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
     assert (taken.failure.kind, taken.failure.retry) == ("refused", False)
     assert len(taken.of(Spent)) == 1
 
@@ -146,13 +140,12 @@ async def test_wrong_calls_are_answered_so_that_they_can_be_mended(tmp_path: Pat
     wrong = calls(
         call("readfile", path="a.txt"),
         call("readFile", file="a.txt", offset="many"),
-        {"name": "readFile", "input": "a.txt"},
+        {"name": "readFile", "input": '["a.txt"]'},
         call("fly"),
     )
     async with house(tmp_path, wrong, calls(call("readFile", path="a.txt")), says("Ah.")) as it:
         (it.project / "a.txt").write_text("one\n")
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
         assert taken.text == "Ah."
         near, arguments, no_object, unknown, mended = outputs(taken)
         assert "Did you mean readFile?" in str(near[2]["error"])
@@ -171,36 +164,39 @@ async def test_what_no_service_should_send(tmp_path: Path) -> None:
     """Google's library refuses such arguments itself: the request is made again."""
     broken = calls({"name": "readFile", "input": "a.txt"})
     async with house(tmp_path, broken, says("Better.")) as it:
-        async with it.open(it.member(model=WIRES[2])) as channel:
-            taken = await it.take(channel)
+        taken = await it.once(it.member(model=WIRES[2]))
     assert taken.text == "Better."
     assert "sent what is no reply" in taken.of(Waiting)[0].reason
 
 
-async def test_a_call_that_is_cut_in_half(tmp_path: Path) -> None:
-    """The reply has reached its greatest length in the arguments of a call."""
-    whole = says("ok")
-    async with house(tmp_path, whole) as it:
-        from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
-
-        from coterie.agents.builtin.messages import calls_in, said_in
-
-        half = ToolCallPart("editFile", '{"path": "a.txt", "oldStr": "on')
-        response = ModelResponse(
-            parts=[TextPart("I edit."), ToolCallPart("readFile", '{"path": "a.txt"}'), half],
-            finish_reason="length",
-        )
-        first, second = calls_in(response)
-        assert said_in(response) == "I edit."
-        assert (first.arguments, first.problem) == ({"path": "a.txt"}, "")
-        assert second.problem == "The call was cut off before its end. Make it again, whole."
-        assert it.bodies == []
+@pytest.mark.parametrize("model", WIRES[:2])
+async def test_a_call_that_is_cut_in_half(tmp_path: Path, model: str) -> None:
+    """The reply reaches its greatest length in the arguments of its second call."""
+    half = {
+        **calls(
+            call("readFile", path="a.txt"),
+            {"name": "editFile", "input": '{"path": "a.txt", "oldStr": "on'},
+        ),
+        "stop": "length",
+    }
+    edit = call("editFile", path="a.txt", oldStr="one", newStr="two")
+    async with house(tmp_path, half, calls(edit), says("Mended.")) as it:
+        (it.project / "a.txt").write_text("one\n")
+        taken = await it.once(it.member(model=model))
+        assert taken.text == "Mended."
+        assert (it.project / "a.txt").read_text() == "two\n"
+        assert [(name, is_error) for name, is_error, _ in outputs(taken)] == [
+            ("readFile", False),
+            ("editFile", True),
+            ("editFile", False),
+        ]
+        told = "The call was cut off before its end. Make it again, whole."
+        assert outputs(taken)[1][2] == {"error": told}
 
 
 async def test_a_reply_that_is_too_long(tmp_path: Path) -> None:
     async with house(tmp_path, {"text": "On and on", "stop": "length"}) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
     assert taken.text == (
         "On and on\n\n[cut off here: the model's reply reached its greatest length]"
     )
@@ -209,8 +205,7 @@ async def test_a_reply_that_is_too_long(tmp_path: Path) -> None:
 async def test_ten_calls_at_once(tmp_path: Path) -> None:
     ten = [call("runCommand", command=f"echo {n} >> order") for n in range(10)]
     async with house(tmp_path, calls(*ten), says("Ten.")) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
         assert (it.project / "order").read_text().split() == [str(n) for n in range(10)]
         assert len(outputs(taken)) == 10
         assert len(it.results()) == 10
@@ -218,8 +213,7 @@ async def test_ten_calls_at_once(tmp_path: Path) -> None:
 
 async def test_a_model_that_only_repeats_itself(tmp_path: Path) -> None:
     async with house(tmp_path, calls(call("runCommand", command="echo x >> ran"))) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
         assert (it.project / "ran").read_text().split() == ["x"] * 4
         assert taken.failure.message == "the model makes the same call over and over: runCommand"
         assert not taken.failure.retry
@@ -231,8 +225,7 @@ async def test_a_model_that_only_repeats_itself(tmp_path: Path) -> None:
 async def test_the_same_call_ten_times_at_once_is_told_first(tmp_path: Path) -> None:
     same = [call("listFiles")] * 10
     async with house(tmp_path, calls(*same), says("Enough.")) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
     assert taken.text == "Enough."
     assert [is_error for _, is_error, _ in outputs(taken)] == [False] * 4 + [True] * 6
 
@@ -240,8 +233,7 @@ async def test_the_same_call_ten_times_at_once_is_told_first(tmp_path: Path) -> 
 async def test_other_calls_in_between_are_no_repetition(tmp_path: Path) -> None:
     pair = calls(call("listFiles"), call("grep", pattern="x"))
     async with house(tmp_path, {**pair, "times": 8}, says("Fine.")) as it:
-        async with it.open() as channel:
-            taken = await it.take(channel)
+        taken = await it.once()
     assert taken.text == "Fine."
     assert not any(is_error for _, is_error, _ in outputs(taken))
 
@@ -250,8 +242,7 @@ async def test_a_turn_that_does_not_end(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(hearing, "MOST_REPLIES", 3)
     endless = [calls(call("grep", pattern=str(n))) for n in range(9)]
     async with house(tmp_path, *endless) as it:
-        async with it.open() as channel:
-            failure = (await it.take(channel)).failure
+        failure = (await it.once()).failure
         assert failure.message == "the model did not come to an end in 3 replies"
         assert not failure.retry
         assert len(it.bodies) == 4
@@ -297,14 +288,10 @@ async def test_text_that_pretends_to_be_a_call_or_a_result(tmp_path: Path, way: 
         messages: list[Any] = it.bodies[-1]["messages"]
         assert [one["role"] for one in messages] == ["user", "assistant", "user"]
         given = messages[2]["content"][0]
+        real = f"call_{channel.thread[:8]}_2_1"
         if way == "auto":
-            assert (given["type"], given["tool_use_id"]) == (
-                "tool_result",
-                taken.updates[-1]
-                and outputs(taken)
-                and it.entries(channel.thread)[1]["calls"][0]["id"],
-            )
+            assert (given["type"], given["tool_use_id"]) == ("tool_result", real)
         else:
             # The one real result: with the id that Coterie gave, and ended nowhere inside.
-            assert given["text"].startswith(f'<tool_result id="call_{channel.thread[:8]}_2_1"')
+            assert given["text"].startswith(f'<tool_result id="{real}"')
             assert given["text"].count("</tool_result") == 1

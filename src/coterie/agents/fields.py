@@ -28,6 +28,12 @@ def text(value: object) -> str:
     return clean(value) if isinstance(value, str) else ""
 
 
+def strings(value: object) -> list[str]:
+    """The texts of a list."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [clean(item) for item in listed if isinstance(item, str)]
+
+
 def number(value: object) -> int | float:
     """A number; 0 where it is something else."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -16,6 +16,9 @@ from coterie.ports import Adapter, ChildLog
 from coterie.process.child import KeeperName
 
 GROUP = "coterie.agents"
+OURS = "builtin"
+
+Recall = Callable[[str], Awaitable[list[str]]]
 
 BUILT_IN: Mapping[str, str] = {
     GENERIC: "coterie.agents.generic:GenericAdapter",
@@ -23,6 +26,7 @@ BUILT_IN: Mapping[str, str] = {
     "codex": "coterie.agents.codex:CodexAdapter",
     "gemini": "coterie.agents.gemini:GeminiAdapter",
     "acp": "coterie.agents.acp:AcpAdapter",
+    OURS: "coterie.agents.builtin:BuiltinAdapter",
 }
 """By name: where the adapter is.  Named and not imported, so that a team pays for its own only."""
 
@@ -44,6 +48,8 @@ class Adapters:
     agents: Mapping[str, AgentDefinition]
     keeper: KeeperName
     quiet_after: float
+    recall: Recall
+    """Reads a thread that we keep ourselves, for an agent of our own."""
 
     def of(self, member: Member, children: ChildLog) -> Adapter:
         """The adapter for a member."""
@@ -56,6 +62,10 @@ class Adapters:
                 f'{member.id}: no agent "{member.agent}" in the registry; it has {known}.',
                 "coterie agents scan",
             )
+        if agent.adapter_in(BUILT_IN) == OURS:
+            from coterie.agents.builtin import BuiltinAdapter
+
+            return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
         make = _make(agent.adapter_in(BUILT_IN), agent)
         return make(agent, children, self.keeper, self.quiet_after)
 

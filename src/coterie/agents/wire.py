@@ -124,6 +124,11 @@ class Wire:
         if messages:
             self._news.set()
 
+    def put(self, message: Object) -> None:
+        """Add a message of our own to what comes from the agent."""
+        self._messages.append(message)
+        self._news.set()
+
     def drop_pending(self) -> list[Object]:
         """Forget what came since the last turn ended: it is nobody's any more."""
         dropped = list(self._messages)

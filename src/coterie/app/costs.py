@@ -45,7 +45,7 @@ async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]
 def _of_task(turns: Sequence[Turn], title: str, team: Team) -> list[Cost]:
     found: list[Cost] = []
     for turn in turns:
-        member = team.get(turn.member)
+        member = team.seated(turn.member)
         if member is None or member.type == "ai":
             taken = turn.outcome in ("completed", "interrupted")
             agent = member.agent or "" if member else ""

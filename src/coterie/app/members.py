@@ -8,9 +8,10 @@ from pathlib import Path
 
 from coterie.agents.table import BUILT_IN, Adapters
 from coterie.config.environment import passthrough, user_home
-from coterie.config.known_agents import KNOWN_AGENTS, family, known_agent
+from coterie.config.known_agents import KNOWN_AGENTS, family, is_built_in, known_agent
 from coterie.config.project import Project
 from coterie.config.registry import load_registry, registry_path
+from coterie.config.roles_file import agents_of
 from coterie.config.settings import Settings
 from coterie.config.team_file import load_team
 from coterie.config.teams import reading_for
@@ -43,7 +44,7 @@ class Household:
 
     def members(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
         """The members of a team, with all that was not kept with the task.  Reads files."""
-        agents = load_registry(registry_path(self.home), BUILT_IN).agents
+        agents = {**load_registry(registry_path(self.home), BUILT_IN).agents, **agents_of(team)}
         adapters = Adapters(
             agents,
             self.settings.keeper,
@@ -83,7 +84,9 @@ class Members:
 
     def workspace(self, member: Member) -> Workspace:
         """A member's folder, made, and all that its process is told."""
-        member = self.team.get(member.id) or member
+        known = self.team.seated(member.id)
+        # What was not kept with the task; where it works, and for how long, is the workflow's say.
+        member = member.model_copy(update={"env": known.env}) if known else member
         agent = self.adapters.agents.get(member.agent or "")
         known = known_agent(family(agent)) if agent else None
         # In a rehearsal nobody's key is needed, so nobody gets one.
@@ -129,7 +132,7 @@ class ByHand:
 def by_hand(members: Members, member: Member) -> ByHand:
     """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
     agent = members.adapters.agents.get(member.agent or "")
-    if agent is None:
+    if agent is None or is_built_in(agent):
         raise UsageError(f"{member.id} has no program to open.", "coterie team show")
     workspace = members.workspace(member)
     return ByHand(

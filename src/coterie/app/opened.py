@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.app.changes import Changes, looked_after, with_changes
 from coterie.app.costs import Cost, costs
 from coterie.app.members import ByHand, Household, by_hand
 from coterie.app.rehearsing import rehearsing
@@ -42,6 +43,8 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workflows.solo import Solo
 from coterie.workspace.folder import member_folder
+from coterie.workspace.snapshots.folder_snapshots import Difference
+from coterie.workspace.snapshots.reverting import Reverted
 
 WORKFLOWS = {workflow.name: workflow for workflow in (Chat(), Solo())}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
@@ -151,18 +154,22 @@ class App:
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
-        async with rehearsing(created, self.stand_in) as rehearsal:
+        async with (
+            rehearsing(created, self.stand_in) as rehearsal,
+            looked_after(self.root, task_id, observer) as snapshots,
+        ):
             members = await anyio.to_thread.run_sync(
                 self._household.members, created.team, created.team_file, rehearsal
             )
             care = Care(
                 members.redactor(),
-                None,
+                snapshots,
                 waits_for_limits=patience is None or at_reset,
             )
-            return await replace(engine, care=care).run(
+            result = await replace(engine, care=care).run(
                 task_id, members.channels, observer, patience
             )
+        return await with_changes(snapshots, result)
 
     # -- answer --------------------------------------------------------------------------------
 
@@ -230,6 +237,10 @@ class App:
         """What turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)
 
+    async def diff(self, task_id: str) -> Difference:
+        """What a task changed so far."""
+        return await Changes(self._look).diff(task_id)
+
     async def problems(self) -> list[str]:
         """What is wrong with the database, by a check of every page and both hash chains."""
         return await self.storage.problems()
@@ -247,6 +258,17 @@ class App:
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
         await steering.cancel(self._look, self._claimant(await self._own()), task_id)
+
+    async def revert(self, task_id: str, *, undo: bool = False, dry_run: bool = False) -> Reverted:
+        """Take back what a task changed, what others did since left alone.
+
+        `undo` takes the last revert back instead.  Raises TaskBusy while the task runs.
+        """
+        changes = Changes(self._look)
+        if dry_run:
+            return await changes.would_take_back(task_id, undo=undo)
+        claimant = self._claimant(await self._own())
+        return await changes.take_back(claimant, task_id, undo=undo)
 
     def by_hand(self, team: Team, member: Member) -> ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""

@@ -11,7 +11,7 @@ from coterie.cli.project import notices
 from coterie.cli.text import one_line, table
 from coterie.config import migrate as migration
 from coterie.config.registry import Registry, add_agent, load_registry
-from coterie.config.scan import Scan, by_hand, program
+from coterie.config.scan import Scan, by_hand, place, program
 from coterie.config.scan import scan as scan_for
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
@@ -121,7 +121,7 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
 def fields_of(agent: AgentDefinition) -> dict[str, object]:
     """An entry, for machines; the values of its environment are not shown."""
     shown: dict[str, object] = agent.model_dump(mode="json", exclude={"env"})
-    return shown | {"env": sorted(agent.env), "found": program(agent.command)}
+    return shown | {"env": sorted(agent.env), "found": place(agent)}
 
 
 def _list(call: Call, registry: Registry | None = None) -> None:
@@ -139,7 +139,7 @@ def _list(call: Call, registry: Registry | None = None) -> None:
 
 
 def _row(agent: AgentDefinition) -> tuple[str, str, str, str]:
-    where = program(agent.command)
+    where = place(agent)
     state: Literal["ready", "not found"] = "ready" if where else "not found"
     return (f"  {agent.name}", agent.version or "-", state, where or agent.command)
 

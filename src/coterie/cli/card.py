@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from coterie.cli.content import content
 from coterie.cli.figures import counted
 from coterie.cli.paint import Paint
-from coterie.cli.text import cells, clip, one_line, printable, wrap
-from coterie.model.interaction import Interaction
+from coterie.cli.text import cells, clip, one_line, pad, wrap
+from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option, Risk
 
 _NO_COLOUR = Paint(wanted=False)
+_FEW = 6
+"""So many lines of content stand in a list."""
+_LOW = 12
+"""A live card of fewer lines than this leaves out what is not needed to decide."""
+_LONG = 200
+"""Content of more characters may well be cut on a live card."""
 
 
 @dataclass(frozen=True)
@@ -27,26 +35,42 @@ class Asked:
     """What names that other project on a command line: ` -C DIR`."""
 
 
-def card(asked: Asked, width: int, height: int = 1000, paint: Paint = _NO_COLOUR) -> list[str]:
-    """The whole question in a frame; content that would not fit `height` lines is cut."""
-    parts = [asked.interaction.interaction_id, asked.who or "your turn", asked.place]
-    waiting = f"waiting {asked.waiting}" if asked.waiting else ""
-    head = _ruled(one_line(" · ".join(part for part in parts if part)), waiting, width)
-    foot = _ruled("No answer is never a yes.", "", width)
-    options = _options(asked.interaction, width, paint)
-    # The choices are always seen; then comes what is asked, then all that goes with it.
-    room = max(height - len(options) - 3, 1)
-    says = [f" {line}" for line in wrap(asked.interaction.display.title, width - 2)]
-    kept = 1 if asked.interaction.display.content.strip() else 0
-    says = (says + _description(asked.interaction, width))[: max(room - kept, 1)]
-    content = _content(asked.interaction, width, max(room - len(says), 1))
+@dataclass(frozen=True)
+class Live:
+    """What the card of a running chat has besides: it is answered where it stands."""
+
+    height: int
+    number: int = 1
+    """Which of the open questions it is."""
+    total: int = 1
+    alike: int = 0
+    """How many others one answer could be for."""
+
+
+def card(
+    asked: Asked, width: int, paint: Paint = _NO_COLOUR, live: Live | None = None
+) -> list[str]:
+    """The whole question in a frame; on a live card, content that would not fit is cut."""
+    question = asked.interaction
+    last = [*_options(question, width, paint, live), *_keys(question, live, width)]
+    room = max(live.height - len(last) - 2, 1) if live else 100_000
+    says = [f" {line}" for line in wrap(heading(question), width - 2)][: max(room - 1, 1)]
+    if question.risk is None:
+        says += _description(question, width)
+        says = says[: max(room - bool(question.display.content.strip()), 1)]
+    about = _about(question.risk, width, max(room - len(says) - 3, 0), paint)
+    body = _content(asked, width, max(room - len(says) - len(about), 1), paint)
+    blanks = [part for part in (about, last) if part and body]
+    spaced = live is None or room >= len(says) + len(body) + len(about) + len(blanks)
+    gap = [""] if spaced else []
     return [
-        paint(head, "asks"),
+        paint(_head(asked, width, live), "asks"),
         *[paint(line, "title") for line in says],
-        *content,
-        *([""] if room > len(says) + len(content) else []),
-        *options,
-        paint(foot, "dim"),
+        *body,
+        *(gap + about if about else []),
+        *(gap if body or about else []),
+        *last,
+        paint(_ruled("No answer is never a yes.", "", width), "dim"),
     ]
 
 
@@ -58,11 +82,14 @@ def brief(asked: Asked, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
     what = f"{asked.who} asks" if asked.who else "your turn"
     lines = [paint(clip(f" ▲ {question.interaction_id}  {what}{place}{waiting}", width), "asks")]
     if asked.who:
-        lines += [f"     {line}" for line in wrap(question.display.title, width - 5)]
-    if question.display.description.strip():
-        lines += [f"     {line}" for line in wrap(question.display.description, width - 5)]
+        lines += [f"     {line}" for line in wrap(heading(question), width - 5)]
+    if question.risk is None:
+        lines += [f"    {line}" for line in _description(question, width - 4)]
     if asked.who or asked.place:  # else it is the reader's own turn, about what stands above
-        lines += [f"    {line}".rstrip() for line in _content(question, width - 4, 6)]
+        body = _content(asked, width - 4, _FEW, paint)
+        lines += [f"    {line}".rstrip() for line in body]
+        about = _about(question.risk, width - 4, 100, paint)
+        lines += ["", *(f"    {line}" for line in about), ""] if about else []
     lines += [f"    {line}" for line in _options(question, width - 4, paint)]
     return [*lines, f"     {how_to_answer(asked)}"]
 
@@ -72,17 +99,88 @@ def how_to_answer(asked: Asked) -> str:
     question = asked.interaction
     command = f"coterie answer{asked.project} {question.interaction_id}"
     if question.kind == "Input":
-        return f'{command} --say "…"'
-    choices = "|".join(option.id for option in question.options)
+        example = question.validation.example
+        return f"{command} {example}" if example else f'{command} --say "…"'
+    choices = "|".join(word(option) for option in question.options)
     say = ' --say "…"' if question.kind == "Composite" else ""
     return f"{command} {choices}{say}"
 
 
-def _ruled(left: str, right: str, width: int) -> str:
-    """A line across, with words near its two ends."""
-    end = f" {right} ─" if right else "─"
-    start = f"─ {clip(left, width - cells(end) - 4)} "
-    return start + "─" * (width - cells(start) - cells(end)) + end
+def word(option: Option) -> str:
+    """The one word that chooses an option on a command line."""
+    label = option.label.casefold()
+    return label if re.fullmatch(r"[a-z]+", label) else option.id
+
+
+def answered(question: Interaction, answer: str, said: str) -> str:
+    """What was answered, as a person would say it: `deny: use pnpm`."""
+    chosen = next((option for option in question.options if option.id == answer), None)
+    said_as = answer if chosen is None else word(chosen) if question.risk else chosen.id
+    return one_line(": ".join(part for part in (said_as, said) if part))
+
+
+# -- what is wanted ----------------------------------------------------------------------------
+
+_RUN, _CHANGE, _USE = "RUN A COMMAND", "CHANGE A FILE", "USE A TOOL"
+_LEADS = (
+    ("run a command", _RUN),
+    ("change files", "CHANGE FILES"),
+    ("change ", _CHANGE),
+    ("write ", _CHANGE),
+    ("use a tool", _USE),
+    ("use ", _USE),
+)
+"""How titles of risky actions begin, and what is shouted in their place."""
+
+
+def heading(question: Interaction) -> str:
+    """What is asked in one line; of a risky action what kind of action it is."""
+    if question.risk is None or question.display.title.casefold().startswith("wants to "):
+        return question.display.title
+    loud, rest = _wanted(question, question.risk)
+    return f"wants to {loud}  {rest}".rstrip()
+
+
+def in_short(question: Interaction) -> str:
+    """The question on one line of a conversation: of a risky action the tool, and for what."""
+    risk = question.risk
+    if risk is None:
+        return one_line(question.display.title)
+    loud, rest = _wanted(question, risk)
+    what = risk.command or (question.display.content if loud == _RUN else rest)
+    return f"{pad(one_line(risk.tool), 6)} {one_line(what)}"
+
+
+def _wanted(question: Interaction, risk: Risk) -> tuple[str, str]:
+    """What kind of action it is, and what its title says besides."""
+    title = one_line(question.display.title)
+    for lead, loud in _LEADS:
+        if title.casefold().startswith(lead):
+            return loud, title[len(lead) :].strip()
+    if question.display.content_kind == "Diff":
+        return _CHANGE, title
+    return (_RUN if risk.command else _USE), title
+
+
+def _about(risk: Risk | None, width: int, room: int, paint: Paint) -> list[str]:
+    """Where, why, and what a person should know besides; shortened where there is little room."""
+    if risk is None or room < 1:
+        return []
+    why = f'"{one_line(risk.why)}"' if risk.why.strip() else "gave none"
+    rows = [("in", one_line(risk.cwd)), ("why", why)]
+    if risk.said.strip() and risk.said.strip() != risk.why.strip():
+        rows.append(("said", f'"{one_line(risk.said)}"'))
+    if risk.note.strip():
+        rows.append(("note", one_line(risk.note)))
+    folded = [(name, wrap(value, width - 8)) for name, value in rows]
+    if sum(len(lines) for _, lines in folded) > room:
+        folded = [(name, [clip(value, width - 8)]) for name, value in rows]
+    told: list[str] = []
+    for name, (first, *rest) in folded:
+        lines = [f" {name:<5} {first}", *(f"{'':7}{line}" for line in rest)]
+        told += [paint(line, "asks") if name == "note" else line for line in lines]
+    # What Coterie itself adds is the last to go.
+    return told if len(told) <= room else [*told[: room - 1], told[-1]]
 
 
 def _description(question: Interaction, width: int) -> list[str]:
@@ -90,27 +188,83 @@ def _description(question: Interaction, width: int) -> list[str]:
     return [f" {line}" for line in wrap(text, width - 2)] if text.strip() else []
 
 
-def _content(question: Interaction, width: int, room: int) -> list[str]:
-    text = printable(question.display.content).strip("\n")
-    if not text.strip():
+def _content(asked: Asked, width: int, room: int, paint: Paint) -> list[str]:
+    lines, more = content(asked.interaction.display, width, paint, max(room, 1))
+    if not lines:
         return []
-    lines = [f"     {line}" for line in wrap(text, width - 6)]
-    if len(lines) + 1 <= room:
-        return ["", *lines]
-    shown = max(room - 2, 0)
+    if len(lines) <= room and not more:
+        return ["", *lines] if len(lines) < room else lines
     # Never cut without a word: nobody should approve what they have not seen.
-    more = counted(len(lines) - shown, "more line")
-    rest = f"     … {more}: coterie show {question.interaction_id}"
-    return [*([""] if room > 1 else []), *lines[:shown], clip(rest, width)]
+    kept = max(room - 2, 0)
+    left = counted(len(lines) - kept + more, "more line")
+    rest = f"     … {left}: coterie show{asked.project} {asked.interaction.interaction_id}"
+    return [*([""] if room > 1 else []), *lines[:kept], clip(rest, width)]
 
 
-def _options(question: Interaction, width: int, paint: Paint) -> list[str]:
+# -- what can be answered ----------------------------------------------------------------------
+
+
+def _options(
+    question: Interaction, width: int, paint: Paint, live: Live | None = None
+) -> list[str]:
     if not question.options:
         return []
-    size = max(len(option.id) for option in question.options)
+    rows = [_option(question, option, live=live is not None) for option in question.options]
+    size = max(cells(name) for name, _ in rows)
+    short = live is not None and live.height < _LOW
     lines: list[str] = []
-    for number, option in enumerate(question.options, 1):
-        label = "" if option.label.casefold() == option.id.casefold() else option.label
-        shown = clip(f" {number} {option.id:<{size}}   {one_line(label)}".rstrip(), width)
-        lines.append(paint(shown, "bad") if option.style == "danger" else shown)
+    for number, (option, (name, means)) in enumerate(zip(question.options, rows, strict=True), 1):
+        # A rule is never clipped: nobody should agree to one that they see the half of.
+        folds = option.id == BY_RULE or not short
+        first, *rest = wrap(means, width - size - 6) if folds else [clip(means, width - size - 6)]
+        told = [f" {number} {pad(name, size)}   {first}".rstrip()]
+        told += [f"{'':{size + 6}}{line}" for line in rest]
+        lines += [paint(line, "bad") for line in told] if option.style == "danger" else told
     return lines
+
+
+def _option(question: Interaction, option: Option, *, live: bool) -> tuple[str, str]:
+    """An option's name, and what it means."""
+    if question.risk is None:
+        label = "" if option.label.casefold() == option.id.casefold() else option.label
+        parts = [label, option.detail, "(default)" if option.default else ""]
+        return option.id, one_line(" ".join(part for part in parts if part))
+    means = one_line(option.detail)
+    if option.id == REJECT and live:
+        means = "and say why: type it after the number"
+    elif option.id == BY_RULE:
+        edit = "[e] edit it first" if live else "--say edits it"
+        means = f"{means}   {edit}"
+    return one_line(option.label), means
+
+
+def _keys(question: Interaction, live: Live | None, width: int) -> list[str]:
+    """The keys of a live card; where there is hardly any room the hint below must do."""
+    if live is None or question.kind == "Input" or live.height < _LOW:
+        return []
+    keys = ["s the turn", "l later, stays in the inbox"]
+    if question.display.content_kind == "Diff":
+        keys.insert(1, "d diff")
+    elif len(question.display.content) > _LONG:
+        keys.insert(1, "d all of it")
+    if live.alike:
+        keys.append(f"* and {live.alike} alike")
+    return [clip(" " + " · ".join(keys), width)]
+
+
+# -- the frame ---------------------------------------------------------------------------------
+
+
+def _head(asked: Asked, width: int, live: Live | None) -> str:
+    parts = [asked.interaction.interaction_id, asked.who or "your turn", asked.place]
+    if live is not None:
+        parts.append(f"{live.number} of {live.total}")
+    waiting = f"waiting {asked.waiting}" if asked.waiting else ""
+    return _ruled(one_line(" · ".join(part for part in parts if part)), waiting, width)
+
+
+def _ruled(left: str, right: str, width: int) -> str:
+    """A line across, with words near its two ends."""
+    end = f" {right} ─" if right else "─"
+    start = f"─ {clip(left, width - cells(end) - 4)} "
+    return start + "─" * (width - cells(start) - cells(end)) + end

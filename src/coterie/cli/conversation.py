@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.app import App
+from coterie.app import App, tally
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
 from coterie.cli.running import Face, Parking, carry, signals
+from coterie.cli.work import Patience
 from coterie.config.project import Project
 from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
@@ -31,9 +32,10 @@ class Start:
     caps: Caps
     team_file: Path | None = None
     rehearsal: bool | Path = False
+    workflow: str = "chat"
 
 
-async def begin(call: Call, project: Project, start: Start, patience: float | None) -> int:
+async def begin(call: Call, project: Project, start: Start, patience: Patience) -> int:
     """Start a task and run it until it ends or parks; returns the exit code."""
     parking = Parking()
     with signals(parking):
@@ -46,9 +48,7 @@ async def begin(call: Call, project: Project, start: Start, patience: float | No
             return await carry(call, app, task_id, face, parking, patience)
 
 
-async def again(
-    call: Call, project: Project, app: App, task_id: str, patience: float | None
-) -> int:
+async def again(call: Call, project: Project, app: App, task_id: str, patience: Patience) -> int:
     """Go on with a task; raises TaskBusy where a living process runs it."""
     parking = Parking()
     detail = await app.show(task_id)
@@ -62,6 +62,7 @@ async def again(
         screen = Screen(call, team, caps.max_turns, project.folder / "history")
         async with screen.shown(parking.request):
             await _look_back(app, detail, screen)
+            screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
             return await carry(call, app, task_id, screen, parking, patience)
 
@@ -72,7 +73,7 @@ async def _on_screen(
     app: App,
     start: Start,
     parking: Parking,
-    patience: float | None,
+    patience: Patience,
 ) -> int:
     from coterie.cli.screen.screen import Screen
 
@@ -95,6 +96,7 @@ async def _started(app: App, start: Start, goal: str) -> str:
         start.team,
         goal,
         start.caps,
+        workflow=start.workflow,
         team_file=start.team_file,
         rehearsal=start.rehearsal,
     )

@@ -19,6 +19,7 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Face, Parking, carry, signals
+from coterie.cli.work import Patience
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry, load_registry, registry_path, save_registry
 from coterie.config.scan import by_hand
@@ -112,7 +113,7 @@ async def _run(call: Call, stage: _Stage) -> int:
 
             face = _Answering(shown, answer, _next(stage))
             face.opened(GOAL)
-            code = await carry(call, app, task_id, face, parking, PATIENCE)
+            code = await carry(call, app, task_id, face, parking, Patience(PATIENCE))
     return code
 
 

@@ -11,12 +11,15 @@ import click
 
 from coterie.cli import card, figures, records
 from coterie.cli.call import Call, command, pass_call
+from coterie.cli.member import asking
 from coterie.cli.project import all_known, around, named, opened
+from coterie.cli.reply import refuse_lost_words
 from coterie.cli.text import one_line
-from coterie.cli.transcript import asking
 from coterie.config.files import shown
+from coterie.config.learned_rules import rules_path
 from coterie.config.project import Project
-from coterie.errors import CoterieError, NotFound, UsageError
+from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
+from coterie.model.interaction import choose
 from coterie.model.message import YOU
 from coterie.model.view import QuestionView
 
@@ -78,22 +81,43 @@ class _Given:
     text: str | None
 
 
-@command("answer", "coterie answer q3 q4 approve")
+@command("answer", "coterie answer q3 q4 once")
 @click.argument("words", metavar="Q… [CHOICE]", nargs=-1, required=True)
-@click.option("--say", metavar="TEXT", help="The text of an answer that is typed, or a comment.")
+@click.option("--say", metavar="TEXT", help="What is typed: the answer, a word with it, the rule.")
+@click.option("--all-of", "task", metavar="ID", help="Every open question of this task.")
 @pass_call
-def answer(call: Call, words: tuple[str, ...], say: str | None) -> None:
-    """Answer questions: by a choice's id, number or beginning, or with --say."""
+def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None) -> None:
+    """Answer questions: by a choice's number, name or beginning, or with --say.
+
+    To say no and why: coterie answer q3 deny --say "use pnpm". To allow by a rule of your own:
+    coterie answer q3 rule --say "run(npm test *)".
+    """
     ids = [word for word in words if _ID.fullmatch(word)]
     choices = [word for word in words if not _ID.fullmatch(word)]
-    if not ids or list(words[: len(ids)]) != ids or len(choices) > 1:
-        raise UsageError("Questions first, then one choice.", "coterie answer q3 q4 approve")
+    if task is not None and not ids:
+        ids = _open_of(call, task)
+    if not ids or (task is None and list(words[: len(ids)]) != ids) or len(choices) > 1:
+        raise UsageError("Questions first, then one choice.", "coterie answer q3 q4 once")
     if not choices and say is None:
         raise UsageError("There is no answer.", f"coterie show {ids[0]}")
     given = _Given(choices[0] if choices else None, say)
     failures = [error for name in ids if (error := _answer_one(call, name, given))]
     if failures:
         raise click.exceptions.Exit(max(error.exit_code for error in failures))
+
+
+def _open_of(call: Call, task: str) -> list[str]:
+    """The open questions of a task of this project."""
+
+    async def body(app: App) -> list[str]:
+        task_id = await app.find_task(task)
+        views = [view.interaction for view in await app.questions()]
+        found = [one.interaction_id for one in views if one.task_id == task_id]
+        if not found:
+            raise NotFound(f"{task_id} asks nothing.", "coterie inbox")
+        return found
+
+    return named(call, task, body)
 
 
 def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
@@ -104,13 +128,24 @@ def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
     except CoterieError as error:
         call.problem(error)
         return error
+    question = view.interaction
+    rules = shown(rules_path(project, done.team)) if done.rule is not None else None
+    said = given.text if done.rule is None and question.kind != "Input" else None
     call.record(
         "interaction",
         records.question(view)
-        | {"state": "answered", "answer": done.choice, "resumable": done.resumable},
+        | {
+            "state": "answered",
+            "answer": done.choice,
+            "answer_text": done.rule or said or "",
+            "rules": rules,
+            "resumable": done.resumable,
+        },
     )
-    number = view.interaction.interaction_id
-    call.line(f"{number} answered: {one_line(done.choice)}")
+    answered = card.answered(question, done.choice, said or "")
+    call.line(f"{question.interaction_id} answered: {answered}")
+    if rules is not None:
+        call.line(f"Saved for {done.member}, in {rules}: {done.rule}")
     if done.resumable:
         place = asked(call, view).project
         call.line(f"Nobody runs {done.task_id} now:  coterie resume{place} {done.task_id}")
@@ -120,8 +155,16 @@ def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
 async def _give(app: App, view: QuestionView, given: _Given) -> Answered:
     question = view.interaction
     choice, text = given.choice, given.text
-    if question.kind == "Input" and text is None:
-        choice, text = None, choice
+    if question.kind == "Input":
+        if choice is not None and text is not None:
+            raise AnswerRefused(
+                f"{question.interaction_id} takes text alone. It stays open.",
+                f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
+            )
+        choice, text = None, text or choice
+    elif choice is not None and view.state == "open":
+        chosen = choose(question, choice)
+        refuse_lost_words(question, next(o for o in question.options if o.id == chosen), text)
     return await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
 
 

@@ -8,6 +8,7 @@ import click
 
 from coterie.cli import figures, records
 from coterie.cli.call import Call, command, pass_call
+from coterie.cli.member import warned
 from coterie.cli.project import look, named
 from coterie.cli.text import one_line, table
 from coterie.cli.timeline import Timeline
@@ -66,8 +67,8 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
         timeline = Timeline(call, app.root, detail.state.created.team)
         timeline.head(detail)
         if not follow:
-            for entry in await app.timeline(task_id):
-                timeline.show(entry)
+            running = detail.view.pid is not None
+            timeline.show_all(await app.timeline(task_id), running=running)
             return
         async for entry in app.follow(task_id):
             timeline.show(entry)
@@ -89,9 +90,10 @@ def ps(call: Call) -> None:
         return
     for member in found:
         call.record("member", records.running(member))
-    head = ("  AGENT-MEMBER", "PID", "STATE", "SINCE", "MEMORY", "TASK", "THREAD", "HOME")
+    head = ("  AGENT-MEMBER", "MODE", "PID", "STATE", "SINCE", "MEMORY", "TASK", "THREAD", "HOME")
     rows = [head, *(_member_row(member) for member in found)]
-    call.lines(table(rows, call.width) if found else ["Nobody runs now."])
+    lines = table(rows, call.width, painted=lambda cell: warned(cell, call.paint))
+    call.lines(lines if found else ["Nobody runs now."])
     call.line("What could run: coterie agents")
 
 
@@ -99,6 +101,7 @@ def _member_row(member: RunningMember) -> tuple[str, ...]:
     why = f": {one_line(member.reason)}" if member.reason else ""
     return (
         f"  {member.label}",
+        member.mode,
         str(member.pid or "-"),
         f"{member.state}{why}",
         figures.since(member.since) or "-",

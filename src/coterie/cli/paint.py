@@ -6,7 +6,7 @@ from typing import Literal
 
 import click
 
-Meaning = Literal["name", "dim", "good", "asks", "bad", "title"]
+Meaning = Literal["name", "dim", "good", "asks", "bad", "title", "added", "removed", "place"]
 
 _COLOURS: dict[Meaning, tuple[str | None, bool, bool]] = {
     "name": ("cyan", True, False),
@@ -15,6 +15,9 @@ _COLOURS: dict[Meaning, tuple[str | None, bool, bool]] = {
     "asks": ("yellow", True, False),
     "bad": ("red", True, False),
     "title": (None, True, False),
+    "added": ("green", False, False),
+    "removed": ("red", False, False),
+    "place": ("cyan", False, False),
 }
 
 

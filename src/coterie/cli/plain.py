@@ -6,6 +6,7 @@ import time
 
 from coterie.cli import report
 from coterie.cli.call import Call
+from coterie.cli.ran import Ran
 from coterie.cli.transcript import Transcript
 from coterie.model.message import YOU
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
@@ -18,6 +19,7 @@ class Plain:
     def __init__(self, call: Call, team: Team) -> None:
         self._call = call
         self._began = time.monotonic()
+        self._ran = Ran()
         fold = call.attended  # a pipe gets lines as they were said, to be searched and cut
         self._transcript = Transcript(team, lambda: call.width, call.paint, fold=fold)
 
@@ -26,6 +28,7 @@ class Plain:
         self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
 
     def saw(self, record: Record) -> None:
+        self._ran.saw(record)
         lines = self._transcript.lines(record)
         if isinstance(record, ErrorRecord) and lines:
             self._call.note("\n".join(lines))
@@ -37,4 +40,5 @@ class Plain:
         if result.reason == "interrupted":
             self._call.note(report.stopped_line(result.task))
             return
-        self._call.lines(report.lines(result, time.monotonic() - self._began, self._call.paint))
+        seconds, paint = time.monotonic() - self._began, self._call.paint
+        self._call.lines(report.lines(result, seconds, paint, self._ran.lines()))

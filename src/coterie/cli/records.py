@@ -22,18 +22,20 @@ def fields_of(record: Record) -> dict[str, object]:
     """All of a record but its type and time."""
     match record:
         case InteractionRecord():
-            answered = {"answer": record.answer, "by": record.by} if record.state != "open" else {}
-            return interaction(record.interaction, record.member, record.state) | answered
-        case MessageRecord() | ResultRecord():
-            fields: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
-            fields.pop("at", None)
+            fields = interaction(record.interaction, record.member, record.state)
+            if record.state != "open":
+                fields |= {"answer": record.answer, "answer_text": record.said, "by": record.by}
             return fields
+        case MessageRecord() | ResultRecord():
+            told: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
+            told.pop("at", None)
+            return told
         case _:
             return dict(vars(record))
 
 
 def interaction(asked: Interaction, member: str, state: str) -> dict[str, object]:
-    """A question, flat."""
+    """A question, flat; for a risky action what exactly would be done, where and why."""
     return {
         "id": asked.interaction_id,
         "task": asked.task_id,
@@ -47,6 +49,23 @@ def interaction(asked: Interaction, member: str, state: str) -> dict[str, object
         "options": [option.model_dump() for option in asked.options],
         "validation": asked.validation.model_dump(),
         "state": state,
+        **_risk(asked),
+    }
+
+
+def _risk(asked: Interaction) -> dict[str, object]:
+    risk = asked.risk
+    if risk is None:
+        return {}
+    is_diff = asked.display.content_kind == "Diff"
+    what = asked.display.content if is_diff else risk.command or asked.display.content
+    return {
+        "diff" if is_diff else "command": what,
+        "cwd": risk.cwd,
+        "reason": risk.why,
+        "tool": risk.tool,
+        "said": risk.said,
+        "note": risk.note,
     }
 
 
@@ -58,6 +77,7 @@ def question(view: QuestionView) -> dict[str, object]:
     fields |= {"asked_at": view.asked_at}
     if view.state != "open":
         fields |= {"answer": view.answer, "answered_at": view.answered_at, "by": view.answered_by}
+        fields |= {"answer_text": view.said}
     return fields
 
 

@@ -12,8 +12,9 @@ import anyio
 
 from coterie.cli import report
 from coterie.cli.call import Call
+from coterie.cli.work import Patience
 from coterie.errors import CoterieError, TaskBusy
-from coterie.model.record import MessageRecord, Record, ResultRecord
+from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Record, ResultRecord
 
 if TYPE_CHECKING:
     from coterie.app import App
@@ -79,12 +80,16 @@ class Watched:
         self._face = face
         self._stop = stop
         self.turns = 0
+        self.limited = None
+        """The member that last had to wait for the end of a rate limit."""
         self.left = False
         """Whether nobody reads any more."""
 
     def saw(self, record: Record) -> None:
         if isinstance(record, MessageRecord):
             self.turns: int = max(self.turns, record.turn)
+        elif isinstance(record, MemberRecord) and record.reason.startswith("rate limit"):
+            self.limited: MemberRecord | None = record
         self.tell(lambda: self._face.saw(record))
 
     def tell(self, show: Callable[[], None]) -> None:
@@ -104,7 +109,7 @@ async def carry(
     task_id: str,
     face: Face,
     parking: Parking,
-    patience: float | None,
+    patience: Patience,
 ) -> int:
     """Run a task until it ends or parks, and show how; returns the exit code."""
     watched = Watched(face, parking.request)
@@ -112,7 +117,9 @@ async def carry(
     code: int | None = None
     with parking.stoppable():
         try:
-            result = await app.run(task_id, watched, patience=patience)
+            result = await app.run(
+                task_id, watched, patience=patience.seconds, at_reset=patience.at_reset
+            )
         except TaskBusy:
             raise
         except CoterieError as error:
@@ -122,10 +129,25 @@ async def carry(
             code = error.exit_code
     if result is None:
         result = report.interrupted(task_id, watched.turns)
+    if result.reason == "rate_limit" and watched.limited is not None:
+        watched.saw(await _rate_limited(app, task_id, watched.limited))
     watched.tell(lambda: face.finished(result))
     if watched.left:
         call.note(report.stopped_line(task_id))
     return report.exit_code(result) if code is None else code
+
+
+async def _rate_limited(app: App, task_id: str, waiting: MemberRecord) -> ErrorRecord:
+    """Why a run parked that could go on by itself later."""
+    member = (await app.show(task_id)).state.created.team.get(waiting.member)
+    agent = f"{member.agent} " if member and member.agent else ""
+    return ErrorRecord(
+        code="rate_limit",
+        message=f"{waiting.member}: {agent}{waiting.reason}. Parked, nothing lost.",
+        hint=f"coterie resume {task_id} --at-reset",
+        member=waiting.member,
+        task=task_id,
+    )
 
 
 def _broken_off(task_id: str, turns: int, reason: str) -> ResultRecord:

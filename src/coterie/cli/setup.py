@@ -9,16 +9,16 @@ import click
 
 from coterie.cli.agents import fields_of_scan
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.presets import ready, seated, spoken_to
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import table
 from coterie.config.files import shown
-from coterie.config.known_agents import KNOWN_AGENTS, known_agent
+from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, built_in, known_agent
+from coterie.config.presets import ready, seated
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry
 from coterie.config.scan import Scan, program, scan
 from coterie.config.settings import load_settings
-from coterie.config.sign_in import signed_in
+from coterie.config.sign_in import has_key, signed_in
 from coterie.config.team_edit import new_team
 from coterie.config.teams import mark_default, teams_of
 from coterie.errors import CoterieError, StorageDamaged
@@ -35,12 +35,12 @@ STARTER = "pair"
 @pass_call
 def init(call: Call) -> None:
     """Find your agents and write a first team; nothing but .coterie and the registry is touched."""
-    from coterie.app import version_of
+    from coterie.app import has_adapter, version_of
 
     project = here(call)
     found = scan(version_of, instant.now())
     notices(call, found.registry.notices)
-    agents = ready(found.registry)
+    agents = ready(found.registry, has_adapter)
     if not agents:
         call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": None})
         call.line("Found no agent. Install one, then try again:")
@@ -150,14 +150,16 @@ def _agents(registry: Registry | None) -> list[_Agent]:
 
 
 def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
-    from coterie.app import says_yes, version_of
+    from coterie.app import has_adapter, says_yes, version_of
 
     known = known_agent(name)
+    if known is not None and not known.is_program:
+        return _own(known)
     where = program(command_)
     if where is None:
         return _Agent(name, None, "not installed", False, known.install if known else command_)
     version = version_of(where)
-    if not spoken_to(adapter):
+    if not has_adapter(adapter):
         return _Agent(name, version, "installed", False, f"there is no adapter {adapter}")
     signed = signed_in(known, where, says_yes) if known else None
     if known is not None and signed is False:
@@ -166,6 +168,15 @@ def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
     state = "installed" if signed is None else "signed in"
     then = f"ready; untested, tested is {tested}" if tested and version != tested else "ready"
     return _Agent(name, version, state, True, then)
+
+
+def _own(known: KnownAgent) -> _Agent:
+    """The agent that is a part of Coterie: it needs its extra, and a key."""
+    if built_in() is None:
+        return _Agent(known.name, None, "not installed", False, known.install)
+    if not has_key(known):
+        return _Agent(known.name, None, "no model key", False, known.sign_in)
+    return _Agent(known.name, None, "model key", True, "ready")
 
 
 def _project_checks(call: Call) -> list[_Check]:

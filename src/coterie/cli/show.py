@@ -11,10 +11,11 @@ from coterie.cli import card, figures, records
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.look import state_of
+from coterie.cli.member import about, warned
+from coterie.cli.paint import Paint
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
-from coterie.cli.text import one_line, printable, wrap
-from coterie.cli.transcript import about
+from coterie.cli.text import printable, wrap
 from coterie.config.files import shown
 from coterie.model.view import TaskDetail
 from coterie.workspace.folder import member_folder
@@ -39,7 +40,7 @@ def show(call: Call, id_: str) -> None:
 
     detail = named(call, id_, body)
     call.record("task", records.detail(detail))
-    call.lines(_task(detail, here(call).root, call.width))
+    call.lines(_task(detail, here(call).root, call.width, call.paint))
     open_ones = [view for view in detail.questions if view.state == "open"]
     for view in open_ones:
         call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
@@ -55,10 +56,11 @@ def _show_question(call: Call, name: str) -> None:
     else:
         when = figures.clock(view.answered_at) if view.answered_at else "unknown time"
         by = f" by {view.answered_by}" if view.answered_by else ""
-        call.line(f'{view.state} at {when}{by}: "{one_line(view.answer)}"')
+        said = card.answered(view.interaction, view.answer, view.said)
+        call.line(f'{view.state} at {when}{by}: "{said}"')
 
 
-def _task(detail: TaskDetail, root: Path, width: int) -> list[str]:
+def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]:
     view, created = detail.view, detail.state.created
     team = created.team
     turns = figures.counted(detail.turns, "turn")
@@ -75,13 +77,14 @@ def _task(detail: TaskDetail, root: Path, width: int) -> list[str]:
     lines += _field("team", team.name, width)
     for member in team.in_order:
         folder = shown(member_folder(root, team.name, member))
-        lines.append(f"    {member.id}  {about(member)}  {folder}")
+        lines.append(f"    {member.id}  {warned(about(member), paint)}  {folder}")
     for who, what in detail.failures:
         lines += _field("failed", f"{who}: {printable(what)}", width)
     for question in detail.questions:
         if question.state != "open":
             name = question.interaction.interaction_id
-            lines += _field(name, f"{question.state}: {one_line(question.answer)}", width)
+            said = card.answered(question.interaction, question.answer, question.said)
+            lines += _field(name, f"{question.state}: {said}", width)
     lines += _field("next", _next(detail), width)
     return lines
 

@@ -8,10 +8,10 @@ import click
 
 from coterie.cli import records, report
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.chat import Span, default_patience
 from coterie.cli.look import task_row
 from coterie.cli.project import here, look, named
 from coterie.cli.text import table
+from coterie.cli.work import Patience, Span
 from coterie.errors import NotFound, TaskBusy, UsageError
 from coterie.model.task import ENDED
 from coterie.model.view import TaskView
@@ -71,11 +71,12 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 @command("resume", "coterie resume last")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
+@click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then go on.")
 @pass_call
-def resume(call: Call, id_: str | None, wait: float | None) -> None:
+def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -> None:
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
     project = here(call)
-    patience = wait if wait is not None else default_patience(call)
+    patience = Patience.of(call, wait, at_reset=at_reset)
 
     async def body(app: App) -> int:
         from coterie.cli.conversation import again

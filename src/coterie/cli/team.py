@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.cli import budgets
 from coterie.cli.call import Call, command, group, pass_call
+from coterie.cli.member import about, warned
 from coterie.cli.opening import looked_at, read_team, show_powers
-from coterie.cli.presets import PRESETS, ready, seated
+from coterie.cli.paint import Paint
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import one_line, table
-from coterie.cli.transcript import about
 from coterie.config.files import shown
+from coterie.config.presets import PRESETS, ready, seated
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.settings import Settings, load_settings
@@ -35,6 +37,7 @@ from coterie.model import instant
 from coterie.model.team import Member
 from coterie.workspace.folder import make_folder
 from coterie.workspace.identity import as_settled, keep, settle, settle_if_new
+from coterie.workspace.own_worktree import branching_point
 
 if TYPE_CHECKING:
     from coterie.app import App, ByHand
@@ -63,11 +66,14 @@ def list_(call: Call) -> None:
 @pass_call
 def new(call: Call, name: str, preset: str | None, agents: str | None, *, default: bool) -> None:
     """Write a new team into the project, and the folders of its members."""
+    from coterie.app import has_adapter
+
     registry = load_registry()
     if agents is not None and preset is None:
         entries: list[Entry] = [entry_of(seat) for seat in seats(agents)]
     else:
-        wanted = [seat.agent for seat in seats(agents)] if agents else ready(registry)
+        named = [seat.agent for seat in seats(agents)] if agents else None
+        wanted = ready(registry, has_adapter) if named is None else named
         if not wanted:
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
         entries = seated(preset or "pair", wanted)
@@ -89,10 +95,22 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
 @click.option("--model", metavar="NAME", help="The model, as its agent calls it.")
 @click.option("--permissions", type=click.Choice(["read", "ask", "accept-edits", "full"]))
 @click.option("--like", metavar="MEMBER", help="Copy what another member has.")
+@click.option("--worktree", is_flag=True, help="Give it a git worktree and a branch of its own.")
 @pass_call
-def add(call: Call, member: str, word: str | None, like: str | None, **given: str | None) -> None:
+def add(
+    call: Call,
+    member: str,
+    word: str | None,
+    like: str | None,
+    *,
+    worktree: bool,
+    **given: str | None,
+) -> None:
     """Add a member to a team, with a folder of its own."""
     project = here(call)
+    if worktree:
+        branching_point(project.root)  # before anything is written
+        given["work"] = "worktree"
     registry = load_registry()
     loaded, _ = read_team(project, word, registry, _settings(project))
     if loaded.path is None:
@@ -275,16 +293,16 @@ def _list(call: Call) -> None:
             continue
         is_default = place.name == default or len(places) == 1
         call.record("team", _fields(loaded, project) | {"default": is_default})
-        call.line(f"  {summary(loaded)}" + ("   [default]" if is_default else ""))
+        call.line(f"  {summary(loaded, call.paint)}" + ("   [default]" if is_default else ""))
     if not places:
         call.line("There is no team here yet.   coterie init, or coterie team new NAME")
 
 
-def summary(loaded: LoadedTeam) -> str:
+def summary(loaded: LoadedTeam, paint: Paint) -> str:
     """A team on one line."""
     members = ", ".join(
-        f"{member.id} ({member.agent})" if member.agent else member.id
-        for member in loaded.team.in_order
+        f"{one.id} ({warned(about(one), paint)})" if one.agent else one.id
+        for one in loaded.team.in_order
     )
     return f"{loaded.team.name:<8} {members}"
 
@@ -293,13 +311,20 @@ def _tell(call: Call, loaded: LoadedTeam, project: Project) -> None:
     notices(call, loaded.notices)
     call.record("team", _fields(loaded, project))
     call.line(f"{loaded.team.name}   {shown(loaded.path) if loaded.path else ''}")
+    if limits := budgets.limits(loaded.team.budget):
+        call.line(f"  budget {limits}")
     rows = [_row(member) for member in loaded.team.in_order]
-    call.lines(table(rows, call.width))
+    call.lines(table(rows, call.width, painted=lambda cell: warned(cell, call.paint)))
 
 
 def _row(member: Member) -> tuple[str, str, str]:
-    says = member.role or member.system_instruction
-    return (f"  {member.id}", about(member) if member.agent else "human", one_line(says))
+    limits = budgets.limits(member.budget)
+    says = [f"[{limits}]" if limits else "", member.role or member.system_instruction]
+    return (
+        f"  {member.id}",
+        about(member) if member.agent else "human",
+        one_line(" ".join(says)),
+    )
 
 
 def _fields(loaded: LoadedTeam, project: Project) -> dict[str, object]:
@@ -307,10 +332,18 @@ def _fields(loaded: LoadedTeam, project: Project) -> dict[str, object]:
     return {
         "name": team.name,
         "workflow": team.workflow,
+        "budget": team.budget.model_dump(mode="json", exclude_none=True),
         "path": str(loaded.path) if loaded.path else None,
         "project": str(project.root),
         "members": [
-            {"id": one.id, "type": one.type, "agent": one.agent, "role": one.role}
+            {
+                "id": one.id,
+                "type": one.type,
+                "agent": one.agent,
+                "role": one.role,
+                "mode": one.permissions.mode if one.agent else None,
+                "budget": one.budget.model_dump(mode="json", exclude_none=True),
+            }
             for one in team.in_order
         ],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(
@@ -28,6 +28,7 @@ ASCII = str.maketrans(
         "◌": "~",
         "■": "#",
         "○": "o",
+        "↳": ">",
         "“": '"',
         "”": '"',
         "’": "'",
@@ -98,40 +99,56 @@ def wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def _folded(line: str, width: int) -> Iterable[str]:
+def _folded(line: str, width: int) -> list[str]:
     if cells(line) <= width:
         return [line]
     indent = line[: len(line) - len(line.lstrip())][: width // 2]
     done: list[str] = []
-    rest = line
-    while cells(rest) > width:
-        head = _head(rest, width)
-        cut = head.rfind(" ")
-        if cut <= len(indent):
-            cut = len(head)
-        done.append(rest[:cut].rstrip())
-        rest = indent + rest[cut:].lstrip()
-    return [*done, rest]
+    start, before = 0, ""
+    while (end := _reach(line, start, width - cells(before))) < len(line):
+        cut = line.rfind(" ", start, end)
+        if cut <= (start if before or start else len(indent)):
+            cut = end
+        done.append((before + line[start:cut]).rstrip())
+        start, before = cut, indent
+        while line[start : start + 1].isspace():
+            start += 1
+    return [*done, before + line[start:]]
 
 
-def _head(text: str, width: int) -> str:
-    """As much of the text as fits, but at least one character."""
+def _reach(text: str, start: int, width: int) -> int:
+    """Where what fits of the text ends, from `start` on; at least one character further."""
+    if text.isascii():
+        return min(start + max(width, 1), len(text))
     room = width
-    for place, character in enumerate(text):
-        room -= _cell(character)
+    for place in range(start, len(text)):
+        room -= _cell(text[place])
         if room < 0:
-            return text[: max(place, 1)]
-    return text
+            return max(place, start + 1)
+    return len(text)
 
 
-def table(rows: Sequence[Sequence[str]], width: int, *, gap: int = 2) -> list[str]:
-    """Rows in columns; the last column takes what is left of the width."""
+def table(
+    rows: Sequence[Sequence[str]],
+    width: int,
+    *,
+    gap: int = 2,
+    painted: Callable[[str], str] = str,
+) -> list[str]:
+    """Rows in columns; the last column takes what is left of the width.
+
+    `painted` gives a cell its colour, after it was measured.
+    """
     if not rows:
         return []
     sizes = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]) - 1)]
+    room = max(width - sum(sizes) - gap * len(sizes), 12)
     lines: list[str] = []
     for row in rows:
         *first, last = row
-        start = "".join(pad(cell, size + gap) for cell, size in zip(first, sizes, strict=True))
-        lines.append((start + clip(last, max(width - cells(start), 12))).rstrip())
+        start = "".join(
+            painted(cell) + " " * (size + gap - cells(cell))
+            for cell, size in zip(first, sizes, strict=True)
+        )
+        lines.append((start + painted(clip(last, room))).rstrip())
     return lines

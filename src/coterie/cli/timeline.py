@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from coterie.cli import figures, records, report
+from coterie.cli import card, figures, records, report
 from coterie.cli.call import Call
+from coterie.cli.deeds import deed
+from coterie.cli.member import about, warned
 from coterie.cli.text import cells, clip, one_line, pad, printable
-from coterie.cli.transcript import about, telling
 from coterie.config.files import shown
+from coterie.model.interaction import REJECT
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -41,7 +45,15 @@ class Timeline:
         call.line(f"{detail.view.id}  {detail.view.workflow}  {one_line(created.goal)}")
         for member in self._team.in_order:
             folder = shown(member_folder(self._root, self._team.name, member))
-            call.line(f"  {pad(member.id, self._size)}  {about(member)}  {folder}")
+            what = warned(about(member), call.paint)
+            call.line(f"  {pad(member.id, self._size)}  {what}  {folder}")
+
+    def show_all(self, entries: Sequence[Entry], *, running: bool) -> None:
+        """Everything so far; a call that has no end is still under way, or nobody knows."""
+        lost = {} if running or self._call.json else _lost(entries)
+        for entry in entries:
+            record = lost.get(id(entry.record), entry.record)
+            self.show(Entry(entry.at, record))
 
     def show(self, entry: Entry) -> None:
         """One entry."""
@@ -56,13 +68,46 @@ class Timeline:
             self._call.line(f"Nobody runs it now.  coterie resume {view.id}")
 
 
+def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
+    """By the record of their begin: calls that never ended, and what can be said of them."""
+    begun: dict[tuple[str, str], ToolCallRecord] = {}
+    asked: dict[str, tuple[str, str]] = {}
+    refused: set[tuple[str, str]] = set()
+    for entry in entries:
+        match entry.record:
+            case ToolCallRecord(status="started") as call:
+                begun[call.member, call.id] = call
+            case ToolCallRecord() as call:
+                begun.pop((call.member, call.id), None)
+            case InteractionRecord(state="open") as question if question.interaction.risk:
+                tool = question.interaction.risk.tool
+                mine = [
+                    key
+                    for key, one in begun.items()
+                    if (key[0], one.name) == (question.member, tool)
+                ]
+                if mine:
+                    asked[question.interaction.interaction_id] = mine[-1]
+                    refused.add(mine[-1])
+            case InteractionRecord(state="answered") as question if question.answer != REJECT:
+                refused.discard(asked.get(question.interaction.interaction_id, ("", "")))
+            case _:
+                pass
+    return {
+        id(call): replace(call, status="completed", is_error=True, denied="nobody said yes")
+        if key in refused
+        else replace(call, status="unknown")
+        for key, call in begun.items()
+    }
+
+
 def told(record: Record) -> tuple[str, str]:
     """Who, and what they did; an empty what is nothing to show."""
     match record:
         case TaskRecord():
             return US, f"task {record.status}"
         case MessageRecord():
-            return record.member, printable(record.text.strip("\n"))
+            return record.member, _message(record)
         case ToolCallRecord() if record.status != "started":
             return record.member, _tool(record)
         case InteractionRecord():
@@ -78,16 +123,30 @@ def told(record: Record) -> tuple[str, str]:
             return "", ""
 
 
+def _message(record: MessageRecord) -> str:
+    """What was said, and on a line of its own what it took."""
+    took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
+    cost = figures.used(record.usage)
+    said = printable(record.text.strip("\n"))
+    if not took and not cost:
+        return said
+    return f"{said}\n(cost {cost}, took {took})" if cost else f"{said}\n(took {took})"
+
+
 def _tool(record: ToolCallRecord) -> str:
     mark = "?" if record.status == "unknown" else "✗" if record.is_error else "✓"
     took = "" if record.duration_ms is None else f"  {figures.duration(record.duration_ms / 1000)}"
-    return f"{mark} {one_line(record.name)} {telling(record.input)}{took}"
+    end = {"?": "  outcome unknown", "✗": "  failed"}.get(mark, "")
+    what = deed(record.name, record.input)
+    if record.denied:
+        what, end, took = f"not run: {what.partition(' ')[2]}", f"  ({one_line(record.denied)})", ""
+    return f"{mark} {what}{end}{took}"
 
 
 def _question(record: InteractionRecord) -> str:
-    name = record.interaction.interaction_id
+    asked = record.interaction
     if record.state == "open":
-        return f"▲ asks {name}: {one_line(record.interaction.display.title)}"
-    said = f": {one_line(record.answer)}" if record.answer else ""
+        return f"▲ asks {asked.interaction_id}: {one_line(card.in_short(asked))}"
+    said = card.answered(asked, record.answer, record.said)
     by = f" by {record.by}" if record.by else ""
-    return f"{name} {record.state}{by}{said}"
+    return f"{asked.interaction_id} {record.state}{by}" + (f": {said}" if said else "")

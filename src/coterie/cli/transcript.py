@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from coterie.cli import card, figures
+from coterie.cli.deeds import telling
+from coterie.cli.member import about, asking, painted
 from coterie.cli.paint import Paint
 from coterie.cli.text import cells, clip, ends, one_line, pad, printable, wrap
 from coterie.config.files import shown
-from coterie.model.message import YOU
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -28,8 +28,6 @@ _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
 _LONGEST = 20_000
 """So much of a reply is shown on a terminal; pipes get all of it."""
 _QUESTION = re.compile(r"q\d+")
-_TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
-"""Fields of a tool's input that say most about a call, in this order."""
 
 
 class Transcript:
@@ -116,8 +114,8 @@ class Transcript:
             return []
         self._speaker = speaker
         member = self._member(speaker)
-        what = about(member) if member else ""
-        return [self._paint(f" {speaker}", "name") + gap(speaker) + self._paint(what, "dim")]
+        what = painted(about(member), self._paint) if member else ""
+        return [self._paint(f" {speaker}", "name") + gap(speaker) + what]
 
     def _tool(self, record: ToolCallRecord) -> str:
         mark, meaning = ("✗", "bad") if record.is_error else ("✓", "good")
@@ -128,6 +126,8 @@ class Transcript:
         what = f"{pad(one_line(record.name), 6)} {telling(record.input)}"
         if record.status == "unknown":
             took = "may have run"
+        elif record.denied:
+            took = "not run"
         line = ends(" " * (INDENT + 2) + what, took, width)
         return " " * INDENT + self._paint(mark, meaning) + line[INDENT + 1 :]
 
@@ -139,12 +139,12 @@ class Transcript:
                 self._member(record.member), record.member
             ):
                 return []  # what a person says in their own turn follows as a message
-            said = f": {one_line(record.answer)}" if record.answer else ""
+            said = card.answered(asked, record.answer, record.said)
             by = f" by {record.by}" if record.by else ""
-            line = f" {asked.interaction_id} {record.state}{by}{said}"
+            line = f" {asked.interaction_id} {record.state}{by}" + (f": {said}" if said else "")
             return [self._paint(clip(line, self._width()), "dim")]
         if not self._cards:
-            title = ends(" " * (INDENT + 2) + one_line(asked.display.title), number, self._width())
+            title = ends(" " * (INDENT + 2) + card.in_short(asked), number, self._width())
             mark = self._paint("▲", "asks")
             return [*self._begin(record.member), " " * INDENT + mark + title[INDENT + 1 :]]
         self._speaker = None
@@ -193,28 +193,6 @@ class Transcript:
         return self._team.get(name)
 
 
-def about(member: Member) -> str:
-    """A member's agent, and its permissions where they are not the usual ones."""
-    mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
-    return f"{member.agent or YOU}{mode}"
-
-
-def asking(member: Member | None, name: str) -> str:
-    """Who asks: `ada (claude)`, or Coterie itself; nobody when it is a human's own turn."""
-    if member is None:
-        return "" if name == YOU else name
-    return f"{member.id} ({member.agent})" if member.agent else ""
-
-
 def gap(name: str) -> str:
     """The blanks between a name and what follows it."""
     return " " * max(INDENT - 1 - cells(name), 3)
-
-
-def telling(given: Mapping[str, object]) -> str:
-    """A tool's input in a few words."""
-    for key in _TELLING:
-        value = given.get(key)
-        if isinstance(value, str) and value:
-            return one_line(value)
-    return one_line(json.dumps(given, ensure_ascii=False, default=str)) if given else ""

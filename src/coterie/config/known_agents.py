@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import PurePath
 
 from coterie.model.agent import AgentDefinition
+
+BUILT_IN = "builtin"
+"""The agent that is a part of Coterie."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class KnownAgent:
     """The file below the user's home that signing in leaves, where its program cannot be asked."""
     tested: str | None = None
     """The version that our own tests run."""
+    is_program: bool = True
+    """Whether it is a program of its own; else it is a part of Coterie."""
 
     def definition(self, command: str, version: str | None, installed_at: str) -> AgentDefinition:
         """Its entry in the registry."""
@@ -144,9 +150,42 @@ KNOWN_AGENTS: tuple[KnownAgent, ...] = (
         base_args=("acp",),
         adapter="acp",
     ),
+    KnownAgent(
+        name=BUILT_IN,
+        display_name="Built-in agent",
+        install='pip install "coterie[builtin]"',
+        keys=(
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "OPENAI_API_KEY",
+            "OPENAI_BASE_URL",
+            "GEMINI_API_KEY",
+            "GOOGLE_API_KEY",
+            "GOOGLE_GEMINI_BASE_URL",
+        ),
+        sign_in="export ANTHROPIC_API_KEY=...",
+        sign_in_check=None,
+        base_args=(),
+        is_program=False,
+    ),
 )
 
 _BY_NAME: Mapping[str, KnownAgent] = {known.name: known for known in KNOWN_AGENTS}
+
+
+def built_in() -> AgentDefinition | None:
+    """The entry of the built-in agent, which nobody has to find; None where its part of Coterie
+    was not installed."""
+    if find_spec("pydantic_ai") is None:
+        return None
+    own = _BY_NAME[BUILT_IN]
+    return AgentDefinition(name=own.name, display_name=own.display_name, command=own.name)
+
+
+def is_built_in(definition: AgentDefinition) -> bool:
+    """Whether it is a part of Coterie, so that there is no program to look for."""
+    return definition.adapter_in((BUILT_IN,)) == BUILT_IN
 
 
 def known_agent(name: str) -> KnownAgent | None:

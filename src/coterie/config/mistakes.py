@@ -147,6 +147,7 @@ _WANTED: Mapping[str, str] = {
 }
 
 _BOUNDED: Mapping[str, Callable[[Mapping[str, object]], str]] = {
+    "greater_than": lambda said: f"more than {said['gt']}",
     "greater_than_equal": lambda said: f"at least {said['ge']}",
     "less_than_equal": lambda said: f"at most {said['le']}",
     "literal_error": lambda said: str(said["expected"]).replace("'", ""),

@@ -16,7 +16,7 @@ from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
 from coterie.config.files import expanded, locked, write_atomically
 from coterie.config.flags import drop_mode_words, take_out_prompts
-from coterie.config.known_agents import known_agent
+from coterie.config.known_agents import built_in, known_agent
 from coterie.config.mistakes import (
     Mistake,
     Notice,
@@ -77,15 +77,24 @@ def registry_path(home: Path | None = None) -> Path:
 
 
 def load_registry(path: Path | None = None, own_adapters: Collection[str] = ()) -> Registry:
-    """Read and check the registry; one that does not exist yet is empty.
+    """Read and check the registry; one that does not exist yet has nobody but the built-in agent.
 
     `own_adapters` are the agents that have an adapter of their own, which chooses the way of
     calling: mode words in their `baseArgs` are dropped with a notice.
     """
-    path = path or registry_path()
-    if not path.exists():
-        return Registry(path)
-    return interpret(read_document(path), own_adapters)
+    return with_own(_read(path or registry_path(), own_adapters))
+
+
+def with_own(registry: Registry) -> Registry:
+    """The registry with the built-in agent, which needs no entry; one that is there counts."""
+    own = built_in()
+    if own is None or own.name in registry.agents:
+        return registry
+    return registry.with_agents(own)
+
+
+def _read(path: Path, own_adapters: Collection[str] = ()) -> Registry:
+    return interpret(read_document(path), own_adapters) if path.exists() else Registry(path)
 
 
 def interpret(document: Document, own_adapters: Collection[str] = ()) -> Registry:
@@ -299,7 +308,7 @@ def define(name: str, entry: Mapping[str, object]) -> AgentDefinition:
 
 def current(path: Path) -> Registry:
     """The registry to be written again; an old one must be migrated first, so nothing is lost."""
-    registry = load_registry(path)
+    registry = _read(path)
     if registry.schema_version == legacy.VERSION:
         raise UsageError(f"The registry is of version {legacy.VERSION}.", legacy.MIGRATE, str(path))
     return registry

@@ -10,8 +10,15 @@ from pathlib import Path
 
 from coterie.config.environment import search_path
 from coterie.config.files import expanded, locked
-from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent
-from coterie.config.registry import Registry, current, define, registry_path, save_registry
+from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, is_built_in
+from coterie.config.registry import (
+    Registry,
+    current,
+    define,
+    registry_path,
+    save_registry,
+    with_own,
+)
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition
 
@@ -44,7 +51,7 @@ def find_agents(version_of: VersionOf, path: str | None = None) -> tuple[Found, 
     """The known agents on PATH, each with the absolute path of its program."""
     found: list[Found] = []
     for known in KNOWN_AGENTS:
-        command = program(known.name, path)
+        command = program(known.name, path) if known.is_program else None
         if command is not None:
             found.append(Found(known, command, _number(version_of(command))))
     return tuple(found)
@@ -63,6 +70,11 @@ def program(command: str, path: str | None = None) -> str | None:
     return str(Path(found).absolute()) if found else None
 
 
+def place(agent: AgentDefinition, path: str | None = None) -> str | None:
+    """Where a registered agent is, or None where it is not there any more."""
+    return "in Coterie" if is_built_in(agent) else program(agent.command, path)
+
+
 def scan(
     version_of: VersionOf, now: str, path: Path | None = None, search: str | None = None
 ) -> Scan:
@@ -78,13 +90,13 @@ def scan(
         registry = registry.with_agents(*updates)
         if updates or registry.schema_version is None:
             save_registry(registry)
-    return Scan(registry, found, added, updated, missing_agents(registry, search))
+    return Scan(with_own(registry), found, added, updated, missing_agents(registry, search))
 
 
 def missing_agents(registry: Registry, search: str | None = None) -> tuple[str, ...]:
     """The registered agents whose program cannot be found."""
     agents = registry.agents.values()
-    return tuple(agent.name for agent in agents if program(agent.command, search) is None)
+    return tuple(agent.name for agent in agents if place(agent, search) is None)
 
 
 def _entry(

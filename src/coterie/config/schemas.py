@@ -13,11 +13,14 @@ from itertools import combinations
 from pathlib import Path
 from typing import cast
 
+from coterie.config.envelope_schema import envelope_schema
 from coterie.config.patterns import VARIABLE
 from coterie.config.registry import VERSION
+from coterie.config.roles_file import RolesFile
 from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
+from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import ISOLATING, NAME_PATTERN, OUR_PREFIX
 
 Schema = dict[str, object]
@@ -94,10 +97,30 @@ def settings_schema() -> Schema:
     return _finished(cast("Schema", Settings.model_json_schema()), "Coterie settings")
 
 
+def roles_schema() -> Schema:
+    """The roles file, with the permissions of the team file."""
+    return _finished(cast("Schema", RolesFile.model_json_schema()), "Coterie roles")
+
+
+def scheduler_schema() -> Schema:
+    """The limits of a session with tickets."""
+    return _finished(cast("Schema", SchedulerConfig.model_json_schema()), "Coterie scheduler")
+
+
+def envelope_file_schema() -> Schema:
+    """An envelope's file, which is for programs and names no schema itself."""
+    schema = envelope_schema()
+    _tidy(schema)
+    return {"$schema": DIALECT, "title": "Coterie envelope", **schema}
+
+
 SCHEMAS: Mapping[str, Callable[[], Schema]] = {
     "team": team_schema,
     "registry": registry_schema,
     "settings": settings_schema,
+    "roles": roles_schema,
+    "scheduler": scheduler_schema,
+    "envelope": envelope_file_schema,
 }
 
 

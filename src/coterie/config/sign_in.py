@@ -11,11 +11,18 @@ Asks = Callable[[Sequence[str]], bool]
 """Runs a command; whether it ended with 0."""
 
 
+def has_key(known: KnownAgent) -> bool:
+    """Whether the user's environment holds something that opens its model."""
+    given = passthrough(known.keys)
+    return any(given.get(key) for key in known.keys)
+
+
 def signed_in(known: KnownAgent, command: str, asks: Asks) -> bool | None:
     """Whether an agent can reach its model; None where nothing tells."""
-    given = passthrough(known.keys)
-    if any(given.get(key) for key in known.keys):
+    if has_key(known):
         return True
+    if not known.is_program:
+        return False
     if known.sign_in_check is not None:
         return asks([command, *known.sign_in_check])
     home = user_home()

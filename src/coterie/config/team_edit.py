@@ -34,7 +34,11 @@ def entry_of(seat: Seat) -> Entry:
 
 def full_form(team: Team) -> dict[str, object]:
     """A team with every field under its long name; reads back as the same team."""
-    return team.model_dump(mode="json", exclude_none=True)
+    full = team.model_dump(mode="json", exclude_none=True)
+    for whole, part in ((team, full), *zip(team.members, full["members"], strict=True)):
+        if not whole.budget.is_set:
+            del part["budget"]
+    return full
 
 
 def render(data: Mapping[str, object]) -> str:

@@ -8,15 +8,33 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated
 
-from pydantic import BeforeValidator, ConfigDict, Field, StrictInt, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    TypeAdapter,
+)
 from typing_extensions import TypedDict
 
 from coterie.config.patterns import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
-from coterie.model.team import NAME_PATTERN, MemberType, Mode, Workflow
+from coterie.model.budget import AMOUNT, amount
+from coterie.model.team import NAME_PATTERN, MemberType, Mode, Work, Workflow
 
 _STRICT = ConfigDict(extra="forbid")
 
-_Rules = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=1000)]
+
+def _is_rule(text: str) -> str:
+    from coterie.tools.permission import Rule
+
+    Rule.parse(text)
+    return text
+
+
+_Rule = Annotated[str, Field(min_length=1), AfterValidator(_is_rule)]
+_Rules = Annotated[list[_Rule], Field(max_length=1000)]
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
 _Folder = Annotated[str, Field(pattern=PATH, max_length=4096)]
 
@@ -37,8 +55,73 @@ class PermissionsEntry(TypedDict, total=False):
     deny: Annotated[_Rules, Field(description="What is never done; stronger than allow.")]
 
 
+def _as_number(value: object) -> object:
+    try:
+        return amount(value) if isinstance(value, str) else value
+    except ValueError:
+        raise ValueError('expected a number of tokens such as 500000 or "500k"') from None
+
+
+_Tokens = Annotated[
+    StrictInt,
+    Field(ge=1),
+    BeforeValidator(
+        _as_number,
+        json_schema_input_type=Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=AMOUNT)],
+    ),
+    Field(description='How many tokens, such as 500000 or "500k".'),
+]
+
+
+class AllowanceEntry(TypedDict, total=False):
+    """How much may be used before you are asked."""
+
+    __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
+
+    tokens: _Tokens
+    usd: Annotated[
+        float,
+        Field(ge=0, strict=True, allow_inf_nan=False, description="How many US dollars."),
+    ]
+    turns: Annotated[StrictInt, Field(ge=1, description="How many turns.")]
+
+
+class BudgetEntry(AllowanceEntry, total=False):
+    """How much may be used before you are asked: in one task, and in a day of all tasks."""
+
+    __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
+
+    perDay: Annotated[AllowanceEntry, Field(description="In a day (UTC), over all tasks.")]
+
+
+class RateLimitEntry(TypedDict):
+    """How often a member may be asked."""
+
+    __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
+
+    turns_per_minute: Annotated[
+        StrictInt, Field(ge=1, le=10_000, description="How many turns it may begin in a minute.")
+    ]
+
+
+class MetadataEntry(TypedDict, total=False):
+    """What else is to be said of a member; other keys are kept as they are."""
+
+    __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
+
+    rate_limit: Annotated[
+        RateLimitEntry,
+        Field(description="How often it may be asked; it waits where that is more."),
+    ]
+
+
 def _as_object(value: object) -> object:
     return {"mode": value} if isinstance(value, str) else value
+
+
+_Permissions = Annotated[
+    PermissionsEntry, BeforeValidator(_as_object, json_schema_input_type=Mode | PermissionsEntry)
+]
 
 
 class DefaultsEntry(TypedDict, total=False):
@@ -71,6 +154,13 @@ class DefaultsEntry(TypedDict, total=False):
         _Folder, Field(description="Where it works, relative to this file. Left out: the project.")
     ]
     executionDir: Annotated[_Folder, Field(description="The long name of `workDir`.")]
+    work: Annotated[
+        Work,
+        Field(
+            description="link (default): it works in the project itself. worktree: in a git "
+            "worktree of its own, on the branch coterie/<team>/<id>."
+        ),
+    ]
     workingDir: Annotated[
         _Folder, Field(description="Its own folder. Left out: .coterie/teams/<team>/<id>.")
     ]
@@ -86,9 +176,22 @@ class DefaultsEntry(TypedDict, total=False):
         Field(description="Environment variables for its agent, and for no other member's."),
     ]
     permissions: Annotated[
-        PermissionsEntry,
-        BeforeValidator(_as_object, json_schema_input_type=Mode | PermissionsEntry),
+        _Permissions,
         Field(description="What it may do unasked: read, ask (default), accept-edits or full."),
+    ]
+    budget: Annotated[
+        BudgetEntry, Field(description="What it may use before you are asked, in one task.")
+    ]
+    capabilities: Annotated[
+        list[Annotated[str, Field(pattern=LABEL, min_length=1)]],
+        Field(description="What it can do: tickets are given out by this."),
+    ]
+    supportsMultipleInstances: Annotated[
+        StrictBool,
+        Field(description="Whether several of it may work at once, each in a folder of its own."),
+    ]
+    metadata: Annotated[
+        MetadataEntry, Field(description="A rate limit, and whatever you need besides.")
     ]
     idleTimeoutMs: Annotated[
         _Milliseconds,
@@ -145,6 +248,14 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
                 "this file, if there is one.",
             ),
         ],
+        "permissions": Annotated[
+            _Permissions,
+            Field(description="Rules for every member; the mode is that of members who name none."),
+        ],
+        "budget": Annotated[
+            BudgetEntry,
+            Field(description="What all members together may use before you are asked."),
+        ],
         "contextMessageCount": Annotated[
             StrictInt,
             Field(ge=0, le=10_000, description="How many messages an agent is told again."),
@@ -175,3 +286,5 @@ DEFAULT_KEYS = tuple(DefaultsEntry.__annotations__)
 MEMBER_KEYS = ("id", *MemberEntry.__annotations__)
 TEAM_KEYS = tuple(TeamFile.__annotations__)
 PERMISSION_KEYS = tuple(PermissionsEntry.__annotations__)
+ALLOWANCE_KEYS = tuple(AllowanceEntry.__annotations__)
+BUDGET_KEYS = tuple(BudgetEntry.__annotations__)

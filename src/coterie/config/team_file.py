@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -23,8 +23,11 @@ from coterie.config.mistakes import (
     quoted,
     refusal,
 )
+from coterie.config.roles_file import COMMAND, is_roles, read_roles
 from coterie.config.settings import Settings
 from coterie.config.team_entry import (
+    ALLOWANCE_KEYS,
+    BUDGET_KEYS,
     DEFAULT_KEYS,
     MEMBER_KEYS,
     PERMISSION_KEYS,
@@ -68,8 +71,24 @@ class Reading:
 
 
 def load_team(path: Path, reading: Reading) -> LoadedTeam:
-    """Read and check a team file; a ConfigError names every mistake, the first one leading."""
-    return interpret(read_document(team_path(path)), reading)
+    """Read and check a team file; a ConfigError names every mistake, the first one leading.
+
+    A file that lists roles and not members is a team too, that works on tickets.
+    """
+    document = read_document(team_path(path))
+    return _of_roles(document, reading) if is_roles(document) else interpret(document, reading)
+
+
+def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
+    around = Surroundings(document.path.parent, reading.agents, user_home())
+    team = Team(
+        name=name_for(document.path),
+        workflow="tickets",
+        members=read_roles(document, around),
+        context_message_count=reading.settings.context_message_count,
+        context_characters=reading.settings.context_characters,
+    )
+    return LoadedTeam(team, document.path, _digest(document), team.workflow)
 
 
 def team_path(path: Path) -> Path:
@@ -95,12 +114,15 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
     data = _without(document.data, shape)
     if data is None:
         raise refusal(document, mistakes)
-    around = Surroundings(document.path.parent, reading.agents, user_home())
+    folder = document.path.parent
+    # A project's own team is `.coterie/teams/<team>`.
+    project = folder.parents[2] if reading.folder_is_name else None
+    around = Surroundings(folder, reading.agents, user_home(), project)
     members = _members(data, around)
     mistakes += members.mistakes
     name, wrong = _name(data, document.path, reading)
     mistakes += wrong
-    instruction, wrong = _instruction(data, document.path.parent)
+    instruction, wrong = _instruction(data, folder)
     mistakes += wrong
     if mistakes:
         raise refusal(document, mistakes)
@@ -112,19 +134,24 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
             **{key: data[key] for key in _PLAIN if key in data},
             "name": name,
             "members": members.made,
+            "permissions": members.permissions,
             "teamInstruction": instruction,
         }
     )
     return LoadedTeam(
         team,
         document.path,
-        f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}",
+        _digest(document),
         stated if isinstance(stated, str) else None,
         members.outside_prompts,
     )
 
 
-_PLAIN = ("workflow", "contextMessageCount", "contextCharacters")
+def _digest(document: Document) -> str:
+    return f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}"
+
+
+_PLAIN = ("workflow", "budget", "contextMessageCount", "contextCharacters")
 
 
 # -- shape -------------------------------------------------------------------------------------
@@ -144,6 +171,10 @@ def _keys_at(place: Place) -> tuple[str, ...]:
             return TEAM_KEYS
         case (*_, "permissions"):
             return PERMISSION_KEYS
+        case (*_, "budget"):
+            return BUDGET_KEYS
+        case (*_, "budget", "perDay"):
+            return ALLOWANCE_KEYS
         case ("defaults",):
             return DEFAULT_KEYS
         case _:
@@ -157,6 +188,8 @@ def _without(data: object, mistakes: list[Mistake]) -> dict[str, object] | None:
     spoiled = {mistake.place for mistake in mistakes}
     given = cast("dict[str, object]", data)
     kept = {key: value for key, value in given.items() if (key,) not in spoiled}
+    if any(place[:1] == ("permissions",) for place in spoiled):
+        kept["permissions"] = "full"  # as for a member, see below
     if isinstance(kept.get("defaults"), dict):
         kept["defaults"] = _pruned(kept["defaults"], ("defaults",), spoiled)
     if isinstance(kept.get("members"), list):
@@ -192,6 +225,8 @@ _AGENT_KEYS: set[str | int] = {"agent", "agentConfigId", "agentName"}
 @dataclass(frozen=True)
 class _Members:
     made: tuple[Member, ...]
+    permissions: object
+    """Those of the team, as an object."""
     mistakes: list[Mistake]
     outside_prompts: tuple[str, ...]
 
@@ -199,17 +234,32 @@ class _Members:
 def _members(data: Mapping[str, object], around: Surroundings) -> _Members:
     entries = cast("list[dict[str, object]]", data.get("members") or [])
     shared = cast("dict[str, object]", data.get("defaults") or {})
+    stated = {"permissions": data["permissions"]} if "permissions" in data else {}
+    team = written_member(stated, (), around)
     defaults = written_member(shared, ("defaults",), around)
     own = [written_member(entry, ("members", place), around) for place, entry in enumerate(entries)]
-    givens = [merged(defaults.givens, one.givens) for one in own]
+    givens = [merged(defaults.givens, one.givens, team.givens) for one in own]
     made = [(_member(given, place), given) for place, given in enumerate(givens)]
     parts = (defaults, *own)
     return _Members(
         tuple(member for member, _ in made),
+        team.givens["permissions"].value if stated else None,
         [mistake for part in parts for mistake in part.mistakes]
-        + list(check_members(made, around)),
+        + list(check_members(made, around))
+        + [mistake for _, given in made for mistake in _reserved(given)],
         tuple(path for part in parts for path in part.outside_prompts),
     )
+
+
+def _reserved(givens: Givens) -> Iterator[Mistake]:
+    """Metadata that only a roles file may have, where it means something."""
+    given = givens.get("metadata")
+    if given is None:
+        return
+    metadata = cast("dict[str, object]", given.value)
+    beside = {"permissions": "permissions", COMMAND: "agent"}
+    for key in beside.keys() & metadata.keys():
+        yield Mistake((*given.place, key), f"is for roles files; say it as {beside[key]} here")
 
 
 def _member(givens: Givens, place: int) -> Member:

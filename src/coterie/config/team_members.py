@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -56,7 +56,19 @@ def long_name(key: str) -> str:
 
 _FOLDERS = frozenset({"executionDir", "homeDir", "workingDir"})
 _OF_AN_AGENT = frozenset(
-    {"agentConfigId", "systemInstruction", "model", "additionalArgs", "env", "permissions"}
+    {
+        "additionalArgs",
+        "agentConfigId",
+        "budget",
+        "capabilities",
+        "env",
+        "metadata",
+        "model",
+        "permissions",
+        "supportsMultipleInstances",
+        "systemInstruction",
+        "work",
+    }
 )
 
 
@@ -107,15 +119,31 @@ def _prompt(path: Path) -> str:
     return text
 
 
-def merged(defaults: Givens, own: Givens) -> Givens:
-    """What a member has of its own, over what all have; variables are merged one by one."""
+def merged(defaults: Givens, own: Givens, team: Givens) -> Givens:
+    """What a member has of its own, over what all have; variables are merged one by one.
+
+    A mode that is not named is that of the defaults, else that of the team.
+    """
     human = own["type"].value == "human" if "type" in own else False
     under = {key: given for key, given in defaults.items() if not (human and key in _OF_AN_AGENT)}
     made = {**under, **own}
     if "env" in under and "env" in own:
         both = {**_variables(under["env"]), **_variables(own["env"])}
         made["env"] = Given(both, own["env"].place)
+    if "agentConfigId" in made:
+        layers = (layer.get("permissions") for layer in (own, under, team))
+        made |= _with_mode([layer for layer in layers if layer])
     return made
+
+
+def _with_mode(layers: Sequence[Given]) -> Givens:
+    for layer in layers:
+        mode = _variables(layer).get("mode")
+        if mode is not None:
+            # Rules of the team hold for everybody, and stay with the team.
+            rules = {} if layers[0].place == ("permissions",) else _variables(layers[0])
+            return {"permissions": Given({**rules, "mode": mode}, layers[0].place)}
+    return {}
 
 
 def _variables(given: Given) -> dict[str, object]:

@@ -30,6 +30,8 @@ class Surroundings:
     folder: Path
     agents: Mapping[str, AgentDefinition]
     user_home: Path | None = None
+    project: Path | None = None
+    """The project whose own team it is; None for a file from elsewhere, used in any project."""
 
     def absolute(self, path: str) -> Path:
         """A path in the file: relative to the file, `~` is the user's home."""
@@ -82,6 +84,18 @@ def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
         )
     yield from _agent(member, around.agents)
     yield from _folders(member, around)
+    yield from _worktree(member, around.project)
+
+
+def _worktree(member: Member, project: Path | None) -> Iterator[_Complaint]:
+    if member.work == "link":
+        return
+    if member.execution_dir is not None:
+        problem = f'is "worktree", but workDir names {quoted(member.execution_dir, LONGEST_PATH)}'
+        yield "work", f"{problem}; keep one", None
+    up = (project, *project.parents) if project else ()
+    if project and not any((folder / ".git").exists() for folder in up):
+        yield "work", f'is "worktree", but {project} is in no git repository', "git init"
 
 
 def _agent(member: Member, agents: Mapping[str, AgentDefinition]) -> Iterator[_Complaint]:

@@ -11,6 +11,7 @@ from coterie.config.files import expanded
 from coterie.config.mistakes import did_you_mean, listing, quoted, sentence
 from coterie.config.patterns import MODEL
 from coterie.config.project import Project
+from coterie.config.roles_file import roles_path
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import Settings, set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
@@ -74,6 +75,12 @@ def reading_for(
     folder = team_path(path).parent
     own = project is not None and folder.parent.resolve() == project.teams.resolve()
     return Reading(agents, settings or Settings(), folder_is_name=own)
+
+
+def roles_word(project: Project) -> str | None:
+    """What names the project's roles file as a team, for `coterie run`; None where there is none."""
+    path = roles_path(project)
+    return None if path is None else str(path)
 
 
 def _named(word: str, here: Mapping[str, Path]) -> Path:

@@ -17,6 +17,7 @@ from coterie.config.environment import coterie_home
 from coterie.config.files import locked, set_aside, shown, write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project, is_tracked
+from coterie.config.roles_file import COMMAND
 from coterie.config.team_file import LoadedTeam
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Member
@@ -43,6 +44,10 @@ def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, .
         for member in loaded.team.members
         for kind, what in _asked(member, project)
     ]
+    shared = loaded.team.permissions
+    if shared and shared.allow:
+        what = f"nobody is asked about {_words(shared.allow)}"
+        found.append(Power(loaded.team.name, "allow", what))
     found += [
         Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")
         for path in loaded.outside_prompts
@@ -55,6 +60,8 @@ def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]
         yield "full", "never asks"
     if member.permissions.allow:
         yield "allow", f"is not asked about {_words(member.permissions.allow)}"
+    if COMMAND in member.metadata:
+        yield COMMAND, f"runs {quoted(str(member.metadata[COMMAND]), 200)}"
     if member.env:
         yield "env", f"sets {', '.join(member.env)}"
     if member.additional_args:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 
 from coterie.engine.resuming import Cut
 from coterie.model import instant
-from coterie.model.journal import Step
+from coterie.model.journal import SpendTurn, Step
 from coterie.model.prompt import Brief
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
-from coterie.model.tool_call import AuditEntry
+from coterie.model.tool_call import DENIED, AuditEntry
 from coterie.model.update import ToolCallFinished, ToolCallStarted, Usage, sum_of
 
 
@@ -43,6 +44,8 @@ class Attempt:
     waiting: str = ""
     """What the agent has said that it waits for, and nothing since."""
     started: float = field(default_factory=monotonic)
+    _refused: dict[str, str] = field(default_factory=dict[str, str])
+    """By call: why it was not permitted."""
     _calls: dict[str, tuple[ToolCallStarted, float]] = field(
         default_factory=dict[str, tuple[ToolCallStarted, float]]
     )
@@ -52,9 +55,15 @@ class Attempt:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
 
-    def spend(self, usage: Usage) -> None:
-        """Count one call of a model."""
-        self.spent = sum_of([usage] if self.spent is None else [self.spent, usage])
+    def spend(self, usage: Usage) -> SpendTurn:
+        """Count one call of a model; the write keeps it, should the try be cut."""
+        self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
+        kept = json.dumps(asdict(self.spent))
+        return SpendTurn(self.task_id, self.step, self.tries, kept)
+
+    def refuse(self, call_id: str, why: str) -> None:
+        """A call was not permitted: however its agent tells of its end, it was not run."""
+        self._refused[call_id.partition("#")[0]] = why  # a further question about one call
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
@@ -67,6 +76,9 @@ class Attempt:
         begun, since = self._calls.pop(
             update.call_id, (ToolCallStarted(update.call_id, update.name or "unknown"), monotonic())
         )
+        why = self._refused.pop(update.call_id, "")
+        if why:
+            update = replace(update, is_error=True, output={**update.output, DENIED: why})
         ended = (update, round((monotonic() - since) * 1000))
         return self._entry(begun, ended), self._record(begun, ended)
 
@@ -98,4 +110,5 @@ class Attempt:
             status="completed" if ended else "started",
             is_error=ended[0].is_error if ended else None,
             duration_ms=ended[1] if ended else None,
+            denied=str(ended[0].output.get(DENIED, "")) if ended else "",
         )

@@ -15,7 +15,7 @@ from coterie.model import instant
 from coterie.model.budget import MORE, Allowance, Measure, Scope, Tally, more, shown
 from coterie.model.interaction import Ask, Display, Validation
 from coterie.model.journal import Turn
-from coterie.model.team import Member
+from coterie.model.team import Member, base_of
 from coterie.model.update import Usage
 from coterie.ports import Parked
 
@@ -31,16 +31,17 @@ class Spending:
     """By member, of all tasks, today."""
 
     def add(self, member: str, usage: Usage | None, turns: int, *, here: bool, today: bool) -> None:
-        """Count something."""
+        """Count something; the instances of a member share its budget."""
+        whose = base_of(member)
         for tallies, counts in ((self.by_member, here), (self.of_day, today)):
             if counts:
-                tallies[member] = tallies.get(member, Tally()).plus(usage, turns)
+                tallies[whose] = tallies.get(whose, Tally()).plus(usage, turns)
 
     def of(self, scope: Scope, member: str) -> Tally:
         """The tally of one scope."""
         tallies = self.by_member if scope in ("task", "member") else self.of_day
         if scope in ("member", "member's day"):
-            return tallies.get(member, Tally())
+            return tallies.get(base_of(member), Tally())
         total = Tally()
         for one in tallies.values():
             total = Tally(total.tokens + one.tokens, total.usd + one.usd, total.turns + one.turns)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 
+from coterie.engine.budget import usage_of
 from coterie.engine.desk import Desk
 from coterie.engine.journal import Journal
 from coterie.engine.questions import Asking
@@ -29,9 +30,9 @@ from coterie.model.journal import (
 from coterie.model.message import Message
 from coterie.model.prompt import Brief
 from coterie.model.record import MessageRecord, Record
-from coterie.model.team import Member
+from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket
-from coterie.model.update import PendingCall, TurnFailed
+from coterie.model.update import PendingCall, TurnFailed, Usage, sum_of
 from coterie.ports import Parked
 
 if TYPE_CHECKING:
@@ -110,7 +111,9 @@ class TaskContext:
             return str(json.loads(step.result))
         now = instant.now()
         done = Step(self._desk.task.task_id, name, "step", meaning, "", json.dumps(now))
-        await self._desk.commit(OpenStep(done), *writes(now), after=self._desk.care.recorded)
+        ledger = self._desk.care.ledger
+        told = ledger.wake if ledger else None
+        await self._desk.commit(OpenStep(done), *writes(now), after=told)
         return now
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
@@ -181,6 +184,15 @@ class TaskContext:
         session, store = self._desk.task.session_id, self._desk.storage.tickets
         said = [envelope for _, envelope in await store.envelopes(session)]
         return await store.tickets(session), said
+
+    async def spent(self) -> Mapping[str, Usage]:
+        """What the task used so far, by member."""
+        costs: dict[str, list[Usage]] = {}
+        for turn in await self._desk.storage.journal.turns(self._desk.task.task_id):
+            usage = usage_of(turn)
+            if usage is not None:
+                costs.setdefault(base_of(turn.member), []).append(usage)
+        return {member: cost for member, used in costs.items() if (cost := sum_of(used))}
 
     def caught_up(self) -> None:
         """Go by what is kept from here on."""

@@ -16,7 +16,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.routing import spoken
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member
-from coterie.ports import Channels, Checks, Observer, Snapshots, Storage
+from coterie.ports import Channels, Checks, Ledger, Observer, Snapshots, Storage
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Care:
     snapshots: Snapshots | None = None
     """Keeps the files that turns may change; None: nobody can undo them."""
     checks: Checks | None = None
-    recorded: Callable[[], None] | None = None
-    """Called after something was recorded that is also told in files."""
+    ledger: Ledger | None = None
+    """Where what is recorded of a session is also told in files."""
     waits_for_limits: bool = False
     """Whether the end of a rate limit is waited for, however long that takes."""
 
@@ -76,7 +76,7 @@ class Desk:
 
     def name_of(self, member_id: str) -> str:
         """How a member is called in a prompt."""
-        member = self.task.team.get(member_id)
+        member = self.task.team.seated(member_id)
         return member.name if member else member_id
 
     def message(self, author: str, said: str, *, turn: int, cut: bool = False) -> Message:

@@ -119,7 +119,7 @@ class Lookout:
             interaction=question.interaction,
             state=question.state,
             project=self.root,
-            member=state.created.team.get(question.interaction.author_actor_id),
+            member=state.created.team.seated(question.interaction.author_actor_id),
             task_title=state.created.goal,
             asked_at=question.asked_at,
             answer=_answer(question),
@@ -157,7 +157,7 @@ class Lookout:
         found: list[RunningMember] = []
         for child in children:
             state, reason, since = _member_state(child, open_turns.get(child.member), kept, asking)
-            member = team.get(child.member)
+            member = team.seated(child.member)
             folder = self.folder_of(team.name, member) if member else self.root
             found.append(
                 RunningMember(

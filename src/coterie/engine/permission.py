@@ -74,9 +74,15 @@ class Gate:
 
     async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         """Yes or no to one call, from the rules or from the user."""
-        member = attempt.member
         if asked.purpose != RISKY:
-            return await self._ask(attempt, call, _plain(member, asked))
+            return await self._ask(attempt, call, _plain(attempt.member, asked))
+        response = await self._decided(attempt, asked, call)
+        if not response.approves:
+            attempt.refuse(call.call_id, response.comment or "the user said no")
+        return response
+
+    async def _decided(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
+        member = attempt.member
         ruling = await self._ruling(member, call)
         if ruling.verdict != "ask":
             return self._ruled(asked.key, ruling)

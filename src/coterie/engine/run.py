@@ -80,7 +80,11 @@ class Engine:
             with anyio.CancelScope(shield=True):
                 # The lease goes last: whoever takes the task next finds no child of ours.
                 await channels.close_all()
-                await self.storage.leases.park(fence)
+                try:
+                    if self.care.ledger is not None:
+                        await self.care.ledger.flush()
+                finally:
+                    await self.storage.leases.park(fence)
 
     async def _make(self, created: TaskCreated) -> None:
         """A child task with its first message, unless there is one already."""
@@ -141,6 +145,8 @@ class _Run:
         with _plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
+                if self._desk.care.ledger is not None:
+                    group.start_soon(self._desk.care.ledger.follow)
                 try:
                     ended = await self._whole_workflow()
                 except Parked as stop:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 
 from coterie.engine.budget import usage_of
 from coterie.model import instant
@@ -19,7 +19,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.task import ENDED, Event, TaskState, after, fold
-from coterie.model.tool_call import AuditEntry
+from coterie.model.tool_call import DENIED, AuditEntry
 from coterie.model.view import Entry
 from coterie.ports import Storage
 
@@ -70,8 +70,16 @@ async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
 
 
 def _merged(sources: list[list[Entry]]) -> list[Entry]:
-    entries = [entry for source in sources for entry in source]
-    return sorted(entries, key=lambda entry: (entry.at, _rank(entry.record)))
+    entries = [placed for source in sources for placed in _in_order(source)]
+    return [entry for _, entry in sorted(entries, key=lambda one: (one[0], _rank(one[1].record)))]
+
+
+def _in_order(source: list[Entry]) -> Iterator[tuple[str, Entry]]:
+    """Each entry with when it counts as: a clock that was set back must not turn the order."""
+    latest = ""
+    for entry in source:
+        latest = max(latest, entry.at)
+        yield latest, entry
 
 
 def _rank(record: Record) -> int:
@@ -110,7 +118,8 @@ def _said(message: Message, costs: dict[str, Turn]) -> Entry:
     if turn is None or turn.member != message.member:
         return Entry(message.at, MessageRecord.of(message))
     took = instant.seconds_between(turn.opened_at, turn.closed_at or turn.opened_at)
-    record = MessageRecord.of(message, duration_ms=round(took * 1000), usage=usage_of(turn))
+    duration = round(max(took, 0.0) * 1000)
+    record = MessageRecord.of(message, duration_ms=duration, usage=usage_of(turn))
     return Entry(message.at, record)
 
 
@@ -132,6 +141,7 @@ def _of_audit(entries: list[AuditEntry]) -> list[Entry]:
                 status="started" if entry.kind == "ToolCallRequested" else "completed",
                 is_error=entry.is_error,
                 duration_ms=entry.duration_ms,
+                denied=str((entry.output or {}).get(DENIED, "")),
             ),
         )
         for entry in entries

@@ -14,6 +14,7 @@ from coterie.engine.budget import Budgets
 from coterie.engine.clocks import TurnClock
 from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
+from coterie.engine.pace import Pace
 from coterie.engine.permission import PERMISSION, Gate
 from coterie.engine.questions import Asking
 from coterie.engine.resuming import Cut, cut_turn
@@ -77,6 +78,7 @@ class TurnRunner:
         self._asking = asking
         self._journal = journal
         self._budgets = Budgets(desk, asking, journal)
+        self._pace = Pace(desk)
         self.gate: Gate = Gate(desk, asking, journal)
         self._updates = Updates(
             desk,
@@ -118,10 +120,12 @@ class TurnRunner:
         cut = await self._cut(step, past)
         failures = sum(turn.outcome == "failed" for turn in past)
         tries = len(past)
+        most = (brief.tries if brief else None) or TRIES
         while True:
             tries += 1
             attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new, cut, brief)
             await self._budgets.check(attempt)
+            await self._pace.begin(member)
             end = await self._try(attempt, past)
             await self._updates.turn_over(attempt)
             new, past = None, []
@@ -131,7 +135,7 @@ class TurnRunner:
                 await self._limited(attempt, end, end.until)
                 continue
             failures += 1
-            last = failures >= TRIES or not end.retry
+            last = failures >= most or not end.retry
             self._fail(attempt, end, last=last)
             if last:
                 return end
@@ -167,6 +171,11 @@ class TurnRunner:
         self._running[member.id] = channel
         try:
             end = await self._listen(attempt, channel, prompt)
+        except BaseException:
+            # Left in the middle of a turn, it could take no other.
+            with anyio.CancelScope(shield=True):
+                await desk.channels.close(member)
+            raise
         finally:
             del self._running[member.id]
         attempt.thread = channel.thread or attempt.thread

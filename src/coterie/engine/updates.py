@@ -55,7 +55,7 @@ class Updates:
             case Remembered():
                 await self._remember(attempt, update)
             case Spent(usage):
-                attempt.spend(usage)
+                self.desk.post(attempt.spend(usage))
                 self.budgets.spent(attempt.member, usage)
                 await self.budgets.check(attempt)
             case Waiting(reason):

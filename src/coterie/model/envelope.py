@@ -284,7 +284,8 @@ class Envelope(BaseModel):
 
     def is_signed_by(self, key: bytes) -> bool:
         """Whether nobody changed it since it was signed with this key."""
-        return hmac.compare_digest(self.signature or "", self._signature(key))
+        given = (self.signature or "").encode()
+        return hmac.compare_digest(given, self._signature(key).encode())
 
     def _signature(self, key: bytes) -> str:
         plain = self.model_dump(mode="json", exclude={"signature"})

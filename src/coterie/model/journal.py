@@ -173,6 +173,16 @@ class OpenTurn:
 
 
 @dataclass(frozen=True)
+class SpendTurn:
+    """What an open attempt has cost so far: it counts, however the attempt ends."""
+
+    task_id: str
+    step: str
+    attempt: int
+    usage: str
+
+
+@dataclass(frozen=True)
 class CloseTurn:
     """How an attempt ended."""
 
@@ -240,6 +250,7 @@ Write = (
     | OpenStep
     | CloseStep
     | OpenTurn
+    | SpendTurn
     | CloseTurn
     | AppendEnvelope
     | PutTicket

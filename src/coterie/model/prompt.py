@@ -39,6 +39,8 @@ class Brief:
     intent: object
     """What the turn is for, as JSON data: the journal knows it by this, never by its text."""
     schema: Mapping[str, object] | None = None
+    tries: int | None = None
+    """How often it is tried where its agent fails; None: as often as any turn."""
 
 
 def compose(

@@ -94,6 +94,8 @@ class ToolCallRecord:
     status: Literal["started", "completed", "unknown"]
     is_error: bool | None = None
     duration_ms: int | None = None
+    denied: str = ""
+    """Why it was not permitted; then it was not run."""
 
 
 @dataclass(frozen=True)

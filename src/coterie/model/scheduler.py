@@ -48,7 +48,7 @@ class SchedulerConfig(_Settings):
     clarifications: Count = Field(
         default=3, description="How many rounds of questions the manager may have."
     )
-    checks: tuple[str, ...] = Field(
+    checks: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(), description="Commands that every merged tree must pass, such as make test."
     )
     time_limits: TimeLimits = TimeLimits()

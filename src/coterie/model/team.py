@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -55,6 +55,23 @@ ISOLATING = frozenset(
     }
 )
 """Variables by which an agent finds its files; Coterie sets them, for each member apart."""
+
+
+RATE_LIMIT = "rate_limit"
+"""The key in a member's metadata that says how often it may be asked."""
+INSTANCE = "#"
+"""Stands between a member's id and the number of one of several that work at once."""
+
+
+def base_of(seat: str) -> str:
+    """The id of the member that has a seat: `wren` for `wren#2`."""
+    return seat.partition(INSTANCE)[0]
+
+
+def safe_seat(seat: str) -> bool:
+    """Whether a member's id, or that of one of its instances, can be the name of a folder."""
+    member, mark, number = seat.partition(INSTANCE)
+    return safe_name(member) and (not mark or (number.isdecimal() and number.isascii()))
 
 
 def safe_name(name: str) -> bool:
@@ -129,6 +146,15 @@ class Member(_Value):
         """What it may be called by, in the order in which it is looked for."""
         return (self.id, self.name, self.display_name)
 
+    @property
+    def turns_per_minute(self) -> int | None:
+        """How many turns it may begin in a minute; None: as many as come."""
+        limit = self.metadata.get(RATE_LIMIT)
+        if not isinstance(limit, Mapping):
+            return None
+        most = cast("Mapping[str, object]", limit).get("turns_per_minute")
+        return most if isinstance(most, int) else None
+
 
 class Team(_Value):
     """Members and how they work together."""
@@ -165,6 +191,15 @@ class Team(_Value):
     def get(self, member_id: str) -> Member | None:
         """The member with exactly this id, if there is one."""
         return next((member for member in self.members if member.id == member_id), None)
+
+    def seated(self, seat: str) -> Member | None:
+        """Who has a seat: for `wren#2` the member `wren`, under the name of the seat."""
+        member = self.get(base_of(seat))
+        if member is None or member.id == seat:
+            return member
+        # An instance has folders of its own.
+        own = {"id": seat, "working_dir": None, "home_dir": None}
+        return member.model_copy(update=own)
 
     def member(self, member_id: str) -> Member:
         """The member with exactly this id."""

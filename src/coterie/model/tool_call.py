@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 
+DENIED = "denied"
+"""The key in a completed call's output that says why it was not permitted, and so not run."""
+
+
 @dataclass(frozen=True)
 class AuditEntry:
     """One row of the audit: `input` belongs to Requested, the outcome to Completed."""

@@ -8,6 +8,16 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
+class ToolCommands:
+    """Tools of ours, for agents that know tools as commands."""
+
+    listing: str
+    """A command line that prints which there are."""
+    calling: str
+    """A program that calls the one it is given the name of."""
+
+
+@dataclass(frozen=True)
 class Workspace:
     """Where a member lives and works; made by `workspace.folder`."""
 
@@ -27,3 +37,5 @@ class Workspace:
     """The user's own home, where signing in was done; credentials are linked, never copied."""
     rehearsal: str | None = None
     """The address of a stand-in for the model, where this is only a rehearsal."""
+    tools: ToolCommands | None = None
+    """What its agent finds tools of ours by, where it is spoken to by Coterie."""

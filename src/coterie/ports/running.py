@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -15,7 +15,7 @@ from coterie.model.record import Record
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.team import Member
 from coterie.model.ticket import Ticket
-from coterie.model.update import PendingCall, TurnFailed
+from coterie.model.update import PendingCall, TurnFailed, Usage
 from coterie.ports.agents import Channel, ChildLog
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
@@ -88,6 +88,22 @@ class Checks(Protocol):
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
         """Run it to its end or its time limit; its whole tree is gone when this returns."""
+        ...
+
+
+class Ledger(Protocol):
+    """Tells in files what is recorded; only ever used by the holder of the session's lease."""
+
+    def wake(self) -> None:
+        """Something was recorded.  Called after the commit; must not block."""
+        ...
+
+    async def follow(self) -> None:
+        """Write what is recorded, as it comes; runs beside the workflow until it is cancelled."""
+        ...
+
+    async def flush(self) -> None:
+        """Write all that is recorded by now."""
         ...
 
 
@@ -165,6 +181,10 @@ class Context(Protocol):
 
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
         """The session's tickets as they stand, and all that was said about them."""
+        ...
+
+    async def spent(self) -> Mapping[str, Usage]:
+        """What the task used so far, by member, as far as their agents told."""
         ...
 
     def caught_up(self) -> None:

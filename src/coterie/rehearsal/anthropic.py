@@ -14,7 +14,7 @@ from coterie.rehearsal.dialogue import (
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, compact, mapping, mappings, text, texts
+from coterie.rehearsal.loose import Json, mapping, mappings, text, texts
 from coterie.rehearsal.wire import Event, Posted, Wire
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
@@ -135,7 +135,7 @@ def _usage(asked: Asked, reply: Reply, output: int) -> Json:
 
 
 def _stop(reply: Reply) -> str:
-    return "tool_use" if reply.calls else _STOPS[reply.stop]
+    return "tool_use" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
 def _blocks(reply: Reply) -> Iterator[tuple[Json, list[Json], Json]]:
@@ -152,7 +152,7 @@ def _blocks(reply: Reply) -> Iterator[tuple[Json, list[Json], Json]]:
         yield {"type": "text", "text": ""}, deltas, {"type": "text", "text": reply.text}
     for call in reply.calls:
         opening: Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        delta: Json = {"type": "input_json_delta", "partial_json": compact(call.input)}
+        delta: Json = {"type": "input_json_delta", "partial_json": call.arguments}
         yield opening, [delta], opening | {"input": call.input}
 
 

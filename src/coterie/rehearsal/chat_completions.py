@@ -13,7 +13,7 @@ from coterie.rehearsal.dialogue import (
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, compact, mapping, mappings, parsed, text, texts
+from coterie.rehearsal.loose import Json, mapping, mappings, parsed, text, texts
 from coterie.rehearsal.openai_terms import refused, unix_time
 from coterie.rehearsal.wire import Event, Posted, Wire
 
@@ -112,12 +112,12 @@ def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = Fa
 
 
 def _call(call: ToolCall) -> Json:
-    function: Json = {"name": call.name, "arguments": compact(call.input)}
+    function: Json = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 
 def _stop(reply: Reply) -> str:
-    return "tool_calls" if reply.calls else _STOPS[reply.stop]
+    return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
 def _usage(asked: Asked, reply: Reply) -> Json:

@@ -13,10 +13,12 @@ from functools import cached_property
 from typing import Literal, Protocol
 from uuid import uuid4
 
+from coterie.rehearsal.loose import compact
+
 Dialect = Literal["anthropic", "responses", "chat", "gemini"]
 """The wire format a request came in."""
 
-Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "other"]
+Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "other"]
 """The program that asks, by its own word (User-Agent)."""
 
 Stop = Literal["end", "length", "refusal"]
@@ -57,6 +59,11 @@ class ToolCall:
     id: str = field(default_factory=lambda: new_id("call"))
     namespace: str | None = None
     """Codex alone: the MCP server that the tool belongs to, such as `mcp__team`."""
+
+    @property
+    def arguments(self) -> str:
+        """The input as JSON; a text as it is, so that a script can cut a call in half."""
+        return self.input if isinstance(self.input, str) else compact(self.input)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ _STATUSES = {
     503: "UNAVAILABLE",
 }
 _DETAILS = "type.googleapis.com/google.rpc."
+_OUTPUTS = ("output", "return_value", "error")
+"""Under which name a client puts what a tool gave."""
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 
 
@@ -84,7 +86,7 @@ def _items(content: Json) -> Iterator[Item]:
 
 def _result(response: Json) -> ToolResult:
     given = mapping(response.get("response"))
-    said = given.get("output", given.get("error", given))
+    said = next((given[key] for key in _OUTPUTS if key in given), given)
     shown = said if isinstance(said, str) else compact(said)
     call = text(response.get("id")) or text(response.get("name"))
     return ToolResult(call, shown, "error" in given)

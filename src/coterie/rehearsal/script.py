@@ -148,7 +148,8 @@ class Call(_Part):
 
     name: str
     input: dict[str, object] | str
-    """As the tool wants it: an object, or text for Codex's `apply_patch` and `exec`."""
+    """As the tool wants it: an object, or text for Codex's `apply_patch` and `exec`.  Other CLIs
+    get a text as it is in place of the JSON: half a call."""
     namespace: str | None = None
     """Codex: the MCP server, such as `mcp__team`."""
     id: str | None = None

@@ -38,6 +38,7 @@ _READERS: Mapping[Client, tuple[str, str]] = {
     "qwen": ("read_file", "file_path"),
     "opencode": ("read", "filePath"),
     "codex": ("exec_command", "cmd"),
+    "builtin": ("readFile", "path"),
 }
 
 

@@ -11,6 +11,7 @@ from coterie.rehearsal.loose import Json, compact
 _CLIENTS: Mapping[str, Client] = {
     "claude-cli": "claude",
     "codex": "codex",
+    "coterie-builtin": "builtin",
     "coterie": "codex",  # which goes by the name of whoever drives its app-server
     "geminicli": "gemini",
     "qwencode": "qwen",

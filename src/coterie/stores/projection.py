@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from coterie.model.interaction import NOBODY, Response
 from coterie.model.task import Status, TaskCreated, TaskState
+from coterie.model.tool_call import AuditEntry
 
 Value = str | int | bytes | None
 """What a column may hold."""
@@ -60,6 +61,24 @@ def mended(text: str) -> str:
 def mended_row(row: Sequence[Value]) -> tuple[Value, ...]:
     """The row with every text mended; only worth its time where writing it has failed."""
     return tuple(mended(field) if isinstance(field, str) else field for field in row)
+
+
+def audit_row(sequence: int, entry: AuditEntry) -> tuple[Value, ...]:
+    """A row of the audit as it is hashed, in the order that `coterie audit --export` documents."""
+    row: tuple[Value, ...] = (
+        sequence,
+        entry.task_id,
+        entry.kind,
+        entry.tool_call_id,
+        entry.tool_name,
+        entry.author_actor_id,
+        entry.timestamp,
+        None if entry.input is None else json_of(entry.input),
+        None if entry.output is None else json_of(entry.output),
+        None if entry.is_error is None else int(entry.is_error),
+        entry.duration_ms,
+    )
+    return mended_row(row)  # before the hash: it must be over what is kept
 
 
 def json_of(value: Mapping[str, object]) -> str:

@@ -28,6 +28,7 @@ from coterie.model.journal import (
     RequestKind,
     SetAside,
     SetMemberState,
+    SpendTurn,
     Step,
     TakeRequest,
     Turn,
@@ -269,21 +270,33 @@ def _open_turn(tables: Tables, write: OpenTurn) -> None:
     tables.turns[key] = turn
 
 
+def _spend_turn(tables: Tables, write: SpendTurn) -> None:
+    key, turn = _still_open(tables, write)
+    tables.turns[key] = replace(turn, usage=write.usage)
+
+
 def _close_turn(tables: Tables, write: CloseTurn) -> None:
-    key = (write.task_id, write.step, write.attempt)
-    turn = tables.turns.get(key)
-    if turn is None or turn.outcome is not None:
-        raise IllegalWrite(
-            f"{write.task_id}: attempt {write.attempt} of {write.step!r} is not open"
-        )
+    key, turn = _still_open(tables, write)
     tables.turns[key] = replace(
         turn,
         closed_at=write.closed_at,
         outcome=write.outcome,
         detail=write.detail,
         thread=write.thread,
-        usage=write.usage,
+        usage=write.usage or turn.usage,
     )
+
+
+def _still_open(
+    tables: Tables, write: SpendTurn | CloseTurn
+) -> tuple[tuple[str, str, int], Turn]:
+    key = (write.task_id, write.step, write.attempt)
+    turn = tables.turns.get(key)
+    if turn is None or turn.outcome is not None:
+        raise IllegalWrite(
+            f"{write.task_id}: attempt {write.attempt} of {write.step!r} is not open"
+        )
+    return key, turn
 
 
 def _append_envelope(tables: Tables, write: AppendEnvelope) -> None:
@@ -336,6 +349,7 @@ _APPLY: dict[type, Callable[[Tables, Any], None]] = {
     OpenStep: _open_step,
     CloseStep: _close_step,
     OpenTurn: _open_turn,
+    SpendTurn: _spend_turn,
     CloseTurn: _close_turn,
     AppendEnvelope: _append_envelope,
     PutTicket: _put_ticket,

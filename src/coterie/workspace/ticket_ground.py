@@ -46,6 +46,11 @@ class GitGround:
         return self.root / ".coterie" / "worktrees" / self.session
 
     @property
+    def place(self) -> Path:
+        """Where commands of the session are run: in one of the worktrees."""
+        return self.folder
+
+    @property
     def branch(self) -> str:
         """The branch of approved work."""
         return self._branch(MERGED)
@@ -98,6 +103,18 @@ class GitGround:
         git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
         git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
         return conflicts
+
+    def unsettled(self, ticket: str) -> tuple[str, ...]:
+        """The files of the ticket that hold both sides of a conflict between its marks."""
+        changed = self.changed(ticket)
+        # More names than these make too long a command: then all files are looked at.
+        named = [f":(literal){name}" for name in changed] if len(changed) <= 500 else []
+        both = set(changed)
+        for mark in ("^<<<<<<< ", "^>>>>>>> ") if changed else ():
+            words = ("grep", "-l", "-z", "-I", "-e", mark, self._tip(ticket), "--", *named)
+            listed = self.git.run(*words, accept=(0, 1)).split("\0")
+            both &= {name.partition(":")[2] for name in listed}
+        return tuple(sorted(both))
 
     # -- the queue -----------------------------------------------------------------------------
 
@@ -202,6 +219,15 @@ class SharedGround:
 
     branch = ""
 
+    @property
+    def place(self) -> Path:
+        """Where commands of the session are run."""
+        return self.root
+
+    def head(self) -> str:
+        """Nothing is committed."""
+        return ""
+
     def open(self, ticket: str) -> Path:
         """The project itself."""
         return self.root
@@ -220,6 +246,10 @@ class SharedGround:
 
     def bring_up_to_date(self, ticket: str) -> tuple[str, ...]:
         """It always is."""
+        return ()
+
+    def unsettled(self, ticket: str) -> tuple[str, ...]:
+        """Nothing conflicts where nothing is merged."""
         return ()
 
     def merge(self, ticket: str, title: str) -> Merge:

@@ -135,6 +135,11 @@ class House:
                         await channel.answer(update.key, said)
         return Taken(updates)
 
+    async def once(self, member: Member | None = None, **workspace: Any) -> Taken:
+        """One turn on a channel of its own."""
+        async with self.open(member, **workspace) as channel:
+            return await self.take(channel)
+
     def keep(self, update: Remembered) -> None:
         """Keep entries as the store does: in order, with no place left out or taken twice."""
         kept = self.threads.setdefault(update.thread, [])

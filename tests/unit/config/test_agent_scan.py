@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, family
+from coterie.config import known_agents
+from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, family, is_built_in
+from coterie.config.presets import ready
 from coterie.config.registry import add_agent, load_registry, registry_path
-from coterie.config.scan import find_agents, missing_agents, scan
+from coterie.config.scan import find_agents, missing_agents, place, scan
 from coterie.model.agent import AgentDefinition
 from tests.conftest import House
 
@@ -94,5 +96,30 @@ def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, known: KnownAge
     made = known.definition("/opt/x", "1", NOW)
     add_agent(made)
     assert load_registry().get(known.name) == made
-    assert known.install.startswith("npm i -g ")
+    assert known.install.startswith("npm i -g " if known.is_program else "pip install ")
     assert family(made) == known.name
+
+
+def test_the_built_in_agent_needs_no_program(
+    house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "builtin").touch(0o755)
+    assert find_agents(version_of, str(tmp_path)) == ()
+    done = scan(version_of, NOW, search=str(tmp_path))
+    assert (list(done.registry.agents), done.missing) == (["builtin"], ())
+    assert '"agents": {}' in registry_path().read_text()
+    own = done.registry.get("builtin")
+    assert (place(own), ready(done.registry, lambda _: True)) == ("in Coterie", [])
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    assert ready(done.registry, lambda _: True) == ["builtin"]
+    other = AgentDefinition(name="builtin", command="/opt/x", adapter="generic")
+    assert [is_built_in(own), is_built_in(other)] == [True, False]
+    add_agent(other)
+    assert load_registry().get("builtin").adapter == "generic"
+
+
+def test_without_its_extra_there_is_no_built_in_agent(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_agents, "find_spec", lambda name: None)
+    assert load_registry().agents == {}

@@ -33,8 +33,10 @@ def registry_of(agents: object, **more: object) -> str:
     return json.dumps({"schemaVersion": "1.2", "agents": agents, **more}, indent=1)
 
 
-def test_one_that_does_not_exist_yet_is_empty(house: House) -> None:
-    assert load_registry() == Registry(house.coterie_home / "agents" / "config.json")
+def test_one_that_does_not_exist_yet_has_the_built_in_agent_alone(house: House) -> None:
+    own = AgentDefinition(name="builtin", display_name="Built-in agent", command="builtin")
+    path = house.coterie_home / "agents" / "config.json"
+    assert load_registry() == Registry(path, {"builtin": own})
     assert load_registry().schema_version is None
 
 
@@ -238,7 +240,9 @@ def test_a_file_that_is_no_registry(house: House, write: Write, text: str, said:
 
 def test_an_unknown_agent(house: House, write: Write) -> None:
     write(registry_path(), registry_of({"codex": {"command": "x"}}))
-    with pytest.raises(NotFound, match=r'No agent "codx"\. Known: codex\. Did you mean codex\?'):
+    with pytest.raises(
+        NotFound, match=r'No agent "codx"\. Known: codex, builtin\. Did you mean codex\?'
+    ):
         load_registry().get("codx")
 
 
@@ -298,7 +302,8 @@ def test_the_limits_of_a_turn(house: House) -> None:
 def test_what_is_saved_is_read_again_and_private(house: House) -> None:
     agent = AgentDefinition(name="a", display_name="Ä", command="x", env={"KEY": "secret"})
     save_registry(Registry(registry_path(), {"a": agent}))
-    assert load_registry().agents == {"a": agent}
+    assert list(load_registry().agents) == ["a", "builtin"]
+    assert load_registry().get("a") == agent
     assert stat.S_IMODE(registry_path().stat().st_mode) == 0o600
     assert [path.name for path in registry_path().parent.iterdir()] == ["config.json"]
     assert "secret" not in repr(agent)

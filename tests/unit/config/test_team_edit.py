@@ -162,6 +162,7 @@ def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Ag
                 "order": 1,
                 "agentConfigId": "echo",
                 "systemInstruction": "",
+                "work": "link",
                 "additionalArgs": [],
                 "env": {},
                 "permissions": {"mode": "ask", "allow": [], "deny": []},

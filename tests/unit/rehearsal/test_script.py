@@ -204,7 +204,8 @@ def mistakes(script: object) -> str:
         ),
         (
             {"when": {"client": "emacs"}, "replies": [{}]},
-            "when.client must be 'claude', 'codex', 'gemini', 'qwen', 'opencode' or 'other'",
+            "when.client must be 'claude', 'codex', 'gemini', 'qwen', 'opencode', 'builtin' or "
+            "'other'",
         ),
         ({"replies": [{"tools": [{"name": "Bash"}]}]}, "replies[0].tools[0].input is missing"),
     ],

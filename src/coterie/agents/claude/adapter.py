@@ -10,9 +10,13 @@ import anyio.to_thread
 
 from coterie.agents.claude.arguments import arguments
 from coterie.agents.claude.channel import ClaudeChannel, Line
+from coterie.agents.claude.control import Control
 from coterie.agents.claude.failures import signed_out
+from coterie.agents.claude.own_server import SUBTYPE, OwnServer
 from coterie.agents.claude.status import ASK, is_signed_out
 from coterie.agents.fields import mapping, text
+from coterie.agents.inside import Serving
+from coterie.agents.inside.tools import SERVER
 from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
@@ -26,7 +30,6 @@ _LOST = "No conversation found"
 _ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
 """Seconds; a hook waits behind a question that a person may leave open for days."""
 _INITIALIZE: Object = {
-    "subtype": "initialize",
     # Else a role that was edited would never reach a thread that is taken up again.
     "systemPromptSnapshot": False,
     "hooks": {
@@ -40,6 +43,7 @@ _INITIALIZE: Object = {
             }
         ]
     },
+    "sdkMcpServers": [SERVER],
 }
 
 
@@ -80,9 +84,10 @@ class _Opening:
     async def on(self, thread: str, choice: str) -> ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
         wire = await Wire.open(self._starting(choice))
+        server = OwnServer(Control(wire), Serving(self.workspace.others))
         try:
             with anyio.move_on_after(START):
-                return ClaudeChannel(wire, self._line(thread, await _greeted(wire)))
+                return ClaudeChannel(wire, self._line(thread, await _greeted(wire, server)), server)
             problem = f"it did not answer within {START:g} s"
         except WireEnded as end:
             if _LOST in end.tail:
@@ -113,7 +118,6 @@ class _Opening:
         return Line(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
-            mode=self.member.permissions.mode,
             version=version,
             rehearsed=self.workspace.rehearsal is not None,
         )
@@ -124,11 +128,18 @@ class _Opening:
         return AgentMissing(self.member.id, folder, command, told)
 
 
-async def _greeted(wire: Wire) -> str:
-    """Say hello, without which Claude prints nothing; the version, where it tells it."""
-    request_id = str(uuid4())
-    wire.send({"type": "control_request", "request_id": request_id, "request": _INITIALIZE})
-    while True:
-        response = mapping((await wire.receive()).get("response"))
-        if response.get("request_id") == request_id:
-            return text(mapping(response.get("response")).get("claude_code_version"))
+async def _greeted(wire: Wire, server: OwnServer) -> str:
+    """Say hello, without which Claude prints nothing; the version, where it tells it.
+
+    Claude meets our tools before it answers; the first turn is to find them.
+    """
+    request_id = Control(wire).request("initialize", **_INITIALIZE)
+    version: str | None = None
+    while version is None or (server.is_met and not server.is_listed):
+        message = await wire.receive()
+        asked, response = mapping(message.get("request")), mapping(message.get("response"))
+        if asked.get("subtype") == SUBTYPE:
+            server.hear(text(message.get("request_id")), asked, in_turn=False)
+        elif response.get("request_id") == request_id:
+            version = text(mapping(response.get("response")).get("claude_code_version"))
+    return version

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
+from coterie.agents.claude.own_server import CONFIG
 from coterie.agents.words import without
 from coterie.model.agent import AgentDefinition
-from coterie.model.team import Member, Mode
+from coterie.model.team import Member
 
 _CALL = (
     "-p",
@@ -18,13 +20,10 @@ _CALL = (
     # Without these two a repository has its hooks and servers run by being opened.
     "--setting-sources=user",
     "--strict-mcp-config",
+    f"--mcp-config={json.dumps(CONFIG, separators=(',', ':'))}",
+    # Whoever the member is: what may be done unasked is not for Claude to say.
+    "--permission-mode=default",
 )
-_MODES: Mapping[Mode, str] = {
-    "read": "dontAsk",
-    "ask": "default",
-    "accept-edits": "acceptEdits",
-    "full": "default",
-}
 _NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree", "ExitWorktree")
 """A turn ends when it ends, and worktrees are Coterie's to make."""
 _EDITS = ("Edit", "NotebookEdit", "Write")
@@ -57,11 +56,9 @@ _CHOSEN: Mapping[str, int] = {
 
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
     """All of it; `thread` says which conversation."""
-    mode = member.permissions.mode
-    barred = (*_NEVER, *_EDITS) if mode == "read" else _NEVER
+    barred = (*_NEVER, *_EDITS) if member.permissions.mode == "read" else _NEVER
     chosen = [
         *_CALL,
-        f"--permission-mode={_MODES[mode]}",
         f"--disallowedTools={','.join(barred)}",
         thread,
     ]

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from coterie.agents.claude.actions import action_of, path_of
 from coterie.agents.fields import bounded, mapping, mappings, text
+from coterie.agents.inside.serving import choices_of, said_to
 from coterie.agents.wire import Object
-from coterie.model.interaction import ContentKind, Display, Option, Response, Validation
+from coterie.model.interaction import (
+    APPROVE,
+    NOBODY,
+    REJECT,
+    ContentKind,
+    Display,
+    Option,
+    Response,
+    Validation,
+)
 from coterie.model.update import Asked, PendingCall
 
 QUESTION = "AskUserQuestion"
 PLAN = "ExitPlanMode"
 
-APPROVE, REJECT = "approve", "reject"
 _OPTIONS = (
     Option(id=APPROVE, label="this once", style="primary"),
     Option(id=REJECT, label="no", style="danger"),
@@ -33,8 +42,6 @@ class Request:
     tool: str
     input: Object
     call_id: str
-    why: str
-    """Why Claude asks at all, where it says so."""
 
     @classmethod
     def of(cls, request_id: str, request: Object) -> Request:
@@ -44,13 +51,23 @@ class Request:
             text(request.get("tool_name")) or "unknown",
             cast("Object", bounded(mapping(request.get("input")), _EXACT)),
             text(request.get("tool_use_id")),
-            text(request.get("decision_reason")),
         )
 
     @property
     def allowed(self) -> Object:
         """The answer yes, to what was asked and no more."""
         return {"behavior": "allow", "updatedInput": self.input}
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands around a request."""
+
+    cwd: str
+    said: str
+    """The last thing that Claude said."""
+    diff: str = ""
+    """What it would change, where that can be said."""
 
 
 @dataclass
@@ -77,50 +94,56 @@ class Asking:
         answers: dict[str, str] = {}
         for asked in self.questions:
             response = self._answers[asked.key]
-            said = _said(asked, response)
+            said = said_to(asked, response)
             if not said:
                 return _denied(response)
             answers[asked.display.title] = said
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
-def asking(request: Request, cwd: str, said: str) -> Asking:
-    """The questions of a request, asked by an agent that works here and last said this."""
-    around = f"In {cwd}\nWhy: {_why(request)}" + (f"\nIt last said: {said}" if said else "")
+def asking(request: Request, around: Around) -> Asking:
+    """The questions of a request."""
     if request.tool == QUESTION:
         found = mappings(request.input.get("questions"))
         asked = [_question(f"{request.id}.{n}", one, around) for n, one in enumerate(found, 1)]
         if asked:
             return Asking(request, asked)
-    return Asking(request, [_permission(request, cwd, around)])
+    return Asking(request, [_permission(request, around)])
 
 
 # -- permissions -------------------------------------------------------------------------------
 
 
-def _permission(request: Request, cwd: str, around: str) -> Asked:
-    title, content, kind = _shown(request)
+def _permission(request: Request, around: Around) -> Asked:
+    title, content, kind = _shown(request, around)
     return Asked(
         key=request.id,
         kind="Confirm",
         purpose="choose_strategy" if request.tool == PLAN else "confirm_risky_action",
-        display=Display(title=title, description=around, content=content, content_kind=kind),
+        display=Display(title=title, content=content, content_kind=kind),
         options=_OPTIONS,
-        call=PendingCall(request.call_id, request.tool, request.input, cwd),
+        call=PendingCall(
+            call_id=request.call_id,
+            name=request.tool,
+            input=request.input,
+            cwd=around.cwd,
+            action=action_of(request.tool, request.input, around.cwd),
+            why=text(request.input.get("description")),
+            said=around.said,
+        ),
     )
 
 
-def _shown(request: Request) -> tuple[str, str, ContentKind]:
+def _shown(request: Request, around: Around) -> tuple[str, str, ContentKind]:
     """What would be done, exactly."""
-    given, path = request.input, text(request.input.get("file_path"))
+    given = request.input
+    if around.diff:
+        verb = "Write" if request.tool == "Write" else "Change"
+        return f"{verb} {path_of(given)}", around.diff, "Diff"
     match request.tool:
-        case "Bash":
+        case "Bash" | "Monitor":
             how = " in the background" if given.get("run_in_background") is True else ""
             return f"Run a command{how}", text(given.get("command")), "PlainText"
-        case "Edit":
-            return f"Change {path}", _diff(path, given), "Diff"
-        case "Write":
-            return f"Write {path}", text(given.get("content")), "PlainText"
         case "ExitPlanMode":
             return "Approve a plan", text(given.get("plan")), "PlainText"
         case _:
@@ -128,56 +151,28 @@ def _shown(request: Request) -> tuple[str, str, ContentKind]:
             return f"Use {request.tool}", whole, "Json"
 
 
-def _diff(path: str, given: Object) -> str:
-    everywhere = " (everywhere)" if given.get("replace_all") is True else ""
-    old = [f"-{line}" for line in text(given.get("old_string")).splitlines()]
-    new = [f"+{line}" for line in text(given.get("new_string")).splitlines()]
-    return "\n".join([f"--- {path}", f"+++ {path}{everywhere}", *old, *new])
-
-
-def _why(request: Request) -> str:
-    """What the model says the call is for, else why Claude will not run it unasked."""
-    return text(request.input.get("description")) or request.why or "gave none"
-
-
 def _denied(response: Response) -> Object:
+    return {"behavior": "deny", "message": _no(response)}
+
+
+def _no(response: Response) -> str:
+    """What Claude's model is told of a no."""
     if response.selected_option_id is None and response.input_value is None:
-        said = "Nobody answered, so the answer is no."
-    else:
-        said = f"The user said no: {response.comment}" if response.comment else "The user said no."
-    return {"behavior": "deny", "message": said}
+        return "Nobody answered, so the answer is no."
+    who = "The answer is" if response.author_actor_id == NOBODY else "The user said"
+    return f"{who} no: {response.comment}" if response.comment else f"{who} no."
 
 
 # -- questions ---------------------------------------------------------------------------------
 
 
-def _question(key: str, given: Object, around: str) -> Asked:
+def _question(key: str, given: Object, around: Around) -> Asked:
     offered = mappings(given.get("options"))
-    choices = _choices(offered)
+    choices = choices_of(text(one.get("label")) for one in offered)
     listed = "\n".join(
         f"{text(one.get('label'))}: {text(one.get('description'))}" for one in offered
     )
-    display = Display(title=text(given.get("question")), description=around, content=listed)
+    display = Display(title=text(given.get("question")), description=around.said, content=listed)
     if choices and given.get("multiSelect") is not True:
         return Asked(key, "Select", "request_info", display, choices)
     return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
-
-
-def _choices(offered: Sequence[Object]) -> tuple[Option, ...]:
-    options: dict[str, Option] = {}
-    for number, one in enumerate(offered, 1):
-        label = text(one.get("label"))
-        name = re.sub(r"\W+", "-", label.lower()).strip("-")[:24]
-        name = f"{name}-{number}" if not name or name in options else name
-        options[name] = Option(id=name, label=label)
-    return tuple(options.values())
-
-
-def _said(asked: Asked, response: Response) -> str:
-    """What is answered, in the words that Claude knows it by."""
-    if asked.kind == "Input":
-        return response.input_value or ""
-    chosen = next((one for one in asked.options if one.id == response.selected_option_id), None)
-    if chosen is None:
-        return ""
-    return f"{chosen.label} ({response.comment})" if response.comment else chosen.label

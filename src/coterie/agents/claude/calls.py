@@ -1,7 +1,8 @@
 """The tool calls of a turn, each told once.
 
-A hook tells of every call before it runs, asked for or not.  Only a call that Claude itself
-throws out (no such tool, a wrong input) has no hook: its result tells of both ends.
+A hook tells of every call before it runs, asked for or not, also of those of helpers and of
+those that Claude would run unasked.  Only a call that Claude itself throws out (no such tool, a
+wrong input) has no hook: its result tells of both ends.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
+from coterie.agents.claude.actions import effect_of
 from coterie.agents.fields import bounded, mapping, mappings, text, texts
 from coterie.agents.wire import Object
 from coterie.model.update import ToolCallFinished, ToolCallStarted
@@ -19,7 +21,9 @@ class Calls:
 
     def __init__(self) -> None:
         self._proposed: dict[str, ToolCallStarted] = {}
-        self._told: set[str] = set()
+        self._told: dict[str, str] = {}
+        """Those that have begun, each with the folder it is made in."""
+        self._ended: set[str] = set()
 
     def propose(self, block: Object) -> None:
         """The model wants to use a tool; nothing has happened yet."""
@@ -29,8 +33,12 @@ class Calls:
     def begin(self, hook: Object) -> ToolCallStarted:
         """A call is about to be made, or to be asked for."""
         call = _call(hook.get("tool_use_id"), hook.get("tool_name"), hook.get("tool_input"))
-        self._told.add(call.call_id)
+        self._told[call.call_id] = text(hook.get("cwd"))
         return call
+
+    def folder_of(self, call_id: str) -> str:
+        """Where a call is made; empty where nobody said."""
+        return self._told.get(call_id, "")
 
     def end(self, message: Object) -> Iterator[ToolCallStarted | ToolCallFinished]:
         """The results in a message."""
@@ -43,12 +51,21 @@ class Calls:
                 yield self._proposed.get(call_id, ToolCallStarted(call_id, "unknown"))
             output = {"content": bounded(texts(block.get("content")))}
             output |= _decision(told.get(call_id, {}))
+            self._ended.add(call_id)
             yield ToolCallFinished(call_id, block.get("is_error") is True, output)
+
+    def leave(self, *, broken_off: bool) -> Iterator[ToolCallFinished]:
+        """The turn is over: of what has not ended, nobody will hear any more."""
+        status = "interrupted" if broken_off else "unknown"
+        for call_id in self._told:
+            if call_id not in self._ended:
+                yield ToolCallFinished(call_id, True, {"status": status})
 
 
 def _call(call_id: object, name: object, given: object) -> ToolCallStarted:
     kept = cast("Object", bounded(mapping(given)))
-    return ToolCallStarted(text(call_id), text(name) or "unknown", kept)
+    tool = text(name) or "unknown"
+    return ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
 
 
 def _decision(meta: Object) -> dict[str, object]:

@@ -8,15 +8,20 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 
-from coterie.agents.claude.asking import QUESTION, Asking, Request, asking
+from coterie.agents.claude.actions import is_harmless
+from coterie.agents.claude.asking import Around, Asking, Request, asking
+from coterie.agents.claude.changes import EDITS, diff_of
+from coterie.agents.claude.control import Control
 from coterie.agents.claude.failures import exited
+from coterie.agents.claude.own_server import SUBTYPE, OwnServer
 from coterie.agents.claude.turn import Turn
 from coterie.agents.fields import mapping, text
+from coterie.agents.inside import is_ours
 from coterie.agents.wire import Object, Wire, WireEnded
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt
-from coterie.model.team import Mode
 from coterie.model.update import Activity, End, TurnCompleted, Update
 
 AFTER_INTERRUPT = 10.0
@@ -34,7 +39,6 @@ class Line:
 
     thread: str
     cwd: str
-    mode: Mode
     version: str
     rehearsed: bool
     """Whether the model is a stand-in, whose tokens nobody pays for."""
@@ -45,12 +49,14 @@ class ClaudeChannel:
 
     holds_past = True
 
-    def __init__(self, wire: Wire, line: Line) -> None:
+    def __init__(self, wire: Wire, line: Line, server: OwnServer) -> None:
         self.thread: str | None = line.thread
         self.version = line.version
         """What Claude says that it is."""
         self._wire = wire
+        self._control = Control(wire)
         self._line = line
+        self._server = server
         self._turn: Turn | None = None
         self._open: dict[str, Asking] = {}
         """By its key: the request that a question belongs to."""
@@ -71,6 +77,7 @@ class ClaudeChannel:
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
         turn = self._turn = Turn(str(uuid4()), self._line.cwd)
         self._clear_the_desk()
+        self._server.serving.begin()
         said: Object = {"role": "user", "content": prompt.text}
         self._wire.send({"type": "user", "uuid": turn.message_id, "message": said})
         try:
@@ -79,23 +86,28 @@ class ClaudeChannel:
                 if message is None:
                     await self._out_of_patience(turn)
                     continue
-                for update in self._read(turn, message):
+                for update in self._read(turn, message, await self._foreseen(turn, message)):
                     yield update
                 if turn.failure is not None and not turn.interrupted:
                     await self.interrupt()
             self.version: str = turn.version or self.version
-            yield self._priced(turn.end())
+            for ended in turn.calls.leave(broken_off=turn.interrupted):
+                yield ended
+            yield self._finished(turn.end())
         except WireEnded as end:
+            # Whether what ran then came to its end, nobody knows.
             yield turn.end() if turn.interrupted else exited(end)
         finally:
             self._turn = None
 
     async def answer(self, key: str, response: Response) -> None:
         """Give Claude the answer to what it asked; after an interrupt nobody waits for one."""
+        if self._server.answer(key, response):
+            return
         asked = self._open.pop(key, None)
         reply = asked.take(key, response) if asked is not None else None
         if asked is not None and reply is not None:
-            self._reply(asked.request.id, reply)
+            self._control.reply(asked.request.id, reply)
 
     async def interrupt(self) -> None:
         """Have Claude break off, also what it left in the background; between turns nothing."""
@@ -106,7 +118,8 @@ class ClaudeChannel:
         turn.deadline = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, turn.deadline)
         self._open.clear()  # an answer that comes now is too late
-        self._request("interrupt")
+        self._server.forget()
+        self._control.request("interrupt")
         self._stop(turn.tasks)
 
     async def close(self) -> None:
@@ -130,16 +143,30 @@ class ClaudeChannel:
             await self._wire.close()  # and so the next look at the wire finds its end
             turn.deadline = math.inf
 
-    def _priced(self, end: End) -> End:
-        if not (self._line.rehearsed and isinstance(end, TurnCompleted) and end.usage):
+    def _finished(self, end: End) -> End:
+        if not isinstance(end, TurnCompleted):
             return end
-        return replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
+        if self._line.rehearsed and end.usage:
+            end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
+        return replace(end, text=self._server.serving.ended(end.text))
 
-    def _read(self, turn: Turn, message: Object) -> Iterable[Update]:
+    async def _foreseen(self, turn: Turn, message: Object) -> str:
+        """What an edit that is asked for would change."""
+        request = mapping(message.get("request"))
+        tool = text(request.get("tool_name"))
+        if request.get("subtype") != "can_use_tool" or tool not in EDITS:
+            return ""
+        given = mapping(request.get("input"))
+        return await anyio.to_thread.run_sync(diff_of, tool, given, turn.cwd)
+
+    def _read(self, turn: Turn, message: Object, diff: str) -> Iterable[Update]:
         if message.get("type") != "control_request":
             return turn.hear(message)
         request_id = text(message.get("request_id"))
-        return self._asked(turn, request_id, mapping(message.get("request")))
+        request = mapping(message.get("request"))
+        if request.get("subtype") == "can_use_tool":
+            return self._permission(turn, Request.of(request_id, request), diff)
+        return self._asked(turn, request_id, request)
 
     # -- what Claude asks of us ----------------------------------------------------------------
 
@@ -149,46 +176,46 @@ class ClaudeChannel:
                 hook = mapping(request.get("input"))
                 turn.cwd = text(hook.get("cwd")) or turn.cwd
                 # The call is told of before it is let go on, so no call can be missed.
-                yield turn.calls.begin(hook)
-                self._reply(request_id, {})
-            case "can_use_tool":
-                yield from self._permission(turn, Request.of(request_id, request))
+                call = turn.calls.begin(hook)
+                yield call
+                self._control.reply(request_id, _opinion(call.name))
+            case str(subtype) if subtype == SUBTYPE:
+                yield self._server.hear(request_id, request, in_turn=True) or Activity()
             case other:
-                self._refuse(request_id, f"Coterie does not know {other}")
+                self._control.refuse(request_id, f"Coterie does not know {other}")
                 yield Activity()
 
     def _clear_the_desk(self) -> None:
         """Refuse what was asked since the last turn: Claude must not wait for it for ever."""
         self._open.clear()
+        self._server.forget()
         for message in self._wire.drop_pending():
-            if message.get("type") == "control_request":
-                self._refuse(text(message.get("request_id")), "It is nobody's turn.")
+            request, request_id = mapping(message.get("request")), text(message.get("request_id"))
+            if request.get("subtype") == SUBTYPE:
+                self._server.hear(request_id, request, in_turn=False)
+            elif message.get("type") == "control_request":
+                self._control.refuse(request_id, "It is nobody's turn.")
 
-    def _permission(self, turn: Turn, request: Request) -> Iterable[Update]:
-        if self._line.mode == "full" and request.tool != QUESTION:
-            self._reply(request.id, request.allowed)
-            yield Activity()
-            return
-        asked = asking(request, turn.cwd, turn.speech.last)
+    def _permission(self, turn: Turn, request: Request, diff: str) -> Iterable[Update]:
+        folder = turn.calls.folder_of(request.call_id) or turn.cwd
+        asked = asking(request, Around(folder, turn.speech.last, diff))
         for question in asked.questions:
             if not turn.interrupted:
                 self._open[question.key] = asked
                 yield question  # and when this goes on, it is answered
 
-    # -- saying --------------------------------------------------------------------------------
-
     def _stop(self, tasks: Iterable[str]) -> None:
         for task in tasks:
-            self._request("stop_task", task_id=task)
+            self._control.request("stop_task", task_id=task)
 
-    def _request(self, subtype: str, **more: object) -> None:
-        request = {"subtype": subtype, **more}
-        self._wire.send({"type": "control_request", "request_id": str(uuid4()), "request": request})
 
-    def _reply(self, request_id: str, response: Object) -> None:
-        body = {"subtype": "success", "request_id": request_id, "response": response}
-        self._wire.send({"type": "control_response", "response": body})
+def _opinion(tool: str) -> Object:
+    """What we say to a call before it is made: whatever Claude itself thinks, it has to ask.
 
-    def _refuse(self, request_id: str, error: str) -> None:
-        body = {"subtype": "error", "request_id": request_id, "error": error}
-        self._wire.send({"type": "control_response", "response": body})
+    What is asked then goes through the rules, which may say yes by themselves.
+    """
+    if is_harmless(tool) and not is_ours(tool):
+        return {}
+    decision = "allow" if is_ours(tool) else "ask"
+    told = {"hookEventName": "PreToolUse", "permissionDecision": decision}
+    return {"hookSpecificOutput": told}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.cli import figures
+from coterie.cli.budgets import granted_tokens
+from coterie.cli.member import FULL, about
+from coterie.cli.paint import Paint
+from coterie.cli.screen.completion import COMMANDS
 from coterie.cli.text import cells, clip, ends, one_line
+from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import (
     DeltaRecord,
@@ -18,6 +24,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.team import Team
+from coterie.model.view import QuestionView
 
 _MARKS: dict[MemberState, str] = {
     "starting": "●",
@@ -29,6 +36,7 @@ _MARKS: dict[MemberState, str] = {
     "idle": "○",
 }
 
+_NO_COLOUR = Paint(wanted=False)
 _BUSY = ("starting", "working", "quiet")
 _TAIL = 400
 _PICKS = "@name picks speaker"
@@ -44,6 +52,9 @@ class _Doing:
 class Board:
     """Follows the records of one task."""
 
+    commands: Mapping[str, str] = COMMANDS
+    """What may be typed after a slash, and what it does."""
+
     def __init__(self, team: Team, max_turns: int | None) -> None:
         self._team = team
         self._max_turns = max_turns
@@ -53,6 +64,8 @@ class Board:
         self._open: dict[str, tuple[InteractionRecord, float]] = {}
         self._began = time.monotonic()
         self._tokens = 0
+        self._limit = team.budget.tokens or 0
+        """How many tokens the task may use; more where the user has said so."""
         self._tail = ""
         """The end of what is being said right now."""
         self.task = ""
@@ -64,6 +77,12 @@ class Board:
         """The clock of the task starts."""
         self.task: str = task_id
         self._began = time.monotonic()
+
+    def caught_up(self, tokens: int, questions: Sequence[QuestionView]) -> None:
+        """What earlier runs of the task have used and were given."""
+        self._tokens: int = tokens
+        for view in questions:
+            self._grant(view.interaction, view.answer)
 
     def saw(self, record: Record) -> None:
         """Something happened."""
@@ -97,6 +116,11 @@ class Board:
             self._open[name] = (record, time.monotonic())
             return
         self._open.pop(name, None)
+        self._grant(record.interaction, record.answer)
+
+    def _grant(self, question: Interaction, answer: str) -> None:
+        if self._limit and answer:
+            self._limit: int = self._limit + granted_tokens(question, answer)
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -124,8 +148,16 @@ class Board:
 
     # -- showing -------------------------------------------------------------------------------
 
-    def status(self, width: int) -> str:
+    def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
         """Who does what on the left, how far it is on the right; the less important goes first."""
+        line = self._status(width)
+        for member in self._team.members:
+            name = self._named(member.id)
+            if name != member.id:
+                line = line.replace(f" {name} ", f" {member.id} {paint(FULL, 'bad')} ", 1)
+        return line
+
+    def _status(self, width: int) -> str:
         left = "   ".join(self._members(idle=True))
         if cells(left) > width - 2:
             left = "   ".join(self._members(idle=False))
@@ -146,9 +178,22 @@ class Board:
         """Everybody, for `/who`."""
         lines: list[str] = []
         for member in self._team.in_order:
-            what = f"{member.agent or 'human'}   {one_line(member.role)}"
+            full = member.permissions.mode == FULL  # stands beside its name already
+            agent = (member.agent if full else about(member)) if member.agent else "human"
+            what = f"{agent}   {one_line(member.role)}"
             lines.append(f"   {self._shown(member.id)}   {what}".rstrip())
         return lines
+
+    def keys(self) -> list[str]:
+        """What keys and commands do, for `/help`."""
+        return [
+            "   Enter    say it to the team; while somebody works, it is heard after that turn",
+            "   @name    picks who speaks next",
+            "   Tab      opens the oldest question, then the next; completes names and commands",
+            "   Esc      breaks off the turn that runs",
+            "   ^C       stops and keeps: coterie resume goes on",
+            *(f"   {name:<8} {what}" for name, what in self.commands.items()),
+        ]
 
     def hint(self, width: int) -> str:
         """The keys that do something now."""
@@ -171,19 +216,25 @@ class Board:
         ]
 
     def _shown(self, name: str) -> str:
+        shown = self._named(name)
         for question, _ in self._open.values():
             if question.member == name:
                 asks = "speak next" if self.is_person(name) else "asks"
                 number = "" if self.is_person(name) else f" {question.interaction.interaction_id}"
-                return f"▲ {name} {asks}{number}"
+                return f"▲ {shown} {asks}{number}"
         doing = self._doing.get(name, _Doing())
         mark = _MARKS[doing.state]
         if doing.state == "idle":
-            return f"{mark} {name}"
+            return f"{mark} {shown}"
         took = figures.clocked(time.monotonic() - doing.since)
         why = f": {one_line(doing.reason)}" if doing.reason and doing.state != "working" else ""
         tool = f" ({one_line(doing.reason)})" if doing.reason and doing.state == "working" else ""
-        return f"{mark} {name} {doing.state}{tool} {took}{why}"
+        return f"{mark} {shown} {doing.state}{tool} {took}{why}"
+
+    def _named(self, name: str) -> str:
+        """A member's name; that it never asks stands wherever it is shown."""
+        member = self._team.get(name)
+        return f"{name} {FULL}" if member and member.permissions.mode == FULL else name
 
     def _facts(self) -> list[str]:
         if not self.task:
@@ -192,6 +243,8 @@ class Board:
         if self.turn:
             cap = f"/{self._max_turns}" if self._max_turns else ""
             facts.append(f"turn {self.turn}{cap}")
-        if self._tokens:
+        if self._limit:
+            facts.append(f"{figures.tokens(self._tokens)} of {figures.tokens(self._limit)} tokens")
+        elif self._tokens:
             facts.append(f"{figures.tokens(self._tokens)} tokens")
         return [*facts, figures.clocked(time.monotonic() - self._began)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -19,8 +19,9 @@ COMMANDS = {
 class Words(Completer):
     """Completes the word before the cursor."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], commands: Callable[[], Iterable[str]]) -> None:
         self._names = names
+        self._commands = commands
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -30,7 +31,7 @@ class Words(Completer):
         if word.startswith("@"):
             known = [f"@{name}" for name in self._names]
         elif word.startswith("/") and word == before:
-            known = list(COMMANDS)
+            known = list(self._commands())
         else:
             return
         for text in known:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
+from coterie.cli import timeline
 from coterie.cli.screen.board import Board
-from coterie.cli.screen.completion import COMMANDS
+from coterie.cli.screen.opened import OpenCard
 from coterie.cli.text import clip, one_line
-from coterie.errors import AnswerRefused, CoterieError
+from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
+from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:
     from coterie.app import App
@@ -32,6 +34,18 @@ class Surroundings(Protocol):
         """The live lines have changed."""
         ...
 
+    def fill(self, line: str) -> None:
+        """Put a line where the next one is typed, to be edited."""
+        ...
+
+    def show_whole(self, question: Interaction) -> None:
+        """All that a question is about, for the scrollback."""
+        ...
+
+    def command(self, word: str) -> Action | None:
+        """What a command does that only this kind of screen has."""
+        ...
+
     def park(self) -> None:
         """Stop, keep."""
         ...
@@ -44,7 +58,7 @@ class Entry:
         self._board = board
         self._around = around
         self._app: App | None = None
-        self._opened: str | None = None
+        self.card: OpenCard = OpenCard(board)
         self._send, self._actions = anyio.create_memory_object_stream[Action](100)
         self._began = anyio.Event()
         self.goal: str | None = None
@@ -81,7 +95,7 @@ class Entry:
 
     def typed(self, line: str) -> None:
         """A line was entered."""
-        self._soon(partial(self._take, line.strip()))
+        self.soon(partial(self._take, line.strip()))
 
     def stop(self) -> None:
         """Ctrl-C, or Ctrl-D on an empty line."""
@@ -90,43 +104,50 @@ class Entry:
 
     def escape(self) -> None:
         """Away with the card, else break off the turn."""
-        if self._opened is not None:
-            self.later()
+        if self.card_open:
+            self._put_away()
         elif self._app is not None and self._board.busy:
-            self._soon(partial(self._app.interrupt, self._board.task))
+            self.soon(partial(self._app.interrupt, self._board.task))
 
     def open_question(self) -> None:
-        """The oldest open question becomes the card."""
-        asked = self._board.asked
-        if asked and self._opened is None:
-            self._opened = asked[0][0].interaction.interaction_id
-            self._around.redraw()
+        """The oldest open question becomes the card; where one is open, the next."""
+        self.card.open_next()
+        self._around.redraw()
 
-    def later(self) -> None:
-        """The card is put away; its question stays in the inbox."""
-        self._opened = None
+    def pressed(self, key: str) -> None:
+        """A key of the card."""
+        question = self.card.question
+        if question is None:
+            return
+        match key:
+            case "l":
+                self._put_away()
+            case "s":
+                self.soon(partial(self._show_turn, question))
+            case "d":
+                self._around.show_whole(question)
+            case "e":
+                self._around.fill(self.card.editable)
+            case _:
+                self.card.toggle_alike()
+                self._around.redraw()
+
+    def _put_away(self) -> None:
+        self.card.put_away()
         self._around.redraw()
 
     @property
     def card_open(self) -> bool:
         """Whether a question has been opened, and is still open."""
-        return self.question is not None
+        return self.card.question is not None
 
     @property
     def choosing(self) -> bool:
         """Whether the card is answered by a choice."""
-        return self.question is not None and self.question.kind != "Input"
+        return self.card.choosing
 
-    @property
-    def question(self) -> Interaction | None:
-        """The question on the card."""
-        for record, _ in self._board.asked:
-            if record.interaction.interaction_id == self._opened:
-                return record.interaction
-        self._opened = None  # it was answered elsewhere
-        return None
-
-    def _soon(self, action: Action) -> None:
+    def soon(self, action: Action) -> None:
+        """Do something in its turn, after what was typed before."""
         try:
             self._send.send_nowait(action)
         except anyio.WouldBlock:
@@ -135,9 +156,8 @@ class Entry:
     # -- lines ---------------------------------------------------------------------------------
 
     async def _take(self, line: str) -> None:
-        question = self.question
-        if question is not None:
-            await self._answer(question, line)
+        if self.card_open and self._app is not None:
+            await self.card.answer(self._app, line, lambda told: self._around.print([told]))
         elif line.startswith("/"):
             await self._command(line)
         elif self._app is not None:
@@ -150,18 +170,26 @@ class Entry:
         if await app.say(self._board.task, line) == "queued":
             self._around.print([f" {YOU}   {clip(one_line(line), 50)}   (heard after this turn)"])
 
-    async def _answer(self, question: Interaction, line: str) -> None:
-        if self._app is None:
-            return
-        choice, text = _parted(question, line)
-        await self._app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
-        self.later()
+    async def _show_turn(self, question: Interaction) -> None:
+        """What was done in the turn that asks, before it asked."""
+        entries = await self._app.timeline(question.task_id) if self._app is not None else []
+        said = [n for n, entry in enumerate(entries) if isinstance(entry.record, MessageRecord)]
+        turn = entries[said[-1] :] if said else entries
+        told = [timeline.told(one.record) for one in turn if not isinstance(one.record, TaskRecord)]
+        lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in told if what]
+        if question.risk is not None and question.risk.said.strip():
+            lines.append(f'   {question.author_actor_id}  "{one_line(question.risk.said)}"')
+        self._around.print(lines)
 
     async def _command(self, line: str) -> None:
         word = line.split(maxsplit=1)[0]
-        match word:
+        special = self._around.command(word)
+        if special is not None:
+            await special()
+            return
+        match word if word in self._board.commands else "":
             case "/help":
-                self._around.print(_keys())
+                self._around.print(self._board.keys())
             case "/who":
                 self._around.print(self._board.who())
             case "/stop":
@@ -171,7 +199,8 @@ class Entry:
             case "/tasks":
                 await self._tasks()
             case _:
-                self._around.print([f" ! No command {word}. Here: {' '.join(COMMANDS)}"])
+                known = " ".join(self._board.commands)
+                self._around.print([f" ! No command {word}. Here: {known}"])
 
     async def _end(self) -> None:
         if self._app is None:
@@ -183,25 +212,3 @@ class Entry:
         tasks = await self._app.tasks() if self._app is not None else []
         lines = [f"   {one.id}   {one.status}   {clip(one_line(one.title), 50)}" for one in tasks]
         self._around.print(lines or ["   No task yet."])
-
-
-def _parted(question: Interaction, line: str) -> tuple[str | None, str | None]:
-    """A typed line as choice and text, as the kind of question wants them."""
-    if question.kind == "Input":
-        return None, line
-    choice, _, text = line.partition(" ")
-    if text.strip() and question.kind != "Composite":
-        raise AnswerRefused(f"{question.interaction_id} takes a choice alone. It stays open.")
-    return choice, text.strip() or None
-
-
-def _keys() -> list[str]:
-    commands = [f"   {name:<8} {what}" for name, what in COMMANDS.items()]
-    return [
-        "   Enter    say it to the team; while somebody works, it is heard after that turn",
-        "   @name    picks who speaks next",
-        "   Tab      opens the oldest question; completes names and commands",
-        "   Esc      breaks off the turn that runs",
-        "   ^C       stops and keeps: coterie resume goes on",
-        *commands,
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -26,6 +27,9 @@ from prompt_toolkit.output import ColorDepth, Output
 from coterie.cli.screen.completion import Words
 from coterie.cli.text import clip
 
+CARD_KEYS = "sdel*"
+"""Letters that do something while a card is open and nothing has been typed."""
+
 
 class Controls(Protocol):
     """What the keys do; the screen decides, the prompt only calls."""
@@ -46,8 +50,8 @@ class Controls(Protocol):
         """Tab on an empty line."""
         ...
 
-    def later(self) -> None:
-        """`l` on the empty line of an open card."""
+    def pressed(self, key: str) -> None:
+        """One of `CARD_KEYS`, on the empty line of an open card."""
         ...
 
     @property
@@ -65,9 +69,11 @@ class Live(Protocol):
     """What the lines say at the moment, for a width."""
 
     def card(self, width: int, height: int) -> list[str]: ...
+    def table(self, width: int, height: int) -> list[str]: ...
     def status(self, width: int) -> str: ...
     def hint(self, width: int) -> str: ...
     def prompt(self) -> str: ...
+    def commands(self) -> Sequence[str]: ...
     def symbols(self, text: str) -> str: ...
 
 
@@ -97,7 +103,8 @@ class _Lines(Application[None]):
 
 
 class Prompt:
-    """Rule, status, input and hint under the scrollback; a card above them when one is open."""
+    """Rule, status, input and hint under the scrollback; above them what there is to see, or the
+    card that is open."""
 
     def __init__(
         self,
@@ -113,7 +120,7 @@ class Prompt:
         self._controls = controls
         self._pending: list[str] = []
         self._wake = anyio.Event()
-        self._words = Words(names)
+        self._words = Words(names, live.commands)
         self.buffer: Buffer = Buffer(
             completer=self._words,
             history=_history(history),
@@ -160,6 +167,11 @@ class Prompt:
         rest, self._pending = self._pending, []
         return rest
 
+    def fill(self, line: str) -> None:
+        """A line to be edited before it is entered."""
+        self.buffer.text = line
+        self.buffer.cursor_position = len(line)
+
     def redraw(self) -> None:
         """What the lines say has changed."""
         self.application.invalidate()
@@ -194,7 +206,16 @@ class Prompt:
                     Window(FormattedTextControl(self._card), dont_extend_height=True),
                     Condition(lambda: self._controls.card_open),
                 ),
-                self._row(lambda width: self._live.symbols("─") * width),
+                self._row(self._rule),
+                ConditionalContainer(
+                    HSplit(
+                        [
+                            Window(FormattedTextControl(self._table), dont_extend_height=True),
+                            self._row(self._rule),
+                        ]
+                    ),
+                    Condition(lambda: not self._controls.card_open and bool(self._table_lines())),
+                ),
                 self._row(self._live.status),
                 Window(
                     entry,
@@ -214,6 +235,16 @@ class Prompt:
     def _card(self) -> ANSI:
         size = self.application.output.get_size()
         return ANSI("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4))))
+
+    def _rule(self, width: int) -> str:
+        return self._live.symbols("─") * width
+
+    def _table(self) -> ANSI:
+        return ANSI("\n".join(self._table_lines()))
+
+    def _table_lines(self) -> list[str]:
+        size = self.application.output.get_size()
+        return self._live.table(size.columns - 1, size.rows - 9)
 
     def _hint(self, width: int) -> str:
         state = self.buffer.complete_state
@@ -249,7 +280,8 @@ class Prompt:
         add("<sigint>", controls.stop)
         add("c-d", controls.stop, empty)
         add("escape", self._escape)
-        add("l", controls.later, empty & card & choosing)  # type: ignore[arg-type]
+        for key in CARD_KEYS:
+            add(key, partial(controls.pressed, key), empty & card & choosing)  # type: ignore[arg-type]
         add("tab", self._complete, ~empty)  # type: ignore[arg-type]
         add("tab", controls.open_question, empty)
         return keys

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
 from coterie.cli import card, figures, report
 from coterie.cli.call import Call
+from coterie.cli.content import content
+from coterie.cli.member import asking
+from coterie.cli.ran import Ran
 from coterie.cli.screen.board import Board
-from coterie.cli.screen.entry import Entry
+from coterie.cli.screen.entry import Action, Entry
 from coterie.cli.screen.prompt import Prompt
-from coterie.cli.text import ASCII, clip, wrap
-from coterie.cli.transcript import Transcript, asking
+from coterie.cli.text import ASCII, clip, one_line, wrap
+from coterie.cli.transcript import Transcript
 from coterie.errors import CoterieError
+from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ResultRecord
 from coterie.model.team import Team
+from coterie.model.view import QuestionView
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
     from coterie.app import App
+
+
+class Lines(Protocol):
+    """Tells what happens in lines for the scrollback."""
+
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it, if anything."""
+        ...
 
 
 class Screen:
@@ -44,9 +57,10 @@ class Screen:
         self._call = call
         self._team = team
         self._parked: Callable[[], None] = lambda: None
-        self._board = Board(team, max_turns)
+        self._board = self._make_board(max_turns)
         self._paint = call.paint
         self._began = time.monotonic()
+        self._ran = Ran()
         self._report: list[str] = []
         encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
         self._unicode = encoding.startswith("utf")
@@ -55,8 +69,14 @@ class Screen:
         self._prompt = Prompt(
             self, self._entry, names, history, colour=call.colour, streams=streams
         )
-        self._transcript = Transcript(
-            team, lambda: self._prompt.width, self._paint, fold=True, cards=False
+        self._transcript = self._make_transcript()
+
+    def _make_board(self, max_turns: int | None) -> Board:
+        return Board(self._team, max_turns)
+
+    def _make_transcript(self) -> Lines:
+        return Transcript(
+            self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )
 
     # -- life ----------------------------------------------------------------------------------
@@ -91,6 +111,10 @@ class Screen:
         self._board.began(task_id)
         self._entry.attach(app)
 
+    def caught_up(self, tokens: int, questions: Sequence[QuestionView]) -> None:
+        """What earlier runs of the task have used and were given."""
+        self._board.caught_up(tokens, questions)
+
     # -- what happens --------------------------------------------------------------------------
 
     def opened(self, goal: str, author: str = YOU) -> None:
@@ -98,6 +122,7 @@ class Screen:
         self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
 
     def saw(self, record: Record) -> None:
+        self._ran.saw(record)
         self._board.saw(record)
         own = isinstance(record, InteractionRecord) and self._board.is_person(record.member)
         if not own:  # a human's own turn shows in the live lines
@@ -109,7 +134,8 @@ class Screen:
         if result.reason == "interrupted":
             self._report = [report.stopped_line(result.task)]
         else:
-            self._report = report.lines(result, time.monotonic() - self._began, self._paint)
+            seconds = time.monotonic() - self._began
+            self._report = report.lines(result, seconds, self._paint, self._ran.lines())
 
     # -- for the entry -------------------------------------------------------------------------
 
@@ -122,6 +148,21 @@ class Screen:
         """The live lines have changed."""
         self._prompt.redraw()
 
+    def fill(self, line: str) -> None:
+        """Put a line where the next one is typed, to be edited."""
+        if line:
+            self._prompt.fill(line)
+
+    def show_whole(self, question: Interaction) -> None:
+        """All that a question is about, for the scrollback."""
+        lines, _ = content(question.display, self._prompt.width - 1, self._paint)
+        title = f" {question.interaction_id}  {one_line(card.heading(question))}"
+        self._prompt.print([clip(title, self._prompt.width), *lines, ""])
+
+    def command(self, word: str) -> Action | None:
+        """What a command does that only this kind of screen has."""
+        return None
+
     def park(self) -> None:
         """Stop, keep."""
         self._prompt.close()
@@ -131,35 +172,44 @@ class Screen:
 
     def card(self, width: int, height: int) -> list[str]:
         """The open question."""
-        question = self._entry.question
+        opened = self._entry.card
         for record, came in self._board.asked:
-            if record.interaction is question:
+            if record.interaction is opened.question:
                 asked = card.Asked(
                     record.interaction,
                     asking(self._team.get(record.member), record.member),
                     figures.clocked(time.monotonic() - came),
-                    self._board.task,
+                    record.interaction.task_id,
                 )
-                lines = card.card(asked, width, height, self._paint)
+                lines = card.card(asked, width, self._paint, opened.live(height))
                 return [self.symbols(line) for line in lines]
+        return []
+
+    def table(self, width: int, height: int) -> list[str]:
+        """What there is to see besides: nothing, in a chat."""
         return []
 
     def status(self, width: int) -> str:
         """Who does what, how far it is."""
-        return self.symbols(self._board.status(width))
+        return self.symbols(self._board.status(width, self._paint))
 
     def hint(self, width: int) -> str:
         """The keys that do something now."""
         if self._entry.card_open:
             digit = "digit, then Enter" if self._entry.choosing else "type, then Enter"
-            later = "l later" if self._entry.choosing else "Esc later"
-            return self.symbols(clip(f" {digit} · {later}, stays in the inbox", width))
+            keys = [digit, "Esc later"]
+            if len(self._board.asked) > 1:
+                keys.insert(1, "Tab next question")
+            return self.symbols(clip(f" {' · '.join(keys)}", width))
         return self.symbols(self._board.hint(width))
+
+    def commands(self) -> Sequence[str]:
+        """What may be typed after a slash."""
+        return list(self._board.commands)
 
     def prompt(self) -> str:
         """What stands before the cursor."""
-        question = self._entry.question
-        return f" {question.interaction_id}> " if question else " > "
+        return self._entry.card.prompt
 
     def symbols(self, text: str) -> str:
         """The text in symbols that the terminal's encoding has."""

@@ -6,9 +6,9 @@ import sqlite3
 from collections.abc import Sequence
 
 from coterie.model import instant
+from coterie.model.interaction import Question
 from coterie.model.journal import AppendEvent, Request, RequestKind
 from coterie.model.task import Event, IllegalEvent, UserInteractionResponded
-from coterie.ports import Question
 from coterie.stores.sqlite import rows
 from coterie.stores.sqlite.events import is_open
 from coterie.stores.sqlite.queries import SQL, execute

@@ -168,8 +168,12 @@ INSERT INTO turns
     (task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail, opened)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
+-- name: spend_turn
+UPDATE turns SET usage = ? WHERE task_id = ? AND step = ? AND attempt = ? AND outcome IS NULL
+
 -- name: close_turn
-UPDATE turns SET closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = ?
+UPDATE turns
+SET closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = coalesce(?, usage)
 WHERE task_id = ? AND step = ? AND attempt = ? AND outcome IS NULL
 
 -- name: steps

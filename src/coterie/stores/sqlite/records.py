@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from coterie.model.journal import Step, Turn
 from coterie.model.message import Message
-from coterie.model.task import Event
+from coterie.model.task import Event, TaskRow
 from coterie.model.tool_call import AuditEntry, ChainedEntry
-from coterie.ports import TaskRow
 from coterie.stores.sqlite import rows
 from coterie.stores.sqlite.events import head_of
 from coterie.stores.sqlite.rows import select

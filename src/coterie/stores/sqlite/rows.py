@@ -6,11 +6,10 @@ import json
 import sqlite3
 from typing import Any
 
-from coterie.model.interaction import Interaction, Response
+from coterie.model.interaction import Interaction, Question, Response
 from coterie.model.message import Message
 from coterie.model.task import EVENT, Event
 from coterie.model.tool_call import AuditEntry
-from coterie.ports import Question
 from coterie.stores.projection import Value
 from coterie.stores.sqlite.queries import SQL
 

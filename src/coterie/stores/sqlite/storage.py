@@ -42,7 +42,7 @@ class SqliteStorage:
         self.audit: SqliteAudit = SqliteAudit(self._writer)
         self.conversation: SqliteConversation = SqliteConversation(self._writer)
         self.journal: SqliteJournal = SqliteJournal(self._writer)
-        self.tickets: SqliteTickets = SqliteTickets(self._writer)
+        self.tickets: SqliteTickets = SqliteTickets(self._writer, path)
         self.inbox: SqliteInbox = SqliteInbox(self._writer, self._writes)
         self.leases: SqliteLeases = SqliteLeases(self._writer)
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
 
 from coterie.model.journal import AppendEnvelope, IllegalWrite, PutTicket
 from coterie.model.ticket import IllegalMove, Moment, Ticket, TicketState, check_move
+from coterie.stores.sqlite.failures import damaged
 from coterie.stores.sqlite.queries import SQL, execute
 from coterie.stores.sqlite.rows import select
 from coterie.stores.sqlite.writer import Writer
@@ -71,8 +75,9 @@ def _ticket(ticket_id: str, state: TicketState, body: str, history: tuple[Moment
 class SqliteTickets:
     """Tickets and envelopes, read."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, path: Path) -> None:
         self._writer = writer
+        self._path = path
 
     async def tickets(self, session_id: str) -> list[Ticket]:
         def read(connection: sqlite3.Connection) -> list[Ticket]:
@@ -87,7 +92,13 @@ class SqliteTickets:
         return await self._writer.read(read)
 
     async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
-        from coterie.model.envelope import Envelope
+        def read(connection: sqlite3.Connection) -> list[tuple[int, Envelope]]:
+            from coterie.model.envelope import Envelope
 
-        found = await self._writer.read(lambda c: select(c, "envelopes", session_id, after))
-        return [(sequence, Envelope.model_validate_json(body)) for sequence, body in found]
+            found = select(connection, "envelopes", session_id, after)
+            return [(sequence, Envelope.model_validate_json(body)) for sequence, body in found]
+
+        try:
+            return await self._writer.read(read)
+        except ValidationError as error:
+            raise damaged(self._path, f"An envelope of {session_id} is none: {error}") from None

@@ -21,11 +21,12 @@ from coterie.model.journal import (
     PutTicket,
     SetAside,
     SetMemberState,
+    SpendTurn,
     TakeRequest,
     Write,
 )
 from coterie.model.message import Message
-from coterie.stores.projection import KEPT_STATES, Value, chained, json_of, mended_row
+from coterie.stores.projection import KEPT_STATES, audit_row, chained
 from coterie.stores.sqlite.events import append_event
 from coterie.stores.sqlite.queries import SQL, execute
 from coterie.stores.sqlite.tickets import append_envelope, put_ticket
@@ -58,6 +59,7 @@ class Writes:
             OpenStep: self._open_step,
             CloseStep: _close_step,
             OpenTurn: self._open_turn,
+            SpendTurn: _spend_turn,
             CloseTurn: _close_turn,
             AppendEnvelope: append_envelope,
             PutTicket: put_ticket,
@@ -140,23 +142,9 @@ def _append_message(connection: sqlite3.Connection, write: AppendMessage) -> Non
 
 
 def _append_audit(connection: sqlite3.Connection, write: AppendAudit) -> None:
-    entry = write.entry
     rows: list[tuple[int, bytes]] = connection.execute(SQL["last_audit"]).fetchall()
     last, previous = rows[0] if rows else (0, b"")
-    row: tuple[Value, ...] = (
-        last + 1,
-        entry.task_id,
-        entry.kind,
-        entry.tool_call_id,
-        entry.tool_name,
-        entry.author_actor_id,
-        entry.timestamp,
-        None if entry.input is None else json_of(entry.input),
-        None if entry.output is None else json_of(entry.output),
-        None if entry.is_error is None else int(entry.is_error),
-        entry.duration_ms,
-    )
-    row = mended_row(row)  # before the hash: it must be over what is kept
+    row = audit_row(last + 1, write.entry)
     connection.execute(SQL["insert_audit"], (*row, chained(previous, row)))
 
 
@@ -170,6 +158,14 @@ def _close_step(connection: sqlite3.Connection, write: CloseStep) -> None:
     row = (write.result, write.task_id, write.name)
     if execute(connection, _CLOSE_STEP, row).rowcount != 1:
         raise IllegalWrite(f"{write.task_id}: step {write.name!r} is not open")
+
+
+def _spend_turn(connection: sqlite3.Connection, write: SpendTurn) -> None:
+    row = (write.usage, write.task_id, write.step, write.attempt)
+    if execute(connection, SQL["spend_turn"], row).rowcount != 1:
+        raise IllegalWrite(
+            f"{write.task_id}: attempt {write.attempt} of {write.step!r} is not open"
+        )
 
 
 def _close_turn(connection: sqlite3.Connection, write: CloseTurn) -> None:

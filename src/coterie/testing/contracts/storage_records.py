@@ -22,6 +22,7 @@ from coterie.model.journal import (
     OpenStep,
     OpenTurn,
     SetMemberState,
+    SpendTurn,
     Step,
     Turn,
 )
@@ -178,6 +179,23 @@ class RecordsContract(OpenedStorage):
         assert await storage.journal.spending(at(6)) == spent[2:]
         assert await storage.journal.spending(at(8)) == spent[2:]
         assert await storage.journal.spending(at(9)) == []
+
+    async def test_what_an_attempt_has_cost_counts_however_it_ends(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        cost = '{"output_tokens":1}'
+        for name, outcome, usage in (("x", "unknown", None), ("y", "completed", '{"cost_usd":2}')):
+            await storage.commit(fence, OpenTurn(Turn(TASK, name, 1, "ann", 1, at(4))))
+            await storage.commit(fence, SpendTurn(TASK, name, 1, cost))
+            assert (await storage.journal.spending())[-1].usage == cost
+            end = CloseTurn(TASK, name, 1, at(6), outcome, None, None, usage)
+            await storage.commit(fence, end)
+            with pytest.raises(IllegalWrite):
+                await storage.commit(fence, SpendTurn(TASK, name, 1, cost))
+        assert [turn.usage for turn in await storage.journal.turns(TASK)] == [
+            cost,
+            '{"cost_usd":2}',
+        ]
 
     async def test_messages_come_back_as_they_were(self, storage: Storage, fence: Fence) -> None:
         said = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]

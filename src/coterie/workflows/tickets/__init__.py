@@ -1,5 +1,5 @@
 """The workflow `tickets`: a manager plans, workers deliver, every piece is checked and merged."""
 
-from coterie.workflows.tickets.session import Tickets
+from coterie.workflows.tickets.workflow import Tickets
 
 __all__ = ["Tickets"]

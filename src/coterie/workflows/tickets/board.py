@@ -11,7 +11,9 @@ from coterie.model.envelope import Envelope, HistoryEntry, Payload, Plan, PlanTa
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.ticket import Moment, Ticket, TicketState
+from coterie.model.ticket_view import check_scores
 from coterie.ports import Context
+from coterie.workflows.tickets.agenda import Agenda
 from coterie.workflows.tickets.correspondence import COTERIE, Correspondence, Said
 
 _TITLE = 60
@@ -31,8 +33,11 @@ class Board:
         self._tickets: dict[str, Ticket] = {}
         self._said: dict[str, list[Said]] = {}
         self._locks: dict[str, anyio.Lock] = {}
-        self.plans: list[Plan] = []
-        """Every plan there was, the newest last."""
+        self._parts: dict[str, PlanTask] = {}
+        """Every part of every plan, as it was last planned."""
+        self.agenda: Agenda = Agenda()
+        self.plans: int = 0
+        """How many plans there were."""
         self.planned_at: str = ""
         self.checks: dict[str, str] = {}
         """By ticket: how many of its checks passed."""
@@ -40,13 +45,20 @@ class Board:
     def load(self, tickets: Iterable[Ticket], said: Iterable[Envelope]) -> None:
         """Go on from what is kept."""
         self._tickets = {ticket.id: ticket for ticket in tickets}
-        for one in said:
-            if one.ticket_id:
+        self.agenda.put(self._tickets.values())
+        letters = list(said)
+        self.checks = check_scores(letters)
+        for one in letters:
+            if one.ticket_id and not isinstance(one.payload, TicketPayload):
                 kept = Said(one.source, one.target, one.payload, one.ticket_id)
                 self._said.setdefault(one.ticket_id, []).append(kept)
             if isinstance(one.payload, Plan):
-                self.plans.append(one.payload)
-                self.planned_at: str = one.timestamp
+                self._planned(one.payload, one.timestamp)
+
+    def _planned(self, plan: Plan, at: str) -> None:
+        self.plans += 1
+        self.planned_at = at
+        self._parts |= {task.task_id: task for task in plan.tasks}
 
     # -- looking -------------------------------------------------------------------------------
 
@@ -61,9 +73,7 @@ class Board:
 
     def part(self, ticket_id: str) -> PlanTask:
         """The part of the plan that a ticket tracks, as it was last planned."""
-        wanted = self._tickets[ticket_id].task_id
-        parts = (task for plan in reversed(self.plans) for task in plan.tasks)
-        return next(task for task in parts if task.task_id == wanted)
+        return self._parts[self._tickets[ticket_id].task_id]
 
     def said(self, ticket_id: str) -> Sequence[Said]:
         """All that was said of a ticket."""
@@ -74,11 +84,6 @@ class Board:
         found = (one.payload for one in reversed(self.said(ticket_id)))
         return next((payload for payload in found if isinstance(payload, kind)), None)
 
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left to do."""
-        return all(ticket.is_over for ticket in self._tickets.values())
-
     # -- plans ---------------------------------------------------------------------------------
 
     async def adopt(self, plan: Plan, by: Said) -> None:
@@ -86,7 +91,7 @@ class Board:
 
         New parts get tickets; tickets whose part is gone are closed, unless they are done.
         """
-        number = len(self.plans) + 1
+        number = self.plans + 1
         parts = {task.task_id: task for task in plan.tasks}
         standing = [t for t in self._tickets.values() if t.closed_by is None]
         # One that failed is done anew, by another ticket.
@@ -111,10 +116,11 @@ class Board:
 
         intent = [sorted(ids.items()), sorted(parts)]
         at = await self._context.record(f"plan/{number}/tickets", intent, writes)
-        self.plans.append(plan)
-        self.planned_at = at
-        for ticket, before in changes(at):
-            self._tickets[ticket.id] = ticket
+        self._planned(plan, at)
+        changed = changes(at)
+        self._tickets |= {ticket.id: ticket for ticket, _ in changed}
+        self.agenda.put(ticket for ticket, _ in changed)
+        for ticket, before in changed:
             self._tell(ticket, "created" if before is None else ticket.reason)
 
     # -- changes -------------------------------------------------------------------------------
@@ -170,10 +176,13 @@ class Board:
                 ]
 
             name = f"ticket/{ticket_id}/history/{len(before.history)}"
-            at = await self._context.record(name, [intent], writes)
-            self._tickets[ticket_id] = ticket = after(at)
-            self._said.setdefault(ticket_id, []).extend(said)
-        self._tell(ticket, ticket.history[-1].message)
+            # Whoever is called off here must not leave us with less than is kept.
+            with anyio.CancelScope(shield=True):
+                at = await self._context.record(name, [intent], writes)
+                self._tickets[ticket_id] = ticket = after(at)
+                self.agenda.put([ticket])
+                self._said.setdefault(ticket_id, []).extend(said)
+                self._tell(ticket, ticket.history[-1].message)
 
     def _mirrored(self, ticket: Ticket) -> Said:
         """A ticket as everybody is told of it."""

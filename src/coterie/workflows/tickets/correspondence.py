@@ -18,6 +18,7 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 from coterie.workflows.tickets.reading import Unreadable, payload_in, schema_of
+from coterie.workspace.session_key import check_signatures, make_session_key, session_key
 
 COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
@@ -35,50 +36,78 @@ class Said:
     ticket: str | None = None
 
 
+@dataclass(frozen=True)
+class Inquiry:
+    """What a member is asked."""
+
+    text: str
+    wanted: PayloadType
+    ticket: str | None = None
+    """The ticket that it is about; an answer about another is none."""
+    tries: int | None = None
+    """How often its agent may fail before that is the answer; None: as often as any."""
+
+
 class Correspondence:
     """All that is said in one session."""
 
-    def __init__(self, task: TaskCreated, context: Context, key: bytes | None = None) -> None:
+    def __init__(self, task: TaskCreated, context: Context) -> None:
         self._task = task
         self._context = context
-        self._key = key
+        self._key: bytes | None = None
         self._turns = 0
         self._prompts: Mapping[str, Template] = {}
 
-    async def open(self) -> None:
-        """Read the prompts; the user's own in `.coterie/prompts` come first."""
-        self._prompts = await anyio.to_thread.run_sync(_read_prompts, self._context.root)
+    @property
+    def task_id(self) -> str:
+        """The task whose letters these are."""
+        return self._task.task_id
 
-    async def hear_from(
-        self, name: str, member: Member, text: str, *wanted: PayloadType, ticket: str | None = None
-    ) -> Payload | TurnFailed:
-        """What a member answers, as a payload of one of these types.
+    @property
+    def session_id(self) -> str:
+        """The session that they are kept in."""
+        return self._task.session_id
+
+    async def open(self, kept: Sequence[Envelope]) -> None:
+        """Read the prompts, the user's own in `.coterie/prompts` first, and the session's key.
+
+        Raises EnvelopeForged where what is kept was not signed with it.
+        """
+        root, session = self._context.root, self._task.session_id
+        self._prompts = await anyio.to_thread.run_sync(_read_prompts, root)
+        if self._task.scheduler.sign:
+            find = session_key if kept else make_session_key
+            self._key = await anyio.to_thread.run_sync(find, root / ".coterie", session)
+            check_signatures(session, enumerate(kept, 1), self._key)
+
+    async def hear_from(self, name: str, member: Member, asked: Inquiry) -> Payload | TurnFailed:
+        """What a member answers, as a payload of the type that was asked for.
 
         A reply that is none gets `error(validation_failed)` and one more try; nothing else moves.
         """
-        why, prompt = "", text
+        why, prompt = "", asked.text
         for tries in range(1, _TRIES + 1):
-            brief = Brief(
-                prompt,
-                [name, tries, list(wanted)],
-                schema_of(wanted[0]) if len(wanted) == 1 else None,
-            )
+            intent = [name, tries, [asked.wanted]]
+            brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries)
             self._turns += 1
             reply = await self._context.turn(f"{name}/said/{tries}", member, self._turns, brief)
             if isinstance(reply, TurnFailed):
                 return reply
+            if reply.cut:
+                return TurnFailed("refused", "it was broken off", retry=False)
             try:
-                return payload_in(reply.text, *wanted)
+                return payload_in(reply.text, asked.wanted, asked.ticket)
             except Unreadable as mistake:
                 why = str(mistake)
             refusal = Error(
                 code="validation_failed",
-                message=f"The reply is no {' or '.join(wanted)}: {why}",
+                message=f"The reply is no {asked.wanted}: {why}",
                 resolution_hint="Answer with one JSON object in a ```json block.",
             )
-            await self.post(f"{name}/refused/{tries}", Said(COTERIE, member.id, refusal, ticket))
-            prompt = f"{refusal.message}\n{refusal.resolution_hint}\n\n{text}"
-        return TurnFailed("protocol", f"its reply was no {' or '.join(wanted)}: {why}")
+            said = Said(COTERIE, member.id, refusal, asked.ticket)
+            await self.post(f"{name}/refused/{tries}", said)
+            prompt = f"{refusal.message}\n{refusal.resolution_hint}\n\n{asked.text}"
+        return TurnFailed("protocol", f"its reply was no {asked.wanted}: {why}")
 
     async def post(self, name: str, *said: Said) -> None:
         """Keep what was said, where it moves no ticket."""

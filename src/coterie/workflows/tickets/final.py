@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Report, Review
-from coterie.model.task import TaskCreated
+import anyio.to_thread
+
+from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
+from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import Ticket
-from coterie.workspace.ticket_ground import Ground
+from coterie.model.ticket_view import check_results
+from coterie.model.update import Usage
+from coterie.ports import Context
+from coterie.workspace.ticket_ground import ground_for
+
+FINAL = "final/commit"
+"""The step that says which commit the session ended with: that one is accepted, and no other."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +36,20 @@ class TicketLine:
     sent_back: int
     """How often review sent it back."""
     outputs: tuple[str, ...]
+    checks: dict[str, bool]
+    """By command: whether it passed when Coterie last ran it."""
     unchecked: tuple[str, ...]
-    """Criteria that no command shows: a person has to look."""
+    """Criteria that no command has shown: a person has to look."""
+
+
+@dataclass(frozen=True)
+class MemberUsage:
+    """What a member used, as far as its agent told."""
+
+    member: str
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
 
 
 @dataclass(frozen=True)
@@ -41,22 +61,52 @@ class FinalReport:
     summary: str
     tickets: tuple[TicketLine, ...]
     artifacts: tuple[dict[str, object], ...]
+    usage: tuple[MemberUsage, ...]
     branch: str
     """Where the work is; empty where it was done in the folder itself."""
     commit: str
     next_steps: tuple[str, ...]
 
 
+async def conclude(
+    task: TaskCreated, context: Context, tickets: Sequence[Ticket], base: str
+) -> Ended:
+    """Write the report, with the commit that all of it is about on record."""
+    ground = await anyio.to_thread.run_sync(ground_for, context.root, task.session_id, base)
+
+    async def head() -> object:
+        return await anyio.to_thread.run_sync(ground.head)
+
+    commit = str(await context.step(FINAL, [], head))
+    _, said = await context.tickets()
+    spent = await context.spent()
+    report = final_report(task, tickets, said, spent, (ground.branch, commit))
+    await anyio.to_thread.run_sync(write_report, context.root, report)
+    return Ended("done", report.summary)
+
+
 def final_report(
-    task: TaskCreated, tickets: Sequence[Ticket], said: Iterable[Envelope], ground: Ground
+    task: TaskCreated,
+    tickets: Sequence[Ticket],
+    said: Iterable[Envelope],
+    spent: Mapping[str, Usage],
+    where: tuple[str, str],
 ) -> FinalReport:
-    """The report, from what is kept.  Blocks."""
+    """The report, from what is kept; `where` is the branch and the commit of the work."""
     letters = list(said)
-    lines = tuple(_line(ticket, letters) for ticket in tickets)
+    results = check_results(letters)
+    by_ticket: dict[str, list[Payload]] = {}
+    for one in letters:
+        if one.ticket_id:
+            by_ticket.setdefault(one.ticket_id, []).append(one.payload)
+    lines = tuple(
+        _line(ticket, by_ticket.get(ticket.id, []), results.get(ticket.id, {}))
+        for ticket in tickets
+    )
+    branch, commit = where
     done = sum(line.state == "done" for line in lines)
     gone = [line for line in lines if line.closed_by is not None and line.state != "done"]
     summary = f"{done} done" + (f", {len(gone)} dropped or replaced" if gone else "")
-    branch = ground.branch
     return FinalReport(
         session_id=task.session_id,
         goal=task.goal,
@@ -67,14 +117,17 @@ def final_report(
             for one in letters
             if isinstance(one.payload, ArtifactRef)
         ),
+        usage=tuple(
+            MemberUsage(member, one.input_tokens, one.output_tokens, one.cost_usd)
+            for member, one in sorted(spent.items())
+        ),
         branch=branch,
-        commit=ground.head() if branch else "",
+        commit=commit,
         next_steps=_next_steps(task.task_id, branch, lines),
     )
 
 
-def _line(ticket: Ticket, letters: Sequence[Envelope]) -> TicketLine:
-    mine = [one.payload for one in letters if one.ticket_id == ticket.id]
+def _line(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) -> TicketLine:
     reports = [one for one in mine if isinstance(one, Report)]
     orders = [one for one in mine if isinstance(one, Instruction)]
     sent_back = [one for one in mine if isinstance(one, Review) and one.decision != "approved"]
@@ -89,7 +142,8 @@ def _line(ticket: Ticket, letters: Sequence[Envelope]) -> TicketLine:
         reason=ticket.reason,
         sent_back=len(sent_back),
         outputs=reports[-1].outputs if reports else (),
-        unchecked=tuple(one.text for one in criteria if one.command is None),
+        checks={**results},
+        unchecked=tuple(one.text for one in criteria if one.command not in results),
     )
 
 
@@ -118,6 +172,9 @@ def markdown(report: FinalReport) -> str:
     if report.artifacts:
         lines += ["", "## Checked by Coterie", ""]
         lines += [f"- {one['label']}: {one.get('description', '')}" for one in report.artifacts]
+    if report.usage:
+        lines += ["", "## Used", ""]
+        lines += [_used(one) for one in report.usage]
     unchecked = [f"- {one.id}: {text}" for one in report.tickets for text in one.unchecked]
     if unchecked:
         lines += ["", "## Not checked: please look", "", *unchecked]
@@ -126,6 +183,12 @@ def markdown(report: FinalReport) -> str:
     if report.next_steps:
         lines += ["", "## Next", "", *(f"- {step}" for step in report.next_steps)]
     return "\n".join(lines) + "\n"
+
+
+def _used(usage: MemberUsage) -> str:
+    tokens = [one for one in (usage.input_tokens, usage.output_tokens) if one is not None]
+    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.2f}"
+    return f"- {usage.member}: {sum(tokens):,} tokens{cost}"
 
 
 def _put(path: Path, text: str) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from coterie.model.envelope import Clarification, ClarificationResponse, Error, PayloadType, Plan
+from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan
 from coterie.model.interaction import Ask, Display, Option
+from coterie.model.journal import digest
 from coterie.model.plan_rules import plan_hash, problems
 from coterie.model.task import TaskCreated
-from coterie.model.update import TurnFailed
 from coterie.ports import Context
-from coterie.workflows.failed_turn import about_failure
 from coterie.workflows.tickets.board import Board
 from coterie.workflows.tickets.correspondence import COTERIE, Correspondence, Said
+from coterie.workflows.tickets.managing import Managing
 from coterie.workflows.tickets.roster import Roster
 
 GO = "go"
@@ -27,14 +27,19 @@ class Planning:
     """What the manager does before there are tickets, and when they have to change."""
 
     def __init__(
-        self, task: TaskCreated, context: Context, letters: Correspondence, roster: Roster
+        self,
+        task: TaskCreated,
+        context: Context,
+        letters: Correspondence,
+        roster: Roster,
+        managing: Managing,
     ) -> None:
         self._task = task
         self._context = context
         self._letters = letters
         self._roster = roster
-        self._manager = roster.manager
-        self._failures = 0
+        self._managing = managing
+        self._manager = managing.manager
 
     # -- clarify -------------------------------------------------------------------------------
 
@@ -43,7 +48,7 @@ class Planning:
         talked: list[str] = []
         clear: Clarification | None = None
         for number in range(1, self._task.scheduler.clarifications + 1):
-            said = await self._from_manager(
+            said = await self._managing.say(
                 f"clarify/{number}",
                 self._letters.prompt(
                     "clarify", goal=self._task.goal, workers=self._workers(), answers=talked
@@ -115,14 +120,14 @@ class Planning:
             tickets=[f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in board.tickets],
         )
         done = [t.task_id for t in board.tickets if t.closed_by is None and t.state == "done"]
-        return await self._possible(f"replan/{len(board.plans)}/{_key(why)}", prompt, done)
+        return await self._possible(f"replan/{board.plans}/{digest('step', why)}", prompt, done)
 
     async def _possible(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
         """A plan without circles, unknown names and the like."""
         wrong: list[str] = []
         for tries in count(1):
             mistakes = "\n\nYour last plan cannot be carried out:\n" + "\n".join(wrong)
-            said = await self._from_manager(
+            said = await self._managing.say(
                 f"{name}/try/{tries}", prompt + (mistakes if wrong else ""), "plan"
             )
             assert isinstance(said, Plan)
@@ -191,23 +196,6 @@ class Planning:
 
     # -- parts ---------------------------------------------------------------------------------
 
-    async def _from_manager(self, name: str, prompt: str, wanted: PayloadType) -> object:
-        """The manager's word; where it cannot speak, the user decides what to do about that."""
-        for tries in count(1):
-            said = await self._letters.hear_from(
-                f"{name}/{tries}" if tries > 1 else name,
-                self._manager,
-                prompt,
-                wanted,
-            )
-            if not isinstance(said, TurnFailed):
-                return said
-            question = about_failure(self._manager, said, [], tries)
-            answer = await self._context.ask(f"{name}/failed/{tries}", question)
-            if answer.response.selected_option_id in ("stop", "skip") and answer.fresh:
-                self._context.park("stopped")
-        raise AssertionError("counting never ends")
-
     def _workers(self) -> list[str]:
         return [
             f"{worker.id}: {', '.join(worker.capabilities) or worker.role or 'anything'}"
@@ -225,8 +213,3 @@ def shown(plan: Plan) -> str:
         lines.append(f"    {task.description}")
         lines += [f"    risk: {risk}" for risk in task.risks]
     return "\n".join(lines)
-
-
-def _key(why: str) -> str:
-    """A short name for a reason: another reason is another question to the manager."""
-    return f"{sum(map(ord, why)) % 100_000}"

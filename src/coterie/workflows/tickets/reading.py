@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import cast
 
 from pydantic import ValidationError
@@ -14,25 +14,45 @@ from coterie.model.envelope import PAYLOADS, Payload, PayloadType
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
 _LONGEST = 1_000_000
 """No plan that a person could read is longer than this."""
+_TICKET = "ticket_id"
 _TOLD = 8
 """So many mistakes are named at once."""
+
+
+_VERDICTS: tuple[PayloadType, ...] = ("report", "review")
+"""Of a plan that was written twice the last one is meant; these decide something."""
 
 
 class Unreadable(ValueError):
     """A reply that holds no payload of the kind that was asked for, and why."""
 
 
-def payload_in(text: str, *wanted: PayloadType) -> Payload:
-    """The payload in a reply: of one of these types.  Raises Unreadable."""
+class OtherTicket(Unreadable):
+    """A reply about another ticket than the one that was asked about."""
+
+
+def payload_in(text: str, wanted: PayloadType, ticket: str | None = None) -> Payload:
+    """The payload in a reply, of the type and about the ticket that was asked for.
+
+    Raises Unreadable, also for two reports or reviews that say different things: nobody could
+    tell which of them is meant.
+    """
     if len(text) > _LONGEST:
         raise Unreadable(f"it is {len(text)} characters long")
     problem = "there is no JSON object in it"
+    found: list[Payload] = []
     for candidate in _objects(text):
         try:
-            return _payload(candidate, wanted)
+            found.append(_payload(candidate, wanted, ticket))
+        except OtherTicket:
+            raise
         except Unreadable as mistake:
             problem = str(mistake)
-    raise Unreadable(problem)
+    if not found:
+        raise Unreadable(problem)
+    if wanted in _VERDICTS and any(one != found[0] for one in found):
+        raise Unreadable(f"it holds {len(found)} different {wanted}s; give one")
+    return found[0]
 
 
 def schema_of(kind: PayloadType) -> Mapping[str, object]:
@@ -42,13 +62,23 @@ def schema_of(kind: PayloadType) -> Mapping[str, object]:
 
 def _objects(text: str) -> Iterator[Mapping[str, object]]:
     """Whatever could be meant: the last block first, for it is the one that was arrived at."""
-    for part in [*reversed(_FENCE.findall(text)), text, _outermost(text)]:
-        try:
-            found = json.loads(part)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            yield cast("Mapping[str, object]", found)
+    blocks = [found for part in reversed(_FENCE.findall(text)) if (found := _object(part))]
+    if blocks:
+        yield from blocks
+        return
+    for part in (text, _outermost(text)):
+        found = _object(part)
+        if found is not None:
+            yield found
+            return
+
+
+def _object(text: str) -> Mapping[str, object] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
 
 
 def _outermost(text: str) -> str:
@@ -56,28 +86,36 @@ def _outermost(text: str) -> str:
     return text[first : last + 1] if first >= 0 else ""
 
 
-def _payload(given: Mapping[str, object], wanted: Sequence[PayloadType]) -> Payload:
-    kind, body = _kind_and_body(given, wanted)
+def _payload(given: Mapping[str, object], wanted: PayloadType, ticket: str | None) -> Payload:
+    body = _about(_body(given, wanted), given, ticket)
     try:
-        return PAYLOADS[kind].model_validate(body)
+        return PAYLOADS[wanted].model_validate(body)
     except ValidationError as error:
         lines = [
-            f"{'.'.join(map(str, one['loc'])) or kind}: {one['msg']}"
+            f"{'.'.join(map(str, one['loc'])) or wanted}: {one['msg']}"
             for one in error.errors()[:_TOLD]
         ]
         raise Unreadable("; ".join(lines)) from None
 
 
-def _kind_and_body(
-    given: Mapping[str, object], wanted: Sequence[PayloadType]
-) -> tuple[PayloadType, object]:
+def _body(given: Mapping[str, object], wanted: PayloadType) -> Mapping[str, object]:
+    """The payload itself, whether it was put into an envelope or not."""
     named = given.get("payload_type")
-    if named is None and len(wanted) == 1:
-        return wanted[0], given
-    for kind in wanted:
-        if named == kind:
-            body = given.get("payload")
-            rest = {key: value for key, value in given.items() if key != "payload_type"}
-            return kind, rest if body is None else body
-    expected = " or ".join(wanted)
-    raise Unreadable(f"payload_type is {json.dumps(named)}; it must be {expected}")
+    if named is None:
+        return given
+    if named != wanted:
+        raise Unreadable(f"payload_type is {json.dumps(named)}; it must be {wanted}")
+    body = given.get("payload")
+    if isinstance(body, dict):
+        return cast("Mapping[str, object]", body)
+    return {key: value for key, value in given.items() if key != "payload_type"}
+
+
+def _about(
+    body: Mapping[str, object], given: Mapping[str, object], ticket: str | None
+) -> Mapping[str, object]:
+    """The payload without the name of its ticket, which must be the right one."""
+    for named in (body.get(_TICKET), given.get(_TICKET)):
+        if ticket is not None and named is not None and named != ticket:
+            raise OtherTicket(f"{_TICKET} is {json.dumps(named)}; this is about {ticket}")
+    return {key: value for key, value in body.items() if key != _TICKET}

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.errors import ArtifactWrong
 from coterie.model.action import Action
 from coterie.model.check import CheckOutcome
-from coterie.model.envelope import ArtifactRef, Instruction, Report, Review
+from coterie.model.envelope import ArtifactRef, Error, Instruction, Payload, Report, Review
 from coterie.model.interaction import Ask, Display, Option
-from coterie.model.scheduler import SchedulerConfig
-from coterie.model.team import Member
-from coterie.model.update import PendingCall, TurnFailed
-from coterie.ports import Context
-from coterie.workflows.tickets.board import Board
-from coterie.workflows.tickets.correspondence import COTERIE, Correspondence, Said
-from coterie.workflows.tickets.merging import Landing, MergeQueue
-from coterie.workspace.ticket_ground import Ground
+from coterie.model.ticket_view import CHECK, ended
+from coterie.model.update import PendingCall
+from coterie.workflows.tickets.correspondence import COTERIE, Said
+from coterie.workflows.tickets.crew import Job
+from coterie.workflows.tickets.merging import Landing
+from coterie.workspace.artifacts import check_artifact
 
 _DIFF = 20_000
 """So much of a diff a manager is shown; the rest it can read in the files."""
+_TAIL = 2_000
+_LONGEST = 6_000
+"""A reason for sending work back is told in a few lines; all of it is in the logs."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,9 @@ class Checked:
     """What Coterie found on a ticket's tree."""
 
     tree: str
-    outcomes: tuple[CheckOutcome, ...]
+    outcomes: tuple[CheckOutcome, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    """Files that still hold both sides of a conflict."""
 
     @property
     def failed(self) -> tuple[CheckOutcome, ...]:
@@ -39,116 +44,154 @@ class Checked:
 
 @dataclass(frozen=True)
 class Reviewing:
-    """Reviews tickets."""
+    """Reviews one ticket."""
 
-    context: Context
-    letters: Correspondence
-    board: Board
-    ground: Ground
-    queue: MergeQueue
+    job: Job
 
-    async def review(self, ticket_id: str, manager: Member, config: SchedulerConfig) -> None:
+    async def review(self) -> None:
         """To done, or back to its worker."""
-        ticket = self.board.ticket(ticket_id)
-        name = f"ticket/{ticket_id}/at/{len(ticket.history)}"
-        commands = await self._commands(name, ticket_id, manager, config)
-        checked = await self._check(name, ticket_id, commands)
-        self.board.checks[ticket_id] = _score(checked.outcomes)
-        review = await self._opinion(ticket_id, manager, checked)
-        if isinstance(review, TurnFailed):
-            self.context.park(f"{manager.id} (manager) cannot speak: {review.message}")
+        job = self.job
+        name = job.step("review")
+        commands = await self._commands(name)
+        checked = await self._check(name, commands)
+        if checked.unsettled:
+            await self._refuse(checked.unsettled)
+            return
+        review = await self._opinion(checked)
+        owner = job.ticket.owner or COTERIE
         said = [
-            *_artifacts(checked.outcomes, ticket_id, manager.id),
-            Said(manager.id, ticket.owner or COTERIE, review, ticket_id),
+            *await self._artifacts(checked.outcomes, job.manager.id),
+            Said(job.manager.id, owner, review, job.id),
         ]
+        if checked.failed:
+            said.insert(-1, _complaint(checked.failed, owner, job.id))
         if review.decision == "changes_requested":
             wanted = "; ".join([*review.requested_changes, review.notes]).strip("; ")
-            await self._send_back(ticket_id, wanted, said, config)
-        elif checked.failed and not await self._overridden(name, ticket_id, checked.failed):
-            why = f"approved by {manager.id}, but {_failures(checked.failed)}"
-            await self._send_back(ticket_id, why, said, config)
+            await self._send_back(wanted, said)
+        elif checked.failed and not await self._overridden(name, checked.failed):
+            why = f"approved by {job.manager.id}, but {_failures(checked.failed)}"
+            await self._send_back(why, said)
         else:
-            override = bool(checked.failed)
-            landing = await self.queue.merge(
-                name,
-                ticket_id,
-                ticket.title,
-                [] if override else commands,
-                checked.tree,
-            )
-            await self._land(ticket_id, landing, said, config)
+            await self._merge(name, [] if checked.failed else commands, checked, said)
+
+    async def _merge(
+        self, name: str, commands: Sequence[str], checked: Checked, said: Sequence[Said]
+    ) -> None:
+        job = self.job
+        landing = await job.crew.queue.merge(name, job.id, job.ticket.title, commands, checked.tree)
+        if landing.landed:
+            how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
+            await job.crew.board.move(job.id, "done", f"approved, {how}", *said)
+            return
+        target = job.ticket.owner or COTERIE
+        more = await self._artifacts(landing.checks, target)
+        if landing.failed:
+            more.append(_complaint(landing.failed, target, job.id))
+        await self._send_back(_why(landing), [*said, *more])
 
     # -- checks --------------------------------------------------------------------------------
 
-    async def _commands(
-        self, name: str, ticket_id: str, manager: Member, config: SchedulerConfig
-    ) -> list[str]:
+    async def _commands(self, name: str) -> list[str]:
         """What is to be run: the user's own checks, and the manager's as far as permitted."""
-        instruction = self.board.last(ticket_id, Instruction)
+        job = self.job
+        instruction = job.crew.board.last(job.id, Instruction)
         wanted: list[str] = []
         if isinstance(instruction, Instruction):
             wanted = [one.command for one in instruction.acceptance_criteria if one.command]
-        commands = [*config.checks]
-        folder = str(await anyio.to_thread.run_sync(self.ground.open, ticket_id))
-        for number, command in enumerate(wanted, 1):
+        commands = [*job.crew.config.checks]
+        folder = await job.folder()
+        for number, command in enumerate(dict.fromkeys(wanted), 1):
             if command in commands:
                 continue
-            call = PendingCall(
-                f"check-{ticket_id}-{number}",
-                "check",
-                {"command": command},
-                folder,
-                Action("run", "check", folder, command=command),
-                why=f"an acceptance criterion of {ticket_id}",
-                said=command,
-            )
-            if await self.context.permits(f"{name}/permit/{number}", manager, call):
+            call = self._call(number, command, folder)
+            if await job.crew.context.permits(f"{name}/permit/{number}", job.manager, call):
                 commands.append(command)
         return commands
 
-    async def _check(self, name: str, ticket_id: str, commands: Sequence[str]) -> Checked:
-        ticket = self.board.ticket(ticket_id)
-        tree = await anyio.to_thread.run_sync(
-            self.ground.commit, ticket_id, f"{ticket_id}: {ticket.title}"
+    def _call(self, number: int, command: str, folder: Path) -> PendingCall:
+        job = self.job
+        return PendingCall(
+            f"check-{job.id}-{number}",
+            "check",
+            {"command": command},
+            # One place for all tickets: a yes for the whole task is not asked for again.
+            str(job.crew.ground.place),
+            Action("run", "check", str(folder), command=command),
+            why=f"an acceptance criterion of {job.id}",
+            said=command,
         )
-        folder = await anyio.to_thread.run_sync(self.ground.open, ticket_id)
+
+    async def _check(self, name: str, commands: Sequence[str]) -> Checked:
+        job, ground = self.job, self.job.crew.ground
+        tree = await anyio.to_thread.run_sync(
+            ground.commit, job.id, f"{job.id}: {job.ticket.title}"
+        )
+        if job.times("awaiting_review") > 1:  # else nothing was put into it yet
+            unsettled = await anyio.to_thread.run_sync(ground.unsettled, job.id)
+            if unsettled:
+                return Checked(tree, (), unsettled)
+        folder = await job.folder()
         outcomes: list[CheckOutcome] = []
         for number, command in enumerate(commands, 1):
-            outcome = await self.context.check(f"{name}/check/{number}", command, folder)
+            outcome = await job.crew.context.check(f"{name}/check/{number}", command, folder)
             outcomes.append(replace(outcome, tree=tree))
+        job.crew.board.checks[job.id] = _score(outcomes)
         return Checked(tree, tuple(outcomes))
+
+    async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Said]:
+        """The logs of checks, registered; one that is not what it should be is told instead."""
+        return [
+            Said(COTERIE, target, await self._registered(one), self.job.id)
+            for one in outcomes
+            if one.log
+        ]
+
+    async def _registered(self, outcome: CheckOutcome) -> Payload:
+        artifact = ArtifactRef(
+            label=f"{CHECK}{outcome.command}",
+            uri=outcome.log,
+            digest=outcome.digest or None,
+            content_type="text/plain",
+            size_bytes=outcome.size_bytes,
+            description=f"{ended(outcome)}, at tree {outcome.tree[:12] or '-'}",
+        )
+        crew = self.job.crew
+        where = (crew.context.root, crew.letters.session_id, artifact)
+        try:
+            await anyio.to_thread.run_sync(check_artifact, *where)
+        except ArtifactWrong as problem:
+            hint = problem.hint or ""
+            return Error(code=problem.code, message=str(problem), resolution_hint=hint)
+        return artifact
 
     # -- the manager's word --------------------------------------------------------------------
 
-    async def _opinion(
-        self, ticket_id: str, manager: Member, checked: Checked
-    ) -> Review | TurnFailed:
-        ticket = self.board.ticket(ticket_id)
-        report = self.board.last(ticket_id, Report)
-        diff = await anyio.to_thread.run_sync(self.ground.diff, ticket_id)
-        changed = await anyio.to_thread.run_sync(self.ground.changed, ticket_id)
-        prompt = self.letters.prompt(
+    async def _opinion(self, checked: Checked) -> Review:
+        job, crew = self.job, self.job.crew
+        report = crew.board.last(job.id, Report)
+        diff = await anyio.to_thread.run_sync(crew.ground.diff, job.id)
+        changed = await anyio.to_thread.run_sync(crew.ground.changed, job.id)
+        prompt = crew.letters.prompt(
             "review",
-            ticket=ticket_id,
-            worker=ticket.owner or "",
-            description=self.board.part(ticket_id).description,
+            ticket=job.id,
+            worker=job.ticket.owner or "",
+            description=job.part.description,
             report=report.model_dump_json(indent=2) if report else "",
             changed=changed,
             checks=[_told(one) for one in checked.outcomes],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
-        name = f"manager/{ticket_id}/at/{len(ticket.history)}/review"
-        said = await self.letters.hear_from(name, manager, prompt, "review", ticket=ticket_id)
-        assert isinstance(said, Review | TurnFailed)
+        said = await crew.managing.say(job.managers_step("review"), prompt, "review", job.id)
+        assert isinstance(said, Review)
         return said
 
-    async def _overridden(self, name: str, ticket_id: str, failed: Sequence[CheckOutcome]) -> bool:
+    async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
         """Whether the user says that a check that failed shall not count; on record."""
         question = Ask(
             COTERIE,
             "Select",
             Display(
-                title=f"{ticket_id} was approved, but {_failures(failed)}",
+                title=f"{self.job.id} was approved, but {_short(failed)}",
                 description="Done means checked: only you can let it pass.",
                 content="\n".join(one.output for one in failed)[-4000:],
             ),
@@ -157,69 +200,61 @@ class Reviewing:
                 Option(id="back", label="send it back to its worker", style="primary"),
                 Option(id="override", label="let it pass all the same", style="danger"),
             ),
-            about=[ticket_id, [one.command for one in failed]],
+            about=[self.job.id, [one.command for one in failed]],
         )
-        answer = await self.context.ask(f"{name}/override", question)
+        answer = await self.job.crew.context.ask(f"{name}/override", question)
         return answer.response.selected_option_id == "override"
 
-    # -- onward --------------------------------------------------------------------------------
+    # -- back ----------------------------------------------------------------------------------
 
-    async def _send_back(
-        self, ticket_id: str, why: str, said: Sequence[Said], config: SchedulerConfig
-    ) -> None:
-        await self.board.move(ticket_id, "in_progress", why, *said)
-        events = [moment.event for moment in self.board.ticket(ticket_id).history]
-        begun = max((n for n, event in enumerate(events) if event == "pending"), default=0)
-        if events[begun:].count("awaiting_review") > config.rework:
-            times = events[begun:].count("awaiting_review")
-            await self.board.move(ticket_id, "blocked", f"sent back {times} times: {why}")
-            await self.board.move(ticket_id, "error", f"sent back {times} times: {why}")
-
-    async def _land(
-        self, ticket_id: str, landing: Landing, said: Sequence[Said], config: SchedulerConfig
-    ) -> None:
-        if landing.landed:
-            await self.board.move(ticket_id, "done", "approved, merged and green", *said)
-            return
-        await anyio.to_thread.run_sync(self.ground.bring_up_to_date, ticket_id)
-        if landing.conflicts:
-            files = ", ".join(landing.conflicts)
-            why = f"conflicts with work that was approved meanwhile, in {files}: settle them there"
-        else:
-            why = f"merged with work that was approved meanwhile, {_failures(landing.failed)}"
-        more = _artifacts(landing.checks, ticket_id, self.board.ticket(ticket_id).owner or COTERIE)
-        await self._send_back(ticket_id, why, [*said, *more], config)
-
-
-def _artifacts(outcomes: Sequence[CheckOutcome], ticket_id: str, target: str) -> list[Said]:
-    """The logs of checks, registered."""
-    return [
-        Said(
-            COTERIE,
-            target,
-            ArtifactRef(
-                label=f"check: {one.command}",
-                uri=one.log,
-                digest=one.digest or None,
-                content_type="text/plain",
-                size_bytes=one.size_bytes,
-                description=f"{_told(one)}, at tree {one.tree[:12] or '-'}",
-            ),
-            ticket_id,
+    async def _refuse(self, unsettled: Sequence[str]) -> None:
+        job = self.job
+        error = Error(
+            code="conflict_marks",
+            message=f"Both sides of a conflict are still in {', '.join(unsettled)}",
+            resolution_hint="Settle each of them and take the marks out.",
         )
-        for one in outcomes
-        if one.log
-    ]
+        said = Said(COTERIE, job.ticket.owner or COTERIE, error, job.id)
+        await self._send_back(error.message, [said])
+
+    async def _send_back(self, why: str, said: Sequence[Said]) -> None:
+        job, board = self.job, self.job.crew.board
+        why = why[:_LONGEST]
+        await board.move(job.id, "in_progress", why, *said)
+        times = job.times("awaiting_review")
+        if times > job.crew.config.rework:
+            await board.move(job.id, "blocked", f"sent back {times} times: {why}")
+            await board.move(job.id, "error", f"sent back {times} times: {why}")
+
+
+def _why(landing: Landing) -> str:
+    if landing.conflicts:
+        files = ", ".join(landing.conflicts)
+        return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
+    return f"merged with work that was approved meanwhile, {_failures(landing.failed)}"
+
+
+def _complaint(failed: Sequence[CheckOutcome], target: str, ticket_id: str) -> Said:
+    """What a worker is told whose work does not pass, whatever it reported."""
+    error = Error(
+        code="checks_failed",
+        message=_short(failed),
+        resolution_hint="Make them pass; they are run again by Coterie.",
+    )
+    return Said(COTERIE, target, error, ticket_id)
 
 
 def _told(outcome: CheckOutcome) -> str:
-    how = "no end in time" if outcome.exit_code is None else f"exit {outcome.exit_code}"
-    tail = f"\n{outcome.output[-2000:]}" if not outcome.passed else ""
-    return f"{outcome.command}: {how}{tail}"
+    tail = f"\n{outcome.output[-_TAIL:]}" if not outcome.passed else ""
+    return f"{outcome.command}: {ended(outcome)}{tail}"
 
 
 def _failures(failed: Sequence[CheckOutcome]) -> str:
     return "; ".join(_told(one) for one in failed)
+
+
+def _short(failed: Sequence[CheckOutcome]) -> str:
+    return "; ".join(f"{one.command}: {ended(one)}" for one in failed)
 
 
 def _score(outcomes: Sequence[CheckOutcome]) -> str:

@@ -9,7 +9,8 @@ import anyio
 
 from coterie.errors import UsageError
 from coterie.model.envelope import PlanTask
-from coterie.model.team import Member, Team
+from coterie.model.scheduler import SchedulerConfig
+from coterie.model.team import INSTANCE, Member, Team, base_of
 
 MANAGER = "manager"
 _INSTANCES = 4
@@ -38,8 +39,9 @@ class Roster:
     The manager is never one of them.
     """
 
-    def __init__(self, team: Team) -> None:
-        self.manager: Member = manager_of(team)
+    def __init__(self, team: Team, config: SchedulerConfig) -> None:
+        self.manager: Member = _within(manager_of(team), config.time_limits.manager)
+        self._team = team
         self.workers: Sequence[Member] = [m for m in team.ai_members if m.id != self.manager.id]
         self._changed = anyio.Condition()
         self._taken: set[str] = set()
@@ -83,18 +85,19 @@ class Roster:
     @asynccontextmanager
     async def seat(self, seat: str) -> AsyncGenerator[Member]:
         """The worker on a seat, which is nobody else's for as long as the block takes."""
-        worker = next(one for one in self.workers if one.id == worker_of(seat))
+        worker = self._team.seated(seat)
+        assert worker is not None  # seats are those of workers
         async with self._changed:
-            while seat in self._taken:
-                await self._changed.wait()
+            try:
+                while seat in self._taken:
+                    await self._changed.wait()
+            finally:
+                if seat in self._promised:
+                    self._promised.remove(seat)
             self._taken.add(seat)
-            if seat in self._promised:
-                self._promised.remove(seat)
-            self._given[worker.id] += 1
+            self._given[base_of(seat)] += 1
         try:
-            # `member#2` has a folder, a home and a process of its own.
-            again = {"id": seat, "working_dir": None}
-            yield worker if seat == worker.id else worker.model_copy(update=again)
+            yield worker
         finally:
             with anyio.CancelScope(shield=True):
                 async with self._changed:
@@ -105,15 +108,16 @@ class Roster:
         return [seat for seat in seats_of(worker) if seat not in self._taken]
 
     def _busy(self, worker_id: str) -> int:
-        return sum(worker_of(seat) == worker_id for seat in [*self._taken, *self._promised])
+        return sum(base_of(seat) == worker_id for seat in [*self._taken, *self._promised])
 
 
 def seats_of(worker: Member) -> list[str]:
     """The names it works under: its own, and of one that may be doubled some numbered ones."""
     more = _INSTANCES if worker.supports_multiple_instances else 1
-    return [worker.id, *(f"{worker.id}#{n}" for n in range(2, more + 1))]
+    return [worker.id, *(f"{worker.id}{INSTANCE}{n}" for n in range(2, more + 1))]
 
 
-def worker_of(seat: str) -> str:
-    """The worker that has a seat."""
-    return seat.partition("#")[0]
+def _within(member: Member, minutes: float) -> Member:
+    """The member with a limit to its turns, where it has none of its own."""
+    limit = member.timeout_ms or round(minutes * 60_000)
+    return member.model_copy(update={"timeout_ms": limit})

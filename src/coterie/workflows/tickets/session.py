@@ -7,62 +7,61 @@ from pathlib import PurePosixPath
 
 import anyio
 import anyio.to_thread
+from anyio.abc import TaskGroup
 
 from coterie.model.envelope import Plan, PlanTask
 from coterie.model.interaction import Ask, Display, Option
 from coterie.model.record import ErrorRecord
 from coterie.model.task import Ended, TaskCreated
-from coterie.model.ticket import Ticket, ready
+from coterie.model.ticket import Ticket
 from coterie.ports import Context, Parked
 from coterie.workflows.tickets.board import DROPPED, Board
 from coterie.workflows.tickets.correspondence import Correspondence, Said
-from coterie.workflows.tickets.final import final_report, write_report
+from coterie.workflows.tickets.final import conclude
 from coterie.workflows.tickets.life import Crew, Life
+from coterie.workflows.tickets.managing import Managing
 from coterie.workflows.tickets.merging import MergeQueue
+from coterie.workflows.tickets.outside import Outside
 from coterie.workflows.tickets.planning import Planning
 from coterie.workflows.tickets.roster import Roster, check_team
+from coterie.workflows.tickets.stalls import Stalls
 from coterie.workspace.ticket_ground import SharedGround, ground_for
 
 
-class Tickets:
-    """A goal becomes tickets, tickets become reviewed work."""
+class Session:
+    """One goal on its way, from whatever is kept of it."""
 
-    name = "tickets"
-    version = 1
-
-    async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Carry the goal out."""
-        check_team(task.team)
-        return await _Session(task, context).to_its_end()
-
-
-class _Session:
     def __init__(self, task: TaskCreated, context: Context) -> None:
+        check_team(task.team)
         self._task = task
         self._context = context
         self._config = task.scheduler
-        self._roster = Roster(task.team)
+        self._roster = Roster(task.team, task.scheduler)
         self._letters = Correspondence(task, context)
+        self._managing = Managing(context, self._letters, self._roster.manager)
         self._board = Board(task.session_id, context, self._letters)
-        self._planning = Planning(task, context, self._letters, self._roster)
+        self._planning = Planning(task, context, self._letters, self._roster, self._managing)
         self._scopes: dict[str, anyio.CancelScope] = {}
         """By ticket: the work on it that runs now."""
         self._parked: dict[str, str] = {}
         """By ticket: what its work waits for."""
+        self._words: list[str] = []
+        """What the user said since the manager last planned."""
         self._wake = anyio.Event()
 
     async def to_its_end(self) -> Ended:
-        await self._letters.open()
+        """Until all tickets are done or closed."""
         tickets, said = await self._context.tickets()
+        await self._letters.open(said)
         self._board.load(tickets, said)
-        base = await self._context.step("ground", [], self._begin)
+        base = str(await self._context.step("ground", [], self._begin))
         if not self._board.plans:
             clarified = await self._planning.clarify()
             plan = await self._planning.plan(clarified)
             await self._board.adopt(plan, self._by_manager(plan))
         self._context.caught_up()
-        await self._carry_out(str(base))
-        return await self._finish(str(base))
+        await self._carry_out(base)
+        return await conclude(self._task, self._context, self._board.tickets, base)
 
     async def _begin(self) -> object:
         root, session = self._context.root, self._task.session_id
@@ -75,44 +74,67 @@ class _Session:
     # -- carrying out --------------------------------------------------------------------------
 
     async def _carry_out(self, base: str) -> None:
+        crew = await self._crew(base)
+        self._words = self._unheeded()
+        stalls = Stalls(self._task.task_id, self._context, self._board, self._roster.manager.id)
+        parked: str | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listen)
+            group.start_soon(stalls.watch, self._config.alerts.stalled)
+            try:
+                await self._tend(crew, group)
+            except Parked as stop:
+                parked = stop.reason
+                while self._scopes:  # what is under way need not be lost
+                    await self._something()
+            group.cancel_scope.cancel()
+        if parked is not None:
+            self._context.park(parked)
+
+    async def _crew(self, base: str) -> Crew:
         root, session = self._context.root, self._task.session_id
         ground = await anyio.to_thread.run_sync(ground_for, root, session, base)
         queue = MergeQueue(self._context, ground)
-        crew = Crew(
+        return Crew(
             self._context,
             self._letters,
             self._board,
             self._roster,
+            self._managing,
             ground,
             queue,
+            Outside(root, watches=not isinstance(ground, SharedGround)),
             self._config,
-            self._task.goal,
         )
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._listen)
-            while not self._board.is_over:
-                for ticket in self._startable(alone=isinstance(ground, SharedGround)):
-                    self._scopes[ticket.id] = anyio.CancelScope()
-                    group.start_soon(self._live, crew, ticket.id)
-                if not await self._look_after():
-                    await self._wake.wait()
-                    self._wake = anyio.Event()
-            group.cancel_scope.cancel()
+
+    async def _tend(self, crew: Crew, group: TaskGroup) -> None:
+        """Begin what can begin and help what has failed, until nothing is left."""
+        alone = isinstance(crew.ground, SharedGround)
+        while not self._board.agenda.is_over:
+            for ticket in self._startable(alone=alone):
+                self._scopes[ticket.id] = anyio.CancelScope()
+                group.start_soon(self._live, crew, ticket.id)
+            if not await self._look_after():
+                await self._something()
+
+    async def _something(self) -> None:
+        """Wait until something happened."""
+        await self._wake.wait()
+        self._wake = anyio.Event()
 
     def _startable(self, *, alone: bool) -> list[Ticket]:
         """Those that can begin now, within the limit, and in nobody's way."""
-        going = [t for t in self._board.tickets if t.state not in ("pending", "done", "error")]
-        resumed = [t for t in going if t.closed_by is None]
         chosen: list[Ticket] = []
-        for ticket in [*resumed, *ready(self._board.tickets)]:
-            busy = [*self._scopes, *(one.id for one in chosen)]
-            if ticket.id in busy or ticket.id in self._parked:
-                continue
+        busy = [self._board.part(one) for one in self._scopes]
+        for ticket in self._board.agenda.to_go_on_with:
             if len(busy) >= self._config.concurrency:
                 break
-            others = [self._board.part(other) for other in busy]
-            if not _in_the_way(self._board.part(ticket.id), others, alone=alone):
+            if ticket.id in self._scopes or ticket.id in self._parked:
+                continue
+            part = self._board.part(ticket.id)
+            if not _in_the_way(part, busy, alone=alone):
                 chosen.append(ticket)
+                busy.append(part)
         return chosen
 
     async def _live(self, crew: Crew, ticket_id: str) -> None:
@@ -128,52 +150,52 @@ class _Session:
 
     async def _look_after(self) -> bool:
         """Do what is to be done besides; whether anything was."""
-        failed = [t for t in self._board.tickets if t.state == "error" and t.closed_by is None]
-        if self._pending_words():
-            await self._replan("the user said: " + " / ".join(self._pending_words()))
+        if self._words:
+            said, self._words = self._words, []
+            await self._replan("the user said: " + " / ".join(said))
             return True
-        if failed and not self._scopes:
+        if self._scopes:
+            return False
+        failed = self._board.agenda.failed
+        if failed:
             await self._help(failed)
             return True
-        if not self._scopes and not self._startable(alone=False) and not self._board.is_over:
+        if not self._startable(alone=False) and not self._board.agenda.is_over:
             self._context.park(next(iter(self._parked.values()), "question"))
-        return False
+        return True
 
     # -- changes of plan -----------------------------------------------------------------------
+
+    def _unheeded(self) -> list[str]:
+        """What the user said since the manager last planned."""
+        people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
+        said = (m for m in self._context.conversation[1:] if m.member in people)
+        return [m.text for m in said if m.at > self._board.planned_at]
 
     async def _listen(self) -> None:
         """Words of the user go to the manager."""
         while True:
             await self._context.words()
-            await self._context.heard(f"heard/{len(self._context.conversation)}")
+            heard = await self._context.heard(f"heard/{len(self._context.conversation)}")
+            self._words += [message.text for message in heard]
             self._wake.set()
-
-    def _pending_words(self) -> list[str]:
-        """What the user said since the manager last planned."""
-        said = self._context.conversation[1:]
-        people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
-        return [m.text for m in said if m.member in people and m.at > self._board.planned_at]
 
     async def _replan(self, why: str) -> None:
         plan = await self._planning.replan(why, self._board)
         kept = {task.task_id for task in plan.tasks}
-        for ticket in self._board.tickets:
-            if ticket.task_id not in kept and ticket.id in self._scopes:
-                self._scopes[ticket.id].cancel()
+        for ticket_id, scope in self._scopes.items():
+            if self._board.ticket(ticket_id).task_id not in kept:
+                scope.cancel()
         while any(self._board.ticket(one).task_id not in kept for one in self._scopes):
-            await self._wake.wait()
-            self._wake = anyio.Event()
+            await self._something()
         await self._board.adopt(plan, self._by_manager(plan))
 
-    async def _help(self, failed: list[Ticket]) -> None:
+    async def _help(self, failed: Iterable[Ticket]) -> None:
         """Tickets that failed for good: the manager plans anew, then the user decides."""
-        why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
-        if len(self._board.plans) <= self._config.replans:
-            self._context.tell(
-                ErrorRecord(
-                    "ticket_failed", why, "The manager plans anew.", task=self._task.task_id
-                )
-            )
+        if self._board.plans <= self._config.replans:
+            why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
+            hint = "The manager plans anew."
+            self._context.tell(ErrorRecord("ticket_failed", why, hint, task=self._task.task_id))
             await self._replan(why)
             return
         for ticket in failed:
@@ -186,7 +208,12 @@ class _Session:
             Display(title=f"{ticket.id} failed: {ticket.title}", description=ticket.reason),
             "choose_strategy",
             (
-                Option(id="reset", label="try it again from the beginning", style="primary"),
+                Option(
+                    id="reset",
+                    label="try it again",
+                    style="primary",
+                    detail="what was done so far stays in its folder",
+                ),
                 Option(id="drop", label="drop it, and what waits for it", style="danger"),
                 Option(id="stop", label="stop and keep"),
             ),
@@ -199,10 +226,10 @@ class _Session:
             await self._board.move(ticket.id, "pending", "reset by hand")
         elif choice == "drop":
             await self._drop(ticket)
-        else:
-            if not answer.fresh:
-                await self._board.note(ticket.id, "stopped", "the run was stopped here")
+        elif answer.fresh:
             self._context.park("stopped")
+        else:  # the run was stopped here once; it is asked about again
+            await self._board.note(ticket.id, "resumed", "the run was stopped here")
 
     async def _drop(self, ticket: Ticket) -> None:
         """Close a ticket and all that could never begin without it."""
@@ -210,18 +237,6 @@ class _Session:
         for other in self._board.tickets:
             if ticket.id in other.dependencies and not other.is_over:
                 await self._drop(other)
-
-    # -- the end -------------------------------------------------------------------------------
-
-    async def _finish(self, base: str) -> Ended:
-        root, session = self._context.root, self._task.session_id
-        ground = await anyio.to_thread.run_sync(ground_for, root, session, base)
-        _, said = await self._context.tickets()
-        report = await anyio.to_thread.run_sync(
-            final_report, self._task, self._board.tickets, said, ground
-        )
-        await anyio.to_thread.run_sync(write_report, root, report)
-        return Ended("done", report.summary)
 
 
 def _in_the_way(part: PlanTask, others: Iterable[PlanTask], *, alone: bool) -> bool:

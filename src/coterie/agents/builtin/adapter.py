@@ -1,0 +1,108 @@
+"""Opening a member's line to the built-in agent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import anyio.to_thread
+
+from coterie.agents.builtin.channel import BuiltinChannel
+from coterie.agents.builtin.choice import ModelChoice, choose
+from coterie.agents.builtin.entries import Entry, Returned, read
+from coterie.agents.builtin.instructions import instructions, text_of
+from coterie.agents.builtin.kit import CONTEXT_TOKENS, PAUSES, Kit
+from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
+from coterie.agents.builtin.thread import Thread
+from coterie.agents.program import ProgramAdapter, RefusedChannel
+from coterie.errors import AgentMissing
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.tools.seen import Seen
+from coterie.tools.standard import open_toolbox
+from coterie.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from coterie.agents.builtin.model import LibraryModel
+
+INSTALL = 'pip install "coterie[builtin]"'
+
+
+async def _nothing(thread: str) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True)
+class BuiltinAdapter(ProgramAdapter):
+    """Opens members' lines to models, with our own tools."""
+
+    recall: Callable[[str], Awaitable[list[str]]] = _nothing
+    """Reads the entries of a thread."""
+    pauses: Sequence[float] = PAUSES
+
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> BuiltinChannel | RefusedChannel:
+        """A channel on this thread, or on a new one where nothing is known of it."""
+        told = self.agent.capabilities
+        choice = choose(member.model or told.model, workspace.env, workspace.rehearsal)
+        if not isinstance(choice, ModelChoice):
+            return RefusedChannel(choice)
+        entries = [read(entry) for entry in await self.recall(thread)] if thread else []
+        toolbox = await self.toolbox(member, workspace, _seen(entries))
+        model = await self._connected(member, workspace, choice)
+
+        def kit() -> Kit:
+            return self._kit(model, toolbox, member, workspace)
+
+        known = thread if thread and entries else uuid4().hex
+        return BuiltinChannel(await anyio.to_thread.run_sync(kit), Thread(known, entries))
+
+    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
+        """What the member can do; `seen` is what it has read in earlier turns."""
+        own = (AskUser(), AssignSubtask())
+        return await open_toolbox(member.id, workspace, self.children, own, seen)
+
+    async def _connected(
+        self, member: Member, workspace: Workspace, choice: ModelChoice
+    ) -> LibraryModel:
+        def connected() -> LibraryModel:
+            from coterie.agents.builtin.providers import connect
+
+            return connect(choice, workspace.env)
+
+        try:
+            return await anyio.to_thread.run_sync(connected)
+        except ImportError as missing:
+            problem = f"what it speaks to models with is not installed ({missing})"
+            raise AgentMissing(
+                member.id, str(workspace.folder), self.agent.command, problem, INSTALL
+            ) from missing
+
+    def _kit(
+        self, model: LibraryModel, toolbox: Toolbox, member: Member, workspace: Workspace
+    ) -> Kit:
+        told = self.agent.capabilities
+        written = toolbox.specs() if told.tool_calls == "text" else ()
+        return Kit(
+            model=model,
+            toolbox=toolbox,
+            system=instructions(member, workspace, written),
+            summing_up=text_of("summing_up.md"),
+            tool_calls=told.tool_calls,
+            context_tokens=told.context_tokens or CONTEXT_TOKENS,
+            pauses=self.pauses,
+        )
+
+
+def _seen(entries: Iterable[Entry]) -> Seen:
+    """The files that the member has read, so that it goes on knowing whether they have changed."""
+    seen = Seen()
+    for entry in entries:
+        if isinstance(entry, Returned) and not entry.is_error:
+            path, digest = entry.output.get("path"), entry.output.get("digest")
+            if isinstance(path, str) and isinstance(digest, str):
+                seen.note(path, digest)
+    return seen

@@ -1,0 +1,59 @@
+"""Breaking off: whatever the agent waits for ends at once when the user says so."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+import anyio
+
+_T = TypeVar("_T")
+
+
+class Interrupted(Exception):
+    """The user broke the turn off."""
+
+
+class Breaker:
+    """Stands around everything in a turn that takes time."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._scope: anyio.CancelScope | None = None
+
+    def reset(self) -> None:
+        """A new turn begins: what was said to an earlier one is over."""
+        self._asked = False
+
+    def interrupt(self) -> None:
+        """Break off what runs now, and let nothing new begin."""
+        self._asked = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def check(self) -> None:
+        """Raise Interrupted where that was asked for."""
+        if self._asked:
+            raise Interrupted
+
+    async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """The outcome of the work, or Interrupted as soon as that is asked for."""
+        self.check()
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                return await work()
+            finally:
+                self._scope = None
+        raise Interrupted
+
+    async def each(self, source: AsyncGenerator[_T]) -> AsyncGenerator[_T]:
+        """What a generator yields, one by one.  No scope is held while it is not asked."""
+        async with aclosing(source):
+            while True:
+                try:
+                    item = await self.run(source.__anext__)
+                except StopAsyncIteration:
+                    return
+                yield item

@@ -1,0 +1,157 @@
+"""The entries of a thread: what was said, called and done, as our own JSON.
+
+They are the durable memory of the agent, read back after years and by other releases.  So they
+are nobody else's format, and an entry that cannot be read keeps its place and means nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from coterie.agents.builtin.speech import ToolCallRequest
+from coterie.agents.fields import bounded, mapping, mappings, number, text
+from coterie.agents.wire import Object
+
+_EXACT = 100_000_000
+"""Arguments are kept whole: a call is made with exactly what the model gave."""
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """A turn begins."""
+
+    turn: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Replied:
+    """The model said something; without calls, it is the end of the turn."""
+
+    text: str
+    calls: tuple[ToolCallRequest, ...] = ()
+    written: bool = False
+    """Whether the calls stand in the text."""
+    cut: bool = False
+    """Whether the user broke the turn off here."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A call that may change something is about to be run."""
+
+    call: str
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A call's result."""
+
+    call: str
+    output: Mapping[str, object] = field(default_factory=dict[str, object])
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A word of Coterie's to the model."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """Long results up to this place are shown in short from now on."""
+
+    upto: int
+
+
+@dataclass(frozen=True)
+class Summed:
+    """What stands up to this place is shown as this text from now on."""
+
+    upto: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An entry that this release does not understand."""
+
+
+Entry = Prompted | Replied | Begun | Returned | Noted | Trimmed | Summed | Unreadable
+
+
+_KINDS: Mapping[type[Entry], str] = {
+    Prompted: "prompt",
+    Begun: "begun",
+    Returned: "result",
+    Noted: "note",
+    Trimmed: "trim",
+    Summed: "summary",
+    Unreadable: "unreadable",
+}
+
+
+def written(entry: Entry) -> Object:
+    """The entry as JSON data."""
+    if not isinstance(entry, Replied):
+        return {"kind": _KINDS[type(entry)], **vars(entry)}
+    marks = {"written": True} if entry.written else {}
+    marks |= {"cut": True} if entry.cut else {}
+    calls = [_call(one) for one in entry.calls]
+    return {"kind": "reply", "text": entry.text, "calls": calls, **marks}
+
+
+def _call(request: ToolCallRequest) -> Object:
+    kept: Object = {"id": request.id, "name": request.name, "arguments": request.arguments}
+    return {**kept, "problem": request.problem} if request.problem else kept
+
+
+def read(entry: str) -> Entry:
+    """The entry in a JSON text."""
+    try:
+        found = mapping(json.loads(entry))
+    except (ValueError, RecursionError):
+        return Unreadable()
+    make = _READ.get(text(found.get("kind")))
+    return make(found) if make else Unreadable()
+
+
+def _request(found: Object) -> ToolCallRequest:
+    return ToolCallRequest(
+        text(found.get("name")),
+        exactly(found.get("arguments")),
+        text(found.get("problem")),
+        text(found.get("id")),
+    )
+
+
+def exactly(arguments: object) -> Mapping[str, object]:
+    """The arguments of a call, in a form that any store can take."""
+    return cast("Object", bounded(mapping(arguments), _EXACT))
+
+
+def _place(found: Object) -> int:
+    return int(number(found.get("upto")))
+
+
+_READ: Mapping[str, Callable[[Object], Entry]] = {
+    "prompt": lambda found: Prompted(text(found.get("turn")), text(found.get("text"))),
+    "reply": lambda found: Replied(
+        text(found.get("text")),
+        tuple(_request(one) for one in mappings(found.get("calls"))),
+        found.get("written") is True,
+        found.get("cut") is True,
+    ),
+    "begun": lambda found: Begun(text(found.get("call"))),
+    "result": lambda found: Returned(
+        text(found.get("call")), mapping(found.get("output")), found.get("is_error") is True
+    ),
+    "note": lambda found: Noted(text(found.get("text"))),
+    "trim": lambda found: Trimmed(_place(found)),
+    "summary": lambda found: Summed(_place(found), text(found.get("text"))),
+}

@@ -1,0 +1,188 @@
+"""Where the programs that carry calls for a member's agent reach Coterie: a socket of its own.
+
+Driven by the event loop's callbacks, so it needs no task; what comes is put among what the agent
+itself says, and is so served in its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import os
+import secrets
+import shlex
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import anyio.to_thread
+
+from coterie.agents.fields import mapping, text
+from coterie.agents.inside.serving import NO_TURN, NOBODY_ANSWERED, Result
+from coterie.agents.inside.tools import SERVER, Tool
+from coterie.agents.wire import Object
+from coterie.model.workspace import ToolCommands
+from coterie.process.completion import parse_object
+
+PROGRAM = Path(__file__).with_name("program.py")
+METHOD = "coterie/call"
+"""What a call is among the messages of an agent; one that an agent itself writes is none."""
+LONGEST = 1_000_000
+"""So much a call may hold."""
+_LONGEST_ADDRESS = 100
+"""Of the path of a socket the system takes no more."""
+_PREFIX = "inside-"
+
+
+class Call(asyncio.Protocol):
+    """One call of a tool, by a program that the agent started; answered once."""
+
+    def __init__(self, token: str, deliver: Callable[[Call], None]) -> None:
+        self.key: str = f"ask.{secrets.token_hex(8)}"
+        self.tool: str = ""
+        self.given: Object = {}
+        self._token = token
+        self._deliver = deliver
+        self._heard = b""
+        self._line: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._line = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard += data
+        if len(self._heard) > LONGEST:
+            self.answer(Result("That is too long.", failed=True))
+        elif self._heard.endswith(b"\n"):
+            self._take(mapping(parse_object(self._heard.decode("utf-8", "replace"))))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._line = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for an answer any more."""
+        return self._line is None
+
+    def answer(self, result: Result) -> None:
+        """Give the result; whoever is gone does not hear it."""
+        line, self._line = self._line, None
+        if line is not None:
+            told = {"text": result.text, "failed": result.failed}
+            line.write(json.dumps(told).encode() + b"\n")
+            line.close()
+
+    def _take(self, said: Object) -> None:
+        if not hmac.compare_digest(text(said.get("token")).encode(), self._token.encode()):
+            self.answer(NO_TURN)
+            return
+        self.tool, self.given = text(said.get("tool")), mapping(said.get("arguments"))
+        self._deliver(self)
+
+
+def call_in(message: Object) -> Call | None:
+    """The call that a message is."""
+    call = message.get("call") if message.get("method") == METHOD else None
+    return call if isinstance(call, Call) else None
+
+
+class Listening:
+    """A place to be called at, for as long as a channel is open.  Whoever opened it closes it."""
+
+    def __init__(self, folder: Path, token: str) -> None:
+        self._folder = folder
+        self._token = token
+        self._server: asyncio.Server | None = None
+        self._sink: Callable[[Object], None] | None = None
+        self._calls: list[Call] = []
+
+    @classmethod
+    async def open(cls, tmp: Path, tools: list[Tool]) -> Listening:
+        """Listen in a folder of a member, with files that say to programs how to call."""
+        token = secrets.token_hex(16)
+        folder, bound = await anyio.to_thread.run_sync(_bound, tmp, tools, token)
+        listening = cls(folder, token)
+        loop = asyncio.get_running_loop()
+        listening._server = await loop.create_unix_server(listening._called, sock=bound)
+        return listening
+
+    @property
+    def servers(self) -> list[Object]:
+        """The tools as a server that an agent is to start, in the words of the ACP."""
+        words = _words("serve", self._folder)
+        return [{"name": SERVER, "command": words[0], "args": words[1:], "env": []}]
+
+    @property
+    def commands(self) -> ToolCommands:
+        """The tools as commands, for agents that take them so."""
+        return ToolCommands(shlex.join(_words("list", self._folder)), str(self._folder / _CALLER))
+
+    def divert(self, sink: Callable[[Object], None]) -> None:
+        """Have calls put there, as messages."""
+        self._sink = sink
+
+    async def close(self) -> None:
+        """Listen no more; who still waits is told that nobody answers."""
+        if self._server is not None:
+            self._server.close()
+        for call in self._calls:
+            call.answer(NOBODY_ANSWERED)
+        await anyio.to_thread.run_sync(partial(shutil.rmtree, self._folder, ignore_errors=True))
+
+    def _called(self) -> Call:
+        call = Call(self._token, self._deliver)
+        self._calls = [*(one for one in self._calls if not one.is_over), call]
+        return call
+
+    def _deliver(self, call: Call) -> None:
+        if self._sink is None:
+            call.answer(NO_TURN)
+        else:
+            self._sink({"method": METHOD, "call": call})
+
+
+# -- the files; all of it blocks ---------------------------------------------------------------
+
+_SOCKET, _CONFIG, _CALLER = "s", "tools.json", "call"
+
+
+def _bound(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket]:
+    """A folder with all that programs need, and the socket there."""
+    _clean(tmp)
+    folder = tmp / f"{_PREFIX}{secrets.token_hex(4)}"
+    if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_ADDRESS:
+        folder.mkdir(mode=0o700)
+    else:
+        folder = Path(tempfile.mkdtemp(prefix="coterie-"))
+    address = str(folder / _SOCKET)
+    told = {"socket": address, "token": token, "tools": tools}
+    _write(folder / _CONFIG, json.dumps(told), 0o600)
+    words = shlex.join(_words("call", folder))
+    _write(folder / _CALLER, f'#!/bin/sh\nexec {words} "$@"\n', 0o700)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound.setblocking(False)
+    bound.bind(address)
+    return folder, bound
+
+
+def _words(what: str, folder: Path) -> list[str]:
+    return [sys.executable, "-IS", str(PROGRAM), what, str(folder / _CONFIG)]
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        file.write(text)
+
+
+def _clean(tmp: Path) -> None:
+    """Remove what a Coterie that was killed could not."""
+    for left in tmp.glob(f"{_PREFIX}*"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            if line.connect_ex(str(left / _SOCKET)):
+                shutil.rmtree(left, ignore_errors=True)

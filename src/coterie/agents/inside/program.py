@@ -1,0 +1,209 @@
+"""The tools of a member as a program that its agent starts: it carries calls to Coterie, no more.
+
+    python -IS program.py serve FILE         a server of the Model Context Protocol on stdio
+    python -IS program.py list FILE          the tools, as Gemini and Qwen want them listed
+    python -IS program.py call FILE TOOL     one call, its arguments on stdin, its result on stdout
+
+FILE says which tools there are and where Coterie listens.  Nothing of Coterie is imported, so
+that it starts at once; it ends with its stdin, and a call ends when Coterie does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+Object = dict[str, Any]
+
+NOBODY: Object = {"text": "Nobody answered.", "failed": True}
+STILL_HERE = 10.0
+"""Seconds between two words that a call still waits: clients give up after a minute of silence."""
+_NEWEST = "2025-11-25"
+
+
+# -- the protocol ------------------------------------------------------------------------------
+
+
+def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | None:
+    """The reply to all but a call of a tool; None for what needs no reply."""
+    if "id" not in message or "method" not in message:
+        return None
+    match message["method"]:
+        case "initialize":
+            wanted = _object(message.get("params"))
+            result: Object = {
+                "protocolVersion": wanted.get("protocolVersion", _NEWEST),
+                "capabilities": {"tools": {}},
+                "serverInfo": {"name": "coterie", "version": "1"},
+            }
+        case "tools/list":
+            result = {"tools": list(tools)}
+        case "ping":
+            result = {}
+        case method:
+            error = {"code": -32601, "message": f"{method} is not known here"}
+            return {"jsonrpc": "2.0", "id": message["id"], "error": error}
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+def called(message: Mapping[str, Any]) -> tuple[str, Object] | None:
+    """The tool that a message calls and what it is given."""
+    if message.get("method") != "tools/call" or "id" not in message:
+        return None
+    params = _object(message.get("params"))
+    return str(params.get("name", "")), _object(params.get("arguments"))
+
+
+def result_of(message: Mapping[str, Any], outcome: Mapping[str, Any]) -> Object:
+    """The reply to a call."""
+    content = [{"type": "text", "text": outcome["text"]}]
+    result = {"content": content, "isError": bool(outcome.get("failed"))}
+    return {"jsonrpc": "2.0", "id": message["id"], "result": result}
+
+
+def _object(value: object) -> Object:
+    return cast("Object", value) if isinstance(value, dict) else {}
+
+
+# -- to Coterie --------------------------------------------------------------------------------
+
+
+class Call:
+    """One call on its way."""
+
+    def __init__(self, place: Mapping[str, Any], tool: str, given: Object) -> None:
+        self._line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._heard = b""
+        said = {"token": place["token"], "tool": tool, "arguments": given}
+        try:
+            self._line.connect(place["socket"])
+            self._line.sendall(json.dumps(said).encode() + b"\n")
+        except OSError:  # nobody listens: then its end is all that is heard
+            self._line.close()
+
+    def fileno(self) -> int:
+        """For a selector; -1 when there is nothing to wait for."""
+        return self._line.fileno()
+
+    def heard(self) -> Object | None:
+        """The outcome, as soon as it is whole; None before."""
+        try:
+            piece = self._line.recv(65536)
+        except OSError:
+            piece = b""
+        self._heard += piece
+        if piece and not self._heard.endswith(b"\n"):
+            return None
+        self._line.close()
+        try:
+            return cast("Object", json.loads(self._heard))
+        except ValueError:
+            return NOBODY
+
+
+# -- a server ----------------------------------------------------------------------------------
+
+
+class Server:
+    """Answers what can be answered here, and carries calls, several at once if need be."""
+
+    def __init__(self, place: Mapping[str, Any], say: Callable[[Object], None]) -> None:
+        self._place = place
+        self._say = say
+        self._waiting = selectors.DefaultSelector()
+        self._calls: dict[Call, Object] = {}
+
+    def run(self) -> None:
+        """Until stdin ends."""
+        self._waiting.register(0, selectors.EVENT_READ)
+        heard = b""
+        while True:
+            ready = self._waiting.select(STILL_HERE if self._calls else None)
+            for key, _ in ready:
+                if isinstance(key.fileobj, Call):
+                    self._hear(key.fileobj)
+                    continue
+                piece = os.read(0, 65536)
+                if not piece:
+                    return
+                *lines, heard = (heard + piece).split(b"\n")
+                for line in lines:
+                    self._take(line)
+            if not ready:
+                self._still_here()
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message: object = json.loads(line)
+        except ValueError:
+            return
+        if not isinstance(message, dict):
+            return
+        asked = cast("Object", message)
+        call = called(asked)
+        if call is None:
+            reply = replied(asked, self._place["tools"])
+            if reply is not None:
+                self._say(reply)
+            return
+        carried = Call(self._place, *call)
+        if carried.fileno() < 0:
+            self._say(result_of(asked, NOBODY))
+            return
+        self._calls[carried] = asked
+        self._waiting.register(carried, selectors.EVENT_READ)
+
+    def _hear(self, call: Call) -> None:
+        descriptor = call.fileno()
+        outcome = call.heard()
+        if outcome is not None:
+            self._waiting.unregister(descriptor)
+            self._say(result_of(self._calls.pop(call), outcome))
+
+    def _still_here(self) -> None:
+        for asked in self._calls.values():
+            meta = _object(_object(asked.get("params")).get("_meta"))
+            if "progressToken" in meta:
+                told = {"progressToken": meta["progressToken"], "progress": 0}
+                self._say({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
+
+
+# -- the program -------------------------------------------------------------------------------
+
+
+def main(words: Sequence[str]) -> None:
+    """Do what the words say."""
+    what, file, *rest = words
+    place = cast("Object", json.loads(Path(file).read_text(encoding="utf-8")))
+    if what == "serve":
+        Server(place, lambda message: _print(json.dumps(message))).run()
+    elif what == "list":
+        declared = [_declared(tool) for tool in place["tools"]]
+        _print(json.dumps([{"function_declarations": declared}]))
+    else:
+        call = Call(place, rest[0], json.loads(sys.stdin.read() or "{}"))
+        outcome = None if call.fileno() >= 0 else NOBODY
+        while outcome is None:
+            outcome = call.heard()
+        _print(outcome["text"])
+
+
+def _declared(tool: Object) -> Object:
+    named = {"name": tool["name"], "description": tool["description"]}
+    # Gemini reads the one, Qwen the other.
+    return {**named, "parametersJsonSchema": tool["inputSchema"], "parameters": tool["inputSchema"]}
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

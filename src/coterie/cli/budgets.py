@@ -1,0 +1,30 @@
+"""Budgets in words: what may be used, and how much of it has been."""
+
+from __future__ import annotations
+
+from coterie.model.budget import MORE, Allowance, Budget, Tally, more, shown
+from coterie.model.interaction import Interaction
+
+
+def limits(budget: Budget) -> str:
+    """`500k tokens · $5.00 · a day: 2000k tokens`; empty where nothing is limited."""
+    parts = [_of_each(budget), _of_each(budget.per_day)]
+    return " · ".join(part for part in (parts[0], parts[1] and f"a day: {parts[1]}") if part)
+
+
+def used(allowance: Allowance, tally: Tally) -> str:
+    """`214k of 500k tokens · $1.90 of $5.00`; empty where nothing is limited."""
+    return " · ".join(
+        shown(measure, tally.of(measure), limit) for measure, limit in allowance.limits()
+    )
+
+
+def _of_each(allowance: Allowance) -> str:
+    return " · ".join(shown(measure, limit) for measure, limit in allowance.limits())
+
+
+def granted_tokens(question: Interaction, answer: str) -> int:
+    """How many more tokens an answer gave to a task whose budget was used up."""
+    title = question.display.title
+    is_ours = question.validation.regex == MORE and title.startswith(f"{question.task_id} used ")
+    return round(more(answer) or 0) if is_ours and title.endswith(" tokens") and answer else 0

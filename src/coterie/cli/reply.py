@@ -1,0 +1,66 @@
+"""What a person typed as an answer: which choice, which words with it, and what else it is for."""
+
+from __future__ import annotations
+
+from coterie.cli.card import word
+from coterie.errors import AnswerRefused
+from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
+
+_WITH_WORDS = (REJECT, BY_RULE)
+"""Answers to a risky action that go with words: why not, or the rule."""
+
+
+def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
+    """A line on an open card as choice and text.
+
+    The choice stands by its number or its whole name: the beginning of a sentence that was meant
+    for the team must not say yes.
+    """
+    if question.kind == "Input":
+        return None, line
+    for name, option in _names(question):
+        if line.casefold() == name or line.casefold().startswith(f"{name} "):
+            text = line[len(name) :].strip() or None
+            refuse_lost_words(question, option, text)
+            return option.id, text
+    first = line.split(maxsplit=1)[0]
+    name = question.interaction_id
+    raise AnswerRefused(f'{name} has no choice "{first}"; type its number. It stays open.')
+
+
+def _names(question: Interaction) -> list[tuple[str, Option]]:
+    """What each option goes by, the longest names first."""
+    names = [
+        (name.casefold(), option)
+        for number, option in enumerate(question.options, 1)
+        for name in (str(number), option.id, option.label, word(option))
+    ]
+    return sorted(names, key=lambda named: -len(named[0]))
+
+
+def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:
+    """Raise AnswerRefused where words were typed with an answer that takes none to the agent."""
+    if text is None or question.risk is None or option.id in _WITH_WORDS:
+        return
+    raise AnswerRefused(
+        f"{question.interaction_id}: {option.label} takes no words with it, nobody would hear "
+        "them. It stays open.",
+        f'coterie say {question.task_id} "…", or deny and say why',
+    )
+
+
+def alike(one: Interaction, other: Interaction) -> bool:
+    """Whether an answer to one could be meant for the other: the same tool of the same task, and
+    the same command or a rule that would cover both."""
+    if one.interaction_id == other.interaction_id or one.task_id != other.task_id:
+        return False
+    if one.risk is None or other.risk is None or one.risk.tool != other.risk.tool:
+        return False
+    rule = rule_of(one)
+    same_command = bool(one.risk.command) and one.risk.command == other.risk.command
+    return same_command or (rule != "" and rule == rule_of(other))
+
+
+def rule_of(question: Interaction) -> str:
+    """The rule that is offered; empty where none is."""
+    return next((option.detail for option in question.options if option.id == BY_RULE), "")

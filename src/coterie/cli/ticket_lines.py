@@ -1,0 +1,268 @@
+"""A session with tickets as it happens, line by line: when, which ticket, what.
+
+"ran" is what an agent did and Coterie only saw; what Coterie ran itself says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import cast
+
+from coterie.cli import card, figures
+from coterie.cli.member import asking
+from coterie.cli.paint import Meaning, Paint
+from coterie.cli.text import clip, one_line, printable, wrap
+from coterie.model import instant
+from coterie.model.interaction import Interaction
+from coterie.model.record import (
+    ErrorRecord,
+    InteractionRecord,
+    MemberRecord,
+    MessageRecord,
+    Record,
+    TicketRecord,
+)
+from coterie.model.team import Team, base_of
+from coterie.model.ticket import TicketState
+
+_TICKET = re.compile(r"\bT\d+\b")
+_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n.*?^[ \t]*```[ \t]*\n?", re.DOTALL | re.M)
+_PLAN = re.compile(r"Plan with (\d+) tickets?")
+_QUESTION = re.compile(r"q\d+")
+_STATES = ("quiet", "stuck", "waiting")
+"""States of members that are worth a line."""
+_LINES = 3
+"""So many lines of a terminal an event may take; all of it is in the log."""
+
+
+def ticket_of(question: Interaction, tickets: Mapping[str, TicketRecord]) -> str:
+    """The ticket that a question is about; empty where it is about none."""
+    for record in tickets.values():
+        at_work = record.state in ("in_progress", "discussing") and record.closed_by is None
+        if at_work and record.owner == question.author_actor_id:
+            return record.id
+    risk = question.risk
+    said = (question.display.title, question.display.description, risk.why if risk else "")
+    named = (one for text in said for one in _TICKET.findall(text))
+    return next((one for one in named if one in tickets), "")
+
+
+def prose(text: str) -> str:
+    """What was said besides the JSON that was asked for."""
+    bare = _FENCE.sub("", text).strip()
+    return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
+
+
+def in_short(text: str) -> str:
+    """What was said, with the JSON that was asked for in a few words: `[report: completed]`."""
+    found = _FENCE.search(text)
+    block = found[0] if found else text
+    payload = _payload(block)
+    if payload is None:
+        return printable(text.strip("\n"))
+    before, after = (text[: found.start()], text[found.end() :]) if found else ("", "")
+    parts = (printable(before).strip(), f"[{_summary(payload)}]", printable(after).strip())
+    return "\n".join(part for part in parts if part)
+
+
+def _payload(block: str) -> Mapping[str, object] | None:
+    inner = block.strip().removeprefix("```json").strip("`").strip()
+    try:
+        found = json.loads(inner)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+
+
+def _summary(payload: Mapping[str, object]) -> str:
+    inner = payload.get("payload")
+    said = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else payload
+    tasks = said.get("tasks")
+    if isinstance(tasks, list):
+        return f"plan: {figures.counted(len(cast('list[object]', tasks)), 'ticket')}"
+    if "decision" in said:
+        return one_line(f"review: {said['decision']}").replace("_", " ")
+    if "intent_summary" in said:
+        return one_line(f"clarification: {said.get('status')}")
+    if "draft_steps" in said:
+        return one_line(f"proposal: {said.get('summary')}")
+    if "status" in said:
+        return one_line(f"report: {said['status']}")
+    return one_line(f"instruction: {said.get('summary')}") if "summary" in said else "JSON"
+
+
+_ENDS: Mapping[str, tuple[str, Meaning]] = {
+    "done": ("done", "good"),
+    "blocked": ("blocked", "asks"),
+    "error": ("failed", "bad"),
+}
+
+
+def happened(
+    record: TicketRecord, before: TicketState | None, manager: str
+) -> tuple[str, Meaning | None]:
+    """What became of a ticket, and what colour that has; `before` is the state it was in."""
+    message, owner = one_line(record.message), record.owner or "nobody"
+    if record.closed_by is not None:
+        taken = _TICKET.fullmatch(record.closed_by)
+        return f"is now {taken[0]}" if taken else f"{record.closed_by}: {message}", "dim"
+    if before == record.state:
+        return message, None
+    if record.state in _ENDS:
+        word, meaning = _ENDS[record.state]
+        return f"{word}: {message}", meaning
+    if record.state == "discussing":
+        return f"{manager} and {owner} talk it over", None
+    if record.state != "in_progress":
+        return message, None
+    if before == "awaiting_review":
+        return f"sent back to {owner}: {message}", "asks"
+    return f"{owner} begins" + ("" if message == "instructed" else f" ({message})"), None
+
+
+class TicketLines:
+    """Turns records into lines; knows how each ticket stood before."""
+
+    def __init__(
+        self,
+        team: Team,
+        width: Callable[[], int],
+        paint: Paint,
+        *,
+        fold: bool,
+        cards: bool = True,
+    ) -> None:
+        self._team = team
+        self._width = width
+        self._paint = paint
+        self._fold = fold
+        self._cards = cards
+        """Whether questions are shown whole, and what tickets there are."""
+        self._known: dict[str, TicketRecord] = {}
+        self._made: list[TicketRecord] = []
+        """Tickets that a plan has made, and that no line has told of yet."""
+        self._approved = False
+
+    def knows(self, tickets: Iterable[TicketRecord]) -> None:
+        """Tickets that were there before."""
+        self._known |= {record.id: record for record in tickets}
+        self._approved = True
+
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it, if anything."""
+        if isinstance(record, TicketRecord) and record.message == "created":
+            self._made.append(record)
+            return []
+        told = self._told(record)
+        return [*self._new_plan(), *told] if told else []
+
+    def _told(self, record: Record) -> list[str]:
+        match record:
+            case TicketRecord():
+                return self._ticket(record)
+            case InteractionRecord():
+                return self._question(record)
+            case MessageRecord():
+                return self._message(record)
+            case MemberRecord() if record.state in _STATES:
+                return self._state(record)
+            case ErrorRecord():
+                return self._error(record)
+            case _:
+                return []
+
+    # -- tickets -------------------------------------------------------------------------------
+
+    def _new_plan(self) -> list[str]:
+        """The tickets that a plan has made, once all of them are known."""
+        made, self._made = self._made, []
+        if not made:
+            return []
+        first = not self._known
+        self._known |= {record.id: record for record in made}
+        count = figures.counted(len(made), "ticket")
+        lines: list[str] = []
+        if not first:
+            lines += self._event("", f"the plan has changed: {count} more")
+        elif not self._approved:
+            lines += self._event("", f"plan with {count}")
+        if not self._cards and first:
+            return lines
+        for record in made:
+            after = f", after {' '.join(record.dependencies)}" if record.dependencies else ""
+            lines += self._event(record.id, f"{record.title}{after}")
+        return lines
+
+    def _ticket(self, record: TicketRecord) -> list[str]:
+        before = self._known.get(record.id)
+        self._known[record.id] = record
+        shown, meaning = happened(record, before.state if before else None, self._manager)
+        return self._event(record.id, shown, meaning) if shown else []
+
+    @property
+    def _manager(self) -> str:
+        named = [one for one in self._team.ai_members if one.role.casefold() == "manager"]
+        return (named or self._team.ai_members)[0].id
+
+    # -- questions and words -------------------------------------------------------------------
+
+    def _question(self, record: InteractionRecord) -> list[str]:
+        asked = record.interaction
+        about = ticket_of(asked, self._known)
+        if record.state != "open":
+            return self._event(about, self._answer(record), "dim")
+        risk = asked.risk
+        if risk is not None:
+            what = risk.command or card.in_short(asked)
+            wants = "to run" if risk.command else "to use"
+            shown = f"{record.member} wants {wants}: {one_line(what)}"
+        else:
+            shown = f"{record.member} asks: {one_line(asked.display.title)}"
+        lines = self._event(about, f"{shown}   {asked.interaction_id}", "asks")
+        if not self._cards:
+            return lines
+        who = asking(self._team.seated(record.member), record.member)
+        return [*lines, *card.brief(card.Asked(asked, who), self._width(), self._paint), ""]
+
+    def _answer(self, record: InteractionRecord) -> str:
+        asked = record.interaction
+        plan = _PLAN.fullmatch(asked.display.title)
+        if plan and record.state == "answered" and record.answer == "approve":
+            self._approved = True
+            count = figures.counted(int(plan[1]), "ticket")
+            return f"plan approved by {record.by or 'you'}, {count}"
+        said = card.answered(asked, record.answer, record.said)
+        by = f" by {record.by}" if record.by else ""
+        return f"{asked.interaction_id} {record.state}{by}" + (f": {said}" if said else "")
+
+    def _message(self, record: MessageRecord) -> list[str]:
+        member = self._team.get(base_of(record.member))
+        said = prose(record.text)
+        if not said:
+            return []
+        if member is None or member.type == "human":
+            return self._event("", f"{record.member}: {said}")
+        mine = [one for one in self._known.values() if one.owner == record.member]
+        at_work = [one.id for one in mine if one.state != "done" and one.closed_by is None]
+        return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
+
+    def _state(self, record: MemberRecord) -> list[str]:
+        if not record.reason or _QUESTION.fullmatch(record.reason):
+            return []
+        return self._event("", f"{record.member} {record.state}: {record.reason}", "asks")
+
+    def _error(self, record: ErrorRecord) -> list[str]:
+        hint = f"   {record.hint}" if record.hint else ""
+        return self._event("", f"! {record.message}{hint}", "bad")
+
+    def _event(self, ticket: str, shown: str, meaning: Meaning | None = None) -> list[str]:
+        """A line, and on a terminal a few more where it is long."""
+        begin = f" {figures.clock(instant.now())}  " + (f"{ticket}  " if ticket else "")
+        parts = [one_line(shown)]
+        if self._fold:
+            room = max(self._width() - len(begin) - 1, 16)
+            parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
+        painted = [self._paint(part, meaning) if meaning else part for part in parts]
+        return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]

@@ -1,0 +1,301 @@
+"""The tickets of a session as a table: how each stands, who has it, what it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from coterie.cli import figures
+from coterie.cli.paint import Meaning, Paint
+from coterie.cli.text import cells, clip, one_line
+from coterie.model.team import Team, base_of
+from coterie.model.ticket import Ticket
+from coterie.model.ticket_view import TicketView
+
+_NO_COLOUR = Paint(wanted=False)
+MANY = 8
+"""Of more tickets than this, those that are done share one row."""
+_TITLE = 12
+"""A title in fewer columns says nothing: then other columns go."""
+_WIDEST = 60
+_STATE = 18
+_BAR = 20
+_DROPPED = "dropped"
+
+_MARKS: dict[str, str] = {
+    "pending": "○",
+    "discussing": "●",
+    "in_progress": "●",
+    "blocked": "■",
+    "awaiting_review": "◌",
+    "done": "✓",
+    "error": "✗",
+}
+_COLOURS: dict[str, Meaning] = {
+    "done": "good",
+    "error": "bad",
+    "blocked": "asks",
+    "in_progress": "name",
+    "discussing": "name",
+    "awaiting_review": "name",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One ticket, with what only the others and the inbox know of it."""
+
+    view: TicketView
+    owner: str
+    """Who has it and on which agent; empty where nobody has."""
+    waits_for: tuple[str, ...] = ()
+    """Tickets that must be done before it begins."""
+    asks: str = ""
+    """The question that its work waits for."""
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket itself."""
+        return self.view.ticket
+
+    @property
+    def kind(self) -> str:
+        """How it counts: `done`, `working`, `in review`, `blocked`, `ready`, `failed`, …"""
+        if self.ticket.state == "done":
+            return "done"
+        if self.ticket.closed_by is not None:
+            return _DROPPED if self.ticket.closed_by == _DROPPED else "replaced"
+        if self.ticket.state == "pending":
+            return "blocked" if self.waits_for else "ready"
+        return _KINDS.get(self.ticket.state, "working")
+
+    @property
+    def state(self) -> str:
+        """Its state, and what stands in its way."""
+        ticket = self.ticket
+        if self.kind == "replaced":
+            return f"now {ticket.closed_by}"
+        if self.kind == _DROPPED:
+            return _DROPPED
+        if self.asks:
+            return f"{ticket.state} ▲ {self.asks}"
+        if self.waits_for:
+            return _listed(self.waits_for)
+        return ticket.state
+
+    @property
+    def mark(self) -> str:
+        """Its state as one sign; the word always stands elsewhere."""
+        closed = self.kind in (_DROPPED, "replaced")
+        return "▲" if self.asks else "-" if closed else _MARKS[self.ticket.state]
+
+    @property
+    def meaning(self) -> Meaning:
+        """What its colour says."""
+        return "asks" if self.asks else _COLOURS.get(self.ticket.state, "dim")
+
+
+_KINDS = {"awaiting_review": "in review", "blocked": "blocked", "error": "failed"}
+_ORDER = ("working", "in review", "ready", "blocked", "failed", _DROPPED, "replaced")
+"""In which order kinds are counted."""
+
+
+def _listed(waits_for: Sequence[str]) -> str:
+    shown = f"blocked: {' '.join(waits_for)}"
+    if cells(shown) <= _STATE:
+        return shown
+    for most in range(len(waits_for) - 1, 0, -1):
+        shown = f"blocked: {' '.join(waits_for[:most])} +{len(waits_for) - most}"
+        if cells(shown) <= _STATE:
+            break
+    return shown
+
+
+def rows(
+    views: Iterable[TicketView], team: Team, asks: Mapping[str, str] | None = None
+) -> list[Row]:
+    """The tickets of a session, each with what it waits for; `asks` are questions by ticket."""
+    listed = list(views)
+    behind = {view.ticket.id for view in listed if view.ticket.is_over}
+    made: list[Row] = []
+    for view in listed:
+        ticket = view.ticket
+        waits = tuple(one for one in ticket.dependencies if one not in behind)
+        made.append(
+            Row(
+                view,
+                _owner(ticket.owner, team),
+                waits if ticket.state == "pending" else (),
+                (asks or {}).get(ticket.id, ""),
+            )
+        )
+    return made
+
+
+def _owner(owner: str | None, team: Team) -> str:
+    member = team.get(base_of(owner)) if owner else None
+    return f"{owner} {member.agent or ''}".strip() if member else owner or ""
+
+
+# -- figures -----------------------------------------------------------------------------------
+
+
+def counts(listed: Sequence[Row]) -> str:
+    """`3 of 6 done · 1 working · 1 in review · 1 blocked`."""
+    kinds = [row.kind for row in listed]
+    gone = kinds.count(_DROPPED) + kinds.count("replaced")
+    parts = [f"{kinds.count('done')} of {len(kinds) - gone} done"]
+    parts += [f"{kinds.count(kind)} {kind}" for kind in _ORDER if kind in kinds]
+    return " · ".join(parts)
+
+
+def progress(listed: Sequence[Row], width: int) -> str:
+    """How far it is, as a bar and in figures."""
+    kinds = [row.kind for row in listed]
+    total = sum(kind not in (_DROPPED, "replaced") for kind in kinds)
+    size = _BAR if width >= 3 * _BAR else _BAR // 2
+    full = kinds.count("done") * size // total if total else 0
+    return clip(f" {'█' * full}{'░' * (size - full)}  {counts(listed)}", width)
+
+
+def took(seconds: float) -> str:
+    """`41s`, `3m10`, `2h03`: as short as a column needs it."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, left = divmod(whole, 60)
+    return f"{minutes}m{left:02d}" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02d}"
+
+
+def thousands(tokens: int) -> str:
+    """`940`, `8.2k`, `41k`: tenths of many thousands say nothing."""
+    return f"{tokens / 1000:.0f}k" if 10_000 <= tokens < 999_500 else figures.tokens(tokens)
+
+
+# -- the table ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Column:
+    name: str
+    cell: Callable[[Row], str]
+    right: bool = False
+
+
+def _checks(row: Row) -> str:
+    score = row.view.checks
+    if not score:
+        return "-"
+    passed, _, total = score.partition("/")
+    return f"{'✓' if passed == total else '✗'} {score}"
+
+
+def _tokens(row: Row) -> str:
+    return "-" if row.view.tokens is None else thousands(row.view.tokens)
+
+
+_COLUMNS = (
+    _Column("ID", lambda row: row.ticket.id),
+    _Column("TICKET", lambda row: one_line(row.ticket.title)),
+    _Column("STATE", lambda row: row.state),
+    _Column("OWNER", lambda row: one_line(row.owner) or "-"),
+    _Column("CHECKS", _checks),
+    _Column("TIME", lambda row: took(row.view.seconds) if row.view.seconds else "-", right=True),
+    _Column("TOKENS", _tokens, right=True),
+)
+_SPARE = ("TOKENS", "TIME", "CHECKS", "OWNER")
+"""What goes first where there is no room."""
+
+
+def table(
+    listed: Sequence[Row], width: int, paint: Paint = _NO_COLOUR, most: int | None = None
+) -> list[str]:
+    """A head and a row for each ticket, in at most `width` columns.
+
+    With `most`, done tickets share a row where there are many, and no more lines are given.
+    """
+    before, shown, after = _chosen(listed, most)
+    columns = _fitted(shown, width)
+    head = " " + "  ".join(_aligned(one, one.name, size) for one, size in columns)
+    lines = [paint(head.rstrip(), "dim")]
+    lines += [clip(f" {line}", width) for line in before]
+    for row in shown:
+        told = (
+            _aligned(one, one.cell(row), size, _painter(one, row, paint)) for one, size in columns
+        )
+        lines.append((" " + "  ".join(told)).rstrip())
+    return lines + [clip(f" {line}", width) for line in after]
+
+
+def _painter(column: _Column, row: Row, paint: Paint) -> Callable[[str], str]:
+    return (lambda text: paint(text, row.meaning)) if column.name == "STATE" else str
+
+
+def _aligned(column: _Column, text: str, size: int, painted: Callable[[str], str] = str) -> str:
+    cut = clip(text, size)
+    blanks = " " * (size - cells(cut))
+    return blanks + painted(cut) if column.right else painted(cut) + blanks
+
+
+def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
+    """The columns that there is room for, and how wide each is; the title takes what is left."""
+    sizes = {
+        one.name: max([cells(one.name), *(cells(one.cell(row)) for row in shown)])
+        for one in _COLUMNS
+    }
+    sizes["STATE"] = min(sizes["STATE"], max(_STATE, width // 5))
+    columns = list(_COLUMNS)
+    room = 0
+    for spare in (None, *_SPARE):
+        columns = [one for one in columns if one.name != spare]
+        room = width + 1 - sum(sizes[one.name] + 2 for one in columns) + sizes["TICKET"]
+        if room >= min(_TITLE, sizes["TICKET"]):
+            break
+    sizes["TICKET"] = min(room, sizes["TICKET"], _WIDEST)
+    return [(one, sizes[one.name]) for one in columns if sizes[one.name] >= len(one.name)]
+
+
+def _chosen(listed: Sequence[Row], most: int | None) -> tuple[list[str], list[Row], list[str]]:
+    """What is said of all that is over, the rows that are shown, what is said of those left."""
+    if most is None or len(listed) <= min(MANY, most - 1):
+        return [], list(listed), []
+    over = [row for row in listed if row.ticket.is_over]
+    rest = [row for row in listed if not row.ticket.is_over]
+    before = [_together(over)] if over else []
+    room = most - 1 - len(before)
+    if len(rest) <= room:
+        return before, rest, []
+    urgent = {row.ticket.id for row in sorted(rest, key=_urgency)[: max(room - 1, 0)]}
+    left = [row for row in rest if row.ticket.id not in urgent]
+    kept = [row for row in rest if row.ticket.id in urgent]
+    return before, kept, [f"… {_together(left)}"]
+
+
+def _together(listed: Sequence[Row]) -> str:
+    """Several tickets on one line."""
+    found = [row.kind for row in listed]
+    parts = [", ".join(f"{found.count(kind)} {kind}" for kind in dict.fromkeys(found))]
+    seconds = sum(row.view.seconds for row in listed)
+    tokens = sum(row.view.tokens or 0 for row in listed)
+    parts += [took(seconds)] if seconds else []
+    parts += [f"{thousands(tokens)} tokens"] if tokens else []
+    return f"{_ids(listed)}  {' · '.join(parts)}"
+
+
+def _urgency(row: Row) -> int:
+    order = ("working", "failed", "in review", "ready", "blocked")
+    return -1 if row.asks else order.index(row.kind)
+
+
+def _ids(listed: Sequence[Row]) -> str:
+    """`T1-T4 T7`: the names of rows, those that follow each other as a span."""
+    spans: list[list[str]] = []
+    before = None
+    for row in listed:
+        number = int(row.ticket.id[1:]) if row.ticket.id[1:].isdecimal() else None
+        if spans and number is not None and before == number - 1:
+            spans[-1][1:] = [row.ticket.id]
+        else:
+            spans.append([row.ticket.id])
+        before = number
+    return " ".join("-".join(span) for span in spans)

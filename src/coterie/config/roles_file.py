@@ -1,0 +1,263 @@
+"""`roles.json`: a manager and workers in the words of the ticket design, read as a team's members.
+
+A role's command is an agent of the registry, by its name or its command; one that the registry
+does not know becomes a generic agent, which `agents_of` gives.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Annotated, ClassVar, Literal, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+
+from coterie.config.document import Document, Place
+from coterie.config.flags import drop_mode_words
+from coterie.config.known_agents import family
+from coterie.config.mistakes import (
+    Mistake,
+    described,
+    doubled_keys,
+    found_by,
+    nulls,
+    quoted,
+    refusal,
+)
+from coterie.config.patterns import ARGUMENT, LABEL, LINE
+from coterie.config.project import Project
+from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
+from coterie.config.team_rules import Surroundings, check_members
+from coterie.model.agent import AgentDefinition
+from coterie.model.team import NAME_PATTERN, Member, Mode, Permissions, Team, safe_name
+
+FILE_NAME = "roles.json"
+COMMAND = "cli_command"
+"""In the metadata of a member whose agent is no registry's: what it runs."""
+_MANAGER = "manager"
+
+
+class _Entry(BaseModel):
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+
+def _as_object(value: object) -> object:
+    return {"mode": value} if isinstance(value, str) else value
+
+
+class RoleMetadata(_Entry):
+    """What else is to be said of a role; other keys are kept as they are."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="allow")
+
+    rate_limit: RateLimitEntry | None = Field(
+        default=None, description="How often it may be asked; it waits where that is more."
+    )
+    permissions: Annotated[
+        PermissionsEntry | None,
+        BeforeValidator(_as_object, json_schema_input_type=Mode | PermissionsEntry),
+    ] = Field(
+        default=None,
+        description="What it may do unasked: read, ask (default), accept-edits or full.",
+    )
+
+
+class RoleEntry(_Entry):
+    """One role: a manager, or a worker."""
+
+    role_id: str = Field(pattern=NAME_PATTERN, description="Its short name, which plans use.")
+    display_name: str | None = Field(
+        default=None, pattern=LINE, description="What is shown. Left out: its id, capitalised."
+    )
+    type: Literal["manager", "worker"] = Field(
+        description="manager: plans and reviews; there is one. worker: carries tickets out."
+    )
+    cli_command: str = Field(
+        min_length=1,
+        pattern=ARGUMENT,
+        description="An agent by its name or command in `coterie agents`, else a program to run; "
+        "words after it are its arguments.",
+    )
+    capabilities: tuple[Annotated[str, Field(pattern=LABEL, min_length=1)], ...] = Field(
+        default=(), description="What it can do: tickets are given out by this."
+    )
+    supports_multiple_instances: StrictBool = Field(
+        default=False, description="Whether several of it may work at once."
+    )
+    metadata: RoleMetadata = Field(
+        default=RoleMetadata(), description="Rate limit, permissions, and whatever you need."
+    )
+
+
+class RolesFile(_Entry):
+    """The roles of a project: one manager and at least one worker."""
+
+    roles: tuple[RoleEntry, ...] = Field(min_length=1, description="Every role, in order.")
+
+
+def roles_path(project: Project) -> Path | None:
+    """The project's own roles file; None where there is none."""
+    path = project.folder / FILE_NAME
+    return path if path.is_file() else None
+
+
+def is_roles(document: Document) -> bool:
+    """Whether a document lists roles and not members."""
+    data = document.data
+    return isinstance(data, dict) and "roles" in data and "members" not in data
+
+
+@dataclass(frozen=True)
+class _Given:
+    place: Place
+
+
+def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
+    """The members that a roles file gives; a ConfigError names every mistake in it."""
+    given = {
+        key: value
+        for key, value in cast("dict[str, object]", document.data).items()
+        if key != "$schema"
+    }
+    mistakes = [*doubled_keys(document), *_shape(given)]
+    if mistakes:
+        raise refusal(document, mistakes)
+    roles = RolesFile.model_validate(given).roles
+    made = [_member(role, place, around) for place, role in enumerate(roles)]
+    members = tuple(one for one in made if isinstance(one, Member))
+    mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
+    if not mistakes:
+        named = agents_of(members)
+        agents = {**around.agents, **named}
+        placed = [(member, _places(place)) for place, member in enumerate(members)]
+        checked = check_members(placed, Surroundings(around.folder, agents, around.user_home))
+        mistakes = list(checked)
+    if mistakes:
+        raise refusal(document, mistakes)
+    return members
+
+
+def _shape(given: Mapping[str, object]) -> list[Mistake]:
+    if found := nulls(given) + _nulls_in(given.get("roles")):
+        return found
+    try:
+        RolesFile.model_validate(given)
+    except ValidationError as error:
+        return found_by(error, given, _keys_at)
+    return []
+
+
+def _nulls_in(roles: object) -> list[Mistake]:
+    if not isinstance(roles, list):
+        return []
+    entries = enumerate(cast("list[object]", roles))
+    return [found for place, entry in entries for found in nulls(entry, ("roles", place))]
+
+
+def _keys_at(place: Place) -> Sequence[str]:
+    match place:
+        case ():
+            return tuple(RolesFile.model_fields)
+        case (*_, "permissions"):
+            return PERMISSION_KEYS
+        case (*_, "rate_limit"):
+            return tuple(RateLimitEntry.__annotations__)
+        case _:
+            return tuple(RoleEntry.model_fields)
+
+
+def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
+    """Whether everybody is there who is needed."""
+    managers = [place for place, role in enumerate(roles) if role.type == _MANAGER]
+    if not managers:
+        yield Mistake(("roles",), "has no manager; one of them needs type manager")
+    for place in managers[1:]:
+        other = f"roles[{managers[0]}] is the manager already"
+        yield Mistake(("roles", place, "type"), f'is "manager", but {other}')
+    if len(managers) == len(roles):
+        yield Mistake(("roles",), "has no worker; nobody would carry tickets out")
+
+
+# -- one role ----------------------------------------------------------------------------------
+
+
+def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mistake:
+    at: Place = ("roles", place, COMMAND)
+    try:
+        words = shlex.split(role.cli_command)
+    except ValueError as error:
+        said = f"is {quoted(role.cli_command)}, which is no command: {str(error).lower()}"
+        return Mistake(at, said)
+    if not words:
+        return Mistake(at, f"is {described(role.cli_command)}; expected an agent or a command")
+    metadata = role.metadata.model_dump(mode="json", exclude_none=True)
+    permissions = Permissions.model_validate(metadata.pop("permissions", {}))
+    agent = _known(words[0], around.agents)
+    args: tuple[str, ...] = ()
+    if agent is None:
+        metadata[COMMAND] = role.cli_command
+    else:
+        args, _ = drop_mode_words(family(agent), words[1:])
+    shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
+    return Member(
+        id=role.role_id,
+        name=role.role_id,
+        display_name=shown,
+        role=role.type,
+        order=place + 1,
+        agent=agent.name if agent else _name_for(words[0], around.agents),
+        additional_args=args,
+        capabilities=role.capabilities,
+        supports_multiple_instances=role.supports_multiple_instances,
+        metadata=metadata,
+        permissions=permissions,
+    )
+
+
+def _known(word: str, agents: Mapping[str, AgentDefinition]) -> AgentDefinition | None:
+    by_command = (
+        agent for agent in agents.values() if word in (agent.command, PurePath(agent.command).name)
+    )
+    return agents.get(word) or next(by_command, None)
+
+
+def _name_for(word: str, agents: Mapping[str, AgentDefinition]) -> str:
+    """The name of an agent that only this file knows: its program's, unless that is taken."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", PurePath(word).name).strip("-._")
+    name = name if safe_name(name) else "agent"
+    return name if name not in agents else f"{name}-of-roles"
+
+
+def _places(place: int) -> dict[str, _Given]:
+    """Where in the file the things stand that may be wrong with a member."""
+    role: Place = ("roles", place)
+    return {
+        "id": _Given((*role, "role_id")),
+        "name": _Given((*role, "role_id")),
+        "displayName": _Given((*role, "display_name")),
+        "agentConfigId": _Given((*role, COMMAND)),
+        "additionalArgs": _Given((*role, COMMAND)),
+        "type": _Given((*role, "type")),
+        "permissions": _Given((*role, "metadata", "permissions")),
+    }
+
+
+def agents_of(team: Team | Sequence[Member]) -> dict[str, AgentDefinition]:
+    """The generic agents that a roles file's commands stand for, by name."""
+    members = team.members if isinstance(team, Team) else team
+    found: dict[str, AgentDefinition] = {}
+    for member in members:
+        command = member.metadata.get(COMMAND)
+        if isinstance(command, str) and member.agent is not None:
+            program, *args = shlex.split(command)
+            found[member.agent] = AgentDefinition(
+                name=member.agent,
+                display_name=member.agent,
+                command=program,
+                base_args=tuple(args),
+                adapter="generic",
+            )
+    return found

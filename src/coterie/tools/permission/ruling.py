@@ -1,0 +1,93 @@
+"""What the rules and the mode say of an action: deny first, then allow, then the mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from coterie.model.action import Action, Ruling, Verdict
+from coterie.model.team import Mode, Permissions
+from coterie.tools.permission.allowance import Allowance, Kind, Part
+from coterie.tools.permission.denial import forbidding
+from coterie.tools.permission.globs import Glob
+from coterie.tools.permission.parts import parts_of
+from coterie.tools.permission.paths import locate
+from coterie.tools.permission.rule import Rule, RuleError
+
+UNASKED: Mapping[Mode, Mapping[Kind, Verdict]] = {
+    "read": {"look": "allow", "peek": "ask", "edit": "deny", "act": "deny"},
+    "ask": {"look": "allow", "peek": "ask", "edit": "ask", "act": "ask"},
+    "accept-edits": {"look": "allow", "peek": "ask", "edit": "allow", "act": "ask"},
+    "full": {"look": "allow", "peek": "allow", "edit": "allow", "act": "allow"},
+}
+"""What each mode says of what no rule speaks of."""
+
+_HEAVIEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow")
+
+
+def decide(
+    action: Action,
+    permissions: Permissions,
+    team: Permissions | None,
+    root: Path,
+    granted: Sequence[str] = (),
+) -> Ruling:
+    """Whether a member may do something unasked.
+
+    `team` holds rules for everybody, `root` is the member's work folder, `granted` are rules that
+    the user agreed to in this task.  Looks at the file system, so it is not for the event loop.
+    """
+    both = (permissions, team) if team else (permissions,)
+    deny, broken = _read(text for one in both for text in one.deny)
+    top = locate(str(root), "/").real
+    cwd = locate(action.cwd or ".", top)
+    nobody_asks = permissions.mode == "full"
+    forbidden = forbidding(action, deny, top, cwd.real, nobody_asks=nobody_asks)
+    if forbidden:
+        return Ruling("deny", f"deny {forbidden}")
+    allowed = [
+        *(("allow", rule) for one in both for rule in _read(one.allow)[0]),
+        *(("granted", rule) for rule in _read(granted)[0]),
+    ]
+    allowance = Allowance(
+        top,
+        cwd.real,
+        [(f"{word} {rule}", rule) for word, rule in allowed],
+        [rule.about for rule in deny if rule.kind == "read" and isinstance(rule.about, Glob)],
+        by_link=cwd.named != cwd.real,
+    )
+    ruling = _combined(parts_of(action, allowance), permissions.mode)
+    if broken and ruling.verdict == "allow":
+        return Ruling("ask", f"deny {broken[0]} (which is no rule)")
+    return ruling
+
+
+def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
+    """The rules among texts, and what is none: a task may be older than the rules of today."""
+    rules: list[Rule] = []
+    broken: list[str] = []
+    for text in texts:
+        try:
+            rules.append(Rule.parse(text))
+        except RuleError:
+            broken.append(text)
+    return rules, broken
+
+
+def _combined(parts: Sequence[Part], mode: Mode) -> Ruling:
+    """An action is allowed if all of it is; what is heaviest against it counts."""
+    rulings = [_of_part(part, mode) for part in parts]
+    heaviest = min(rulings, key=lambda one: _HEAVIEST_FIRST.index(one.verdict)).verdict
+    return Ruling(heaviest, ", ".join(_reasons(rulings, heaviest)))
+
+
+def _of_part(part: Part, mode: Mode) -> Ruling:
+    if part.rule:
+        return Ruling("allow", part.rule)
+    return Ruling(UNASKED[mode][part.kind], f"mode {mode}")
+
+
+def _reasons(rulings: Sequence[Ruling], verdict: Verdict) -> Iterator[str]:
+    """Each once; the rules before the mode."""
+    reasons = dict.fromkeys(one.because for one in rulings if one.verdict == verdict)
+    yield from sorted(reasons, key=lambda reason: reason.startswith("mode "))

@@ -1,0 +1,341 @@
+"""A command line taken apart as bash would: its simple commands, its redirections, its doubts.
+
+It never guesses in favour of a command.  `clear` is False as soon as one word of the line is not
+exactly what a program would get; `understood` is False where not even the commands are sure.
+What stands inside substitutions is taken apart too, because it may be something forbidden.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Literal
+
+from coterie.tools.permission.words import Tape, Word, closing, names
+
+LONGEST = 1_000_000
+DEEPEST = 8
+"""Substitutions inside substitutions."""
+
+
+@dataclass(frozen=True)
+class Redirection:
+    """A file that the shell itself opens for a command."""
+
+    effect: Literal["read", "write"]
+    target: Word
+
+
+@dataclass(frozen=True)
+class Command:
+    """A simple command: what may stand between two operators."""
+
+    words: tuple[Word, ...] = ()
+    assignments: tuple[Word, ...] = ()
+    redirections: tuple[Redirection, ...] = ()
+    before: str = ""
+    """The operator or bracket in front of it."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether it is nothing but words."""
+        return not (self.assignments or self.redirections or self.before)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The words without their quotes."""
+        return tuple(word.text for word in self.words)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line."""
+
+    text: str
+    commands: tuple[Command, ...]
+    """In order; those inside substitutions come last."""
+    clear: bool
+    """Whether every word is exactly what a program gets, but for the names of files."""
+    understood: bool
+    """Whether no other command can come out of it."""
+
+    @property
+    def said(self) -> str:
+        """All of it, as written, without quotes, and word by word: to look for a name in."""
+        spelled = "\n".join(" ".join(command.texts) for command in self.commands)
+        plain = re.sub(r"\\\n|[\\'\"]", "", self.text)
+        return "\n".join((self.text, plain, _EXPANSION.sub("", plain), spelled))
+
+
+KEYWORDS = names(
+    "if then elif else fi for foreach while until do done end case esac select function coproc "
+    "repeat always in [[ ]] !"
+)
+"""`time` is not among them: it runs what follows, as `timeout` does."""
+
+_UNFOLLOWED = frozenset({"case", "coproc", "function", "select"})
+OPAQUE = names(
+    "eval source . alias unalias trap enable hash bind builtin fc history set shopt setopt "
+    "unsetopt autoload emulate"
+)
+"""What changes the meaning of that which follows, or runs text that is made up meanwhile."""
+
+_EXPANSION = re.compile(r"\$(\w+|\{[^}]*\}|\([^)]*\)|.)|`[^`]*`", re.ASCII)
+"""Roughly: what may come to nothing, and then `r$xm` is `rm`."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
+_DELIMITER = re.compile(r"""(['"]?)(\w+)\1""", re.ASCII)
+_DESCRIPTOR = re.compile(r"[0-9]+|-")
+_REDIRECTION = re.compile(r"&>>|&>|<<<|<<-|<<|<>|<&|>>|>\||>&|<|>")
+_VARIABLE_DESCRIPTOR = re.compile(r"\{.*\}", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class _Document:
+    """A here-document that begins after the line."""
+
+    delimiter: str
+    literal: bool
+    indented: bool
+
+
+@dataclass
+class _Draft:
+    words: list[Word] = field(default_factory=list[Word])
+    assignments: list[Word] = field(default_factory=list[Word])
+    redirections: list[Redirection] = field(default_factory=list[Redirection])
+
+    @property
+    def empty(self) -> bool:
+        return not (self.words or self.assignments or self.redirections)
+
+
+class _Parser(Tape):
+    def __init__(self, text: str, depth: int) -> None:
+        super().__init__(text)
+        self._depth = depth
+        self._draft = _Draft()
+        self._commands: list[Command] = []
+        self._before = ""
+        self._open = 0
+        self._documents: list[_Document] = []
+        self._tokens: Mapping[str, Callable[[], None]] = {
+            " ": self._blank,
+            "\t": self._blank,
+            "\n": self._newline,
+            "\\": self._continuation,
+            "#": self._comment,
+            "&": self._ampersand,
+            ";": self._operator,
+            "|": self._operator,
+            "(": self._open_group,
+            ")": self._close_group,
+            "<": self._redirect,
+            ">": self._redirect,
+        }
+
+    def line(self) -> Line:
+        self._look_for_odd_characters()
+        while char := self.ahead():
+            self._tokens.get(char, self._argument)()
+        self._end("")
+        if self._open or self._documents:
+            self.lost()
+        for text in self.inner:
+            inner = parse(text, self._depth + 1)
+            self._commands += inner.commands
+            self.understood = self.understood and inner.understood
+        return Line(self.text, tuple(self._commands), self.clear, self.understood)
+
+    def _look_for_odd_characters(self) -> None:
+        odd = [char for char in self.text if not (char.isprintable() or char in "\n\t")]
+        if odd:
+            self.clear = False  # blanks that are none to bash, and letters that nobody sees
+        if any(char < " " or char == "\x7f" for char in odd) or self._depth > DEEPEST:
+            self.lost()
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def _blank(self) -> None:
+        self.at += 1
+
+    def _continuation(self) -> None:
+        # After a blank, a line that goes on is no more than another blank.
+        after_blank = self.text[self.at - 1 : self.at] in (" ", "\t")
+        if after_blank and self.ahead(2) == "\\\n":
+            self.at += 2
+        else:
+            self._argument()
+
+    def _comment(self) -> None:
+        end = self.text.find("\n", self.at)
+        self.at = len(self.text) if end < 0 else end
+
+    def _newline(self) -> None:
+        self._end("\n")
+        self.at += 1
+        documents, self._documents = self._documents, []
+        for document in documents:
+            self._body(document)
+
+    def _ampersand(self) -> None:
+        if self.ahead(2) == "&>":
+            self._redirect()
+        else:
+            self._operator()
+
+    def _operator(self) -> None:
+        """`;`, `&`, `&&`, `|`, `||` and `|&` end a command, each alike."""
+        operator = self.ahead(2 if self.ahead(2) in ("&&", "||", "|&", ";;", ";&") else 1)
+        if operator in (";;", ";&"):
+            self.lost()  # of `case`
+        self._end(operator)
+        self.at += len(operator)
+
+    def _open_group(self) -> None:
+        # After a word it is a function or a list; twice, arithmetic.
+        if not self._draft.empty or self.ahead(2) == "((":
+            self.lost()
+        self._end("(")
+        self._open += 1
+        self.at += 1
+
+    def _close_group(self) -> None:
+        self._end(")")
+        self._open -= 1
+        if self._open < 0:
+            self.lost()
+            self._open = 0
+        self.at += 1
+
+    def _argument(self) -> None:
+        word = self.word()
+        if self._documents and "\n" in word.raw:
+            self.lost()  # which of the lines is the document?
+        following = self.ahead()
+        if following and following in "<>":
+            if re.fullmatch(r"[0-9]+", word.raw):
+                self._redirect()  # the number says which descriptor, and is no argument
+                return
+            if _VARIABLE_DESCRIPTOR.fullmatch(word.raw):
+                self.clear = False  # {name}> assigns to the variable
+        self._add(word)
+
+    def _add(self, word: Word) -> None:
+        draft = self._draft
+        if draft.empty and word.raw in ("{", "}"):
+            self._before = word.raw
+            return
+        if draft.empty and word.raw in KEYWORDS:
+            self.clear = False
+            self.understood = self.understood and word.raw not in _UNFOLLOWED
+            return
+        assigned = None if draft.words else _ASSIGNMENT.match(word.raw)
+        if assigned:
+            self.clear = self.clear and assigned[1] is None
+            draft.assignments.append(word)
+            return
+        if not draft.words and (word.glob or word.text in OPAQUE):
+            self.clear = False
+        draft.words.append(word)
+
+    def _end(self, operator: str) -> None:
+        draft, self._draft = self._draft, _Draft()
+        if not draft.empty:
+            self._commands.append(
+                Command(
+                    tuple(draft.words),
+                    tuple(draft.assignments),
+                    tuple(draft.redirections),
+                    self._before,
+                )
+            )
+        self._before = operator
+
+    # -- redirections --------------------------------------------------------------------------
+
+    def _redirect(self) -> None:
+        if self.ahead(2) in ("<(", ">("):
+            self._process()
+            return
+        found = _REDIRECTION.match(self.text, self.at)
+        assert found is not None
+        self.at = found.end()
+        target = self._target()
+        if target is None:
+            self.lost()
+        elif found[0] in ("<<", "<<-"):
+            self._announce(target, indented=found[0] == "<<-")
+        elif found[0] != "<<<":
+            self._opens(found[0], target)
+
+    def _process(self) -> None:
+        """`<(…)` and `>(…)` are arguments that are made by running something."""
+        start, end = self.at, closing(self.text, self.at + 1)
+        if end < 0:
+            self.lost()
+            end = len(self.text)
+        self.clear = False
+        self.inner.append(self.text[start + 2 : end])
+        self.at = min(end + 1, len(self.text))
+        raw = self.text[start : self.at]
+        self._draft.words.append(Word(raw, raw, known=False))
+
+    def _target(self) -> Word | None:
+        while self.ahead() in (" ", "\t"):
+            self.at += 1
+        start = self.at
+        word = None if self.ahead() == "#" else self.word()
+        if word is None or self.at == start:
+            return None
+        if word.glob or word.raw == "!":
+            self.clear = False  # one file's name, perhaps; and zsh forces with >!
+        return word
+
+    def _opens(self, operator: str, target: Word) -> None:
+        if operator in ("<&", ">&") and _DESCRIPTOR.fullmatch(target.raw):
+            return
+        if operator == "<&":
+            self.clear = False
+        opened = self._draft.redirections
+        if operator in ("<", "<>", "<&"):
+            opened.append(Redirection("read", target))
+        if operator not in ("<", "<&"):
+            opened.append(Redirection("write", target))
+
+    def _announce(self, delimiter: Word, *, indented: bool) -> None:
+        plain = _DELIMITER.fullmatch(delimiter.raw)
+        if plain is None:
+            self.lost()
+            return
+        self._documents.append(_Document(plain[2], bool(plain[1]), indented))
+
+    def _body(self, document: _Document) -> None:
+        start = self.at
+        while self.at < len(self.text):
+            end = self.text.find("\n", self.at)
+            end = len(self.text) if end < 0 else end
+            line, begins = self.text[self.at : end], self.at
+            self.at = end + 1
+            if (line.lstrip("\t") if document.indented else line) == document.delimiter:
+                self._read_body(self.text[start:begins], literal=document.literal)
+                return
+        self.lost()
+
+    def _read_body(self, body: str, *, literal: bool) -> None:
+        if literal or not re.search(r"[$`\\]", body):
+            return
+        self.clear = False
+        inside = Tape(body)
+        inside.expansions()
+        self.inner += inside.inner
+        self.understood = self.understood and inside.understood
+
+
+@lru_cache(maxsize=64)
+def parse(text: str, depth: int = 0) -> Line:
+    """Take a command line apart."""
+    if len(text) > LONGEST or depth > DEEPEST + 1:
+        return Line(text, (), clear=False, understood=False)
+    return _Parser(text, depth).line()

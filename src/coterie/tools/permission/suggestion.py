@@ -1,0 +1,153 @@
+"""The rule that a person is offered instead of saying yes each time; none where none is wise."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from coterie.model.action import Action
+from coterie.tools.permission.addresses import Address
+from coterie.tools.permission.looking import may_look
+from coterie.tools.permission.paths import GUARDED, Place, locate
+from coterie.tools.permission.shell import KEYWORDS, OPAQUE, parse
+from coterie.tools.permission.unfolding import (
+    AWKS,
+    INTERPRETERS,
+    SHELLS,
+    WRAPPERS,
+    without_shell,
+    without_wrappers,
+)
+from coterie.tools.permission.words import names
+
+_UNWISE = (
+    names(
+        "rm rmdir unlink shred dd mv cp ln install rsync truncate tee chmod chown chgrp kill "
+        "pkill killall curl wget scp sftp nc socat telnet sed find tar unzip zip gdb vim vi ed ex "
+        "emacs nano crontab at mount umount mkfs reboot shutdown systemctl service passwd "
+        "apt apt-get brew yum dnf apk cd pushd popd export unset declare read"
+    )
+    | SHELLS
+    | WRAPPERS
+    | AWKS
+    | OPAQUE
+    | KEYWORDS
+)
+"""Programs that can do anything, or undo everything: any further argument may be the wrong one."""
+
+_TWICE = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"run", "exec", "dlx", "x"})),
+    **dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "hatch", "pipx"), frozenset({"run"})),
+    **dict.fromkeys(("docker", "podman"), frozenset({"compose"})),
+    "bundle": frozenset({"exec"}),
+    "git": frozenset({"remote", "stash", "worktree", "submodule"}),
+    "gh": frozenset({"pr", "issue", "run", "repo", "release"}),
+}
+"""Subcommands that have subcommands; to allow all of these would be to allow anything."""
+_RUN_WHAT_FOLLOWS = frozenset({"npx", "bunx", "pnpx", "uvx"})
+_MODULES = frozenset({"pytest", "unittest", "mypy", "ruff", "black", "build", "pylint", "flake8"})
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
+_PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
+_LEAST_DEPTH = 3
+"""A folder nearer to the top of the disk than this is never offered."""
+
+
+def suggest(action: Action, root: Path | None = None) -> str:
+    """The rule to offer, or nothing; without `root`, the action's folder is the work folder."""
+    if action.command:
+        return _for_command(action.command)
+    top = locate(str(root or action.cwd), "/").real
+    if action.effect in ("read", "write") and action.paths:
+        return _for_paths(action, top)
+    if action.effect == "fetch":
+        return _for_address(action.target)
+    named = action.effect == "other" and _PLAIN.fullmatch(action.tool)
+    return f"tool({action.tool})" if named else ""
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+def _for_command(text: str) -> str:
+    line = without_shell(parse(text))
+    if not (line.clear and line.understood) or len(line.commands) != 1:
+        return ""
+    command = without_wrappers(line.commands[0])
+    if not command.is_bare or not command.words:
+        return ""
+    kept = _kept(command.texts)
+    if not kept or not all(_PLAIN.fullmatch(word) for word in kept):
+        return ""
+    further = len(kept) > 1 or len(command.words) > 1
+    return f"run({' '.join(kept)}{' *' if further else ''})"
+
+
+def _kept(words: Sequence[str]) -> Sequence[str]:
+    """The words that say what is done; the rest may vary."""
+    program, name = words[0], words[0].rpartition("/")[2]
+    if INTERPRETERS.fullmatch(name) and name != "bun":
+        module = len(words) > 2 and words[1] == "-m" and words[2] in _MODULES
+        return words[:3] if module and name == program else ()
+    # What only looks is asked about where it looks elsewhere: that is a matter of paths.
+    looks = may_look(name) and name != "git"
+    if looks or name in _UNWISE or program.startswith(("/", "~")):
+        return ()
+    return words[: _depth(words)]
+
+
+def _depth(words: Sequence[str]) -> int:
+    program, first = words[0], words[1] if len(words) > 1 else ""
+    if program in _RUN_WHAT_FOLLOWS:
+        return 2 if _is_own_thing(first) else 0
+    if first in _TWICE.get(program, ()):
+        return 3 if len(words) > 2 and _is_own_thing(words[2]) else 0
+    if program in _TWICE and first.startswith("-"):
+        return 0
+    return 2 if _SUBCOMMAND.fullmatch(first) else 1
+
+
+def _is_own_thing(word: str) -> bool:
+    """Whether a word names one thing to run that is not in turn able to run all others."""
+    name = word.rpartition("/")[2]
+    return not (word.startswith("-") or name in _UNWISE or INTERPRETERS.fullmatch(name))
+
+
+# -- paths and addresses -----------------------------------------------------------------------
+
+
+def _for_paths(action: Action, root: str) -> str:
+    places = [locate(path, action.cwd) for path in action.paths]
+    folders = {place.real.rpartition("/")[0] for place in places}
+    if len(folders) != 1 or not all(place.sure for place in places):
+        return ""
+    folder = folders.pop()
+    if places[0].within(root):
+        return _inside(action.effect, folder, root, places)
+    # Elsewhere only what is looked at, and nothing that is hidden or near the top.
+    way = folder.strip("/").split("/")
+    hidden = any(name.startswith(".") for name in way)
+    if action.effect == "write" or hidden or len(way) < _LEAST_DEPTH or not _is_path(folder):
+        return ""
+    return f"read({folder}/**)"
+
+
+def _inside(effect: str, folder: str, root: str, places: Sequence[Place]) -> str:
+    if any(place.touches(GUARDED, root) for place in places):
+        return ""
+    below = folder[len(root) :].strip("/")
+    if below and not _is_path(below):
+        return ""
+    return f"{effect}({below}/**)" if below else f"{effect}(*)"
+
+
+def _is_path(text: str) -> bool:
+    return text == text.strip() and not re.search(r"[*?()\x00-\x1f\x7f]", text)
+
+
+def _for_address(target: str) -> str:
+    host = re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?([A-Za-z0-9.-]+)(?=[:/?#]|$)", target)
+    if host is None:
+        return ""
+    address = Address.of(host[1])
+    return f"fetch({host[1].lower()})" if address and address.allows(target) else ""

@@ -1,0 +1,276 @@
+"""One word of a command line: quotes and escapes taken away, expansions noticed, never done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+META = frozenset("|&;()<> \t\n")
+"""What ends a word unless it is quoted."""
+
+_HIDDEN = "\0"
+"""Stands for a quoted character where only unquoted ones mean something."""
+
+_GLOB = re.compile(r"[*?]|\[.*\]", re.DOTALL)
+_EXPANDED = re.compile(
+    r"\{.*(,|\.\.)"  # braces
+    r"|(^|[=:])~"  # a home; after = bash does it too when a word looks like an assignment
+    r"|^=[\w/]"  # zsh: =ls is the path of ls
+    r"|!(?!$|[\s=])",  # history, in an interactive shell
+    re.DOTALL,
+)
+_UNQUOTED = re.compile(r"[^|&;()<>\s\\'\"$`]+")
+_QUOTED = re.compile(r"[^\\\"$`!]+")
+_LITERAL_DOLLAR = frozenset(" \t\n;|&)")
+_NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
+_ESCAPED_IN_QUOTES = frozenset('$`"\\')
+
+
+def names(text: str) -> frozenset[str]:
+    """The names in a text, with blanks between them."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word as written, and what the program gets."""
+
+    raw: str
+    text: str
+    """Without quotes; what would be expanded stands as it was written."""
+    known: bool = True
+    """Whether the text is all that the program gets: nothing is expanded but file names."""
+    glob: bool = False
+    """Whether it may be replaced by the names of files."""
+
+
+@dataclass
+class _Parts:
+    """A word while it is read."""
+
+    text: list[str] = field(default_factory=list[str])
+    bare: list[str] = field(default_factory=list[str])
+    known: bool = True
+
+    def add(self, text: str, *, quoted: bool) -> None:
+        self.text.append(text)
+        self.bare.append(_HIDDEN * len(text) if quoted else text)
+
+    def word(self, raw: str) -> Word:
+        bare = "".join(self.bare)
+        known = self.known and not _EXPANDED.search(bare)
+        glob = raw not in ("[", "]") and _GLOB.search(bare) is not None
+        return Word(raw, "".join(self.text), known, glob)
+
+
+class Tape:
+    """A command line with a place in it; gathers what is found on the way."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.clear = True
+        """Whether every word so far is exactly what a program gets."""
+        self.understood = True
+        """Whether it is sure which commands there are."""
+        self.inner: list[str] = []
+        """The command lines inside substitutions."""
+        self._readers: Mapping[str, Callable[[_Parts], None]] = {
+            "\\": self._escape,
+            "'": self._single,
+            '"': self._double,
+            "$": self._dollar,
+            "`": self._backticks,
+        }
+
+    def ahead(self, count: int = 1) -> str:
+        """The next characters, fewer at the end."""
+        return self.text[self.at : self.at + count]
+
+    def lost(self) -> None:
+        """From here on nobody can say what a shell would make of it."""
+        self.clear = self.understood = False
+
+    def word(self) -> Word:
+        """The word that begins here."""
+        start, parts = self.at, _Parts()
+        while (char := self.ahead()) and char not in META:
+            self._readers.get(char, self._plain)(parts)
+        word = parts.word(self.text[start : self.at])
+        self.clear = self.clear and word.known
+        return word
+
+    def expansions(self) -> None:
+        """Go through all the text as if it stood in double quotes: a here-document."""
+        parts = _Parts()
+        while self.ahead():
+            self._in_double_quotes(parts)
+
+    # -- parts of a word -----------------------------------------------------------------------
+
+    def _plain(self, parts: _Parts) -> None:
+        parts.add(self._run(_UNQUOTED), quoted=False)
+
+    def _run(self, plain: re.Pattern[str]) -> str:
+        """All that follows and means nothing but itself; at least one character."""
+        found = plain.match(self.text, self.at)
+        start, self.at = self.at, found.end() if found else self.at + 1
+        return self.text[start : self.at]
+
+    def _escape(self, parts: _Parts) -> None:
+        escaped = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        if escaped in ("", "\n"):
+            self.clear = False  # a line that goes on inside a word: not worth being right about
+        else:
+            parts.add(escaped, quoted=True)
+
+    def _single(self, parts: _Parts) -> None:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            self.lost()
+            end = len(self.text)
+        parts.add(self.text[self.at + 1 : end], quoted=True)
+        self.at = end + 1
+
+    def _double(self, parts: _Parts) -> None:
+        self.at += 1
+        while (char := self.ahead()) and char != '"':
+            self._in_double_quotes(parts)
+        if not char:
+            self.lost()
+        self.at += 1
+
+    def _in_double_quotes(self, parts: _Parts) -> None:
+        char, following = self.ahead(), self.text[self.at + 1 : self.at + 2]
+        if char == "\\" and following == "\n":
+            self.clear = False
+            self.at += 2
+        elif char == "\\" and following in _ESCAPED_IN_QUOTES and following:
+            parts.add(following, quoted=True)
+            self.at += 2
+        elif char == "$":
+            self._dollar(parts, quoted=True)
+        elif char == "`":
+            self._backticks(parts)
+        else:
+            # History is expanded inside double quotes too, in an interactive shell.
+            self.clear = self.clear and not (char == "!" and following not in ("", " ", "=", '"'))
+            parts.add(self._run(_QUOTED), quoted=True)
+
+    # -- expansions ----------------------------------------------------------------------------
+
+    def _dollar(self, parts: _Parts, *, quoted: bool = False) -> None:
+        following = self.text[self.at + 1 : self.at + 2]
+        if following in ("(", "{"):
+            self._nested(parts, self.at + 1)
+        elif following == "'" and not quoted:
+            self._escapes(parts)
+        elif following in _LITERAL_DOLLAR or not following or (quoted and following == '"'):
+            parts.add("$", quoted=True)
+            self.at += 1
+        else:
+            name = _NAME.match(self.text, self.at + 1)
+            self._unknown(parts, name.end() if name else self.at + 1)
+
+    def _unknown(self, parts: _Parts, end: int) -> None:
+        parts.known = self.clear = False
+        parts.add(self.text[self.at : end], quoted=True)
+        self.at = end
+
+    def _nested(self, parts: _Parts, opening: int) -> None:
+        """`$(…)` or `${…}`: what is inside is looked at as commands."""
+        end = closing(self.text, opening)
+        if end < 0:
+            self.lost()
+            end = len(self.text)
+        self.inner.append(self.text[opening + 1 : end])
+        self._unknown(parts, min(end + 1, len(self.text)))
+
+    def _backticks(self, parts: _Parts) -> None:
+        ended = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
+        if ended is None:
+            self.lost()
+            self.inner.append(self.text[self.at + 1 :])
+            self._unknown(parts, len(self.text))
+            return
+        self.inner.append(re.sub(r"\\([`\\$])", r"\1", ended[1]))
+        self._unknown(parts, ended.end())
+
+    def _escapes(self, parts: _Parts) -> None:
+        """`$'…'`: bash knows it, dash does not; so it is read and still not clear."""
+        self.clear = False
+        ended = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
+        if ended is None:
+            self.lost()
+            self.at = len(self.text)
+            return
+        parts.add(unescaped(ended[1]), quoted=True)
+        self.at = ended.end()
+
+
+_ESCAPE = re.compile(
+    r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|c.|.)", re.DOTALL
+)
+_SHORT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b"}
+
+
+def unescaped(text: str) -> str:
+    """The inside of `$'…'` with its escapes read."""
+    return _ESCAPE.sub(lambda found: _meant(found[1]), text)
+
+
+def _meant(escape: str) -> str:
+    if escape[0] in "xuU" and len(escape) > 1:
+        number = int(escape[1:], 16)
+        return chr(number) if number <= 0x10FFFF else ""
+    if escape[0] in "01234567":
+        return chr(int(escape, 8) & 0xFF)
+    return _SHORT.get(escape, escape[-1:])
+
+
+# -- where a substitution ends -----------------------------------------------------------------
+
+_PAIRS = {"(": ")", "{": "}"}
+
+
+def closing(text: str, opening: int, depth: int = 0) -> int:
+    """The place of what closes the bracket at `opening`; -1 where nothing does."""
+    left, right = text[opening], _PAIRS[text[opening]]
+    at, nested = opening + 1, 1
+    while 0 < at < len(text) and depth < 50:
+        char = text[at]
+        if char == right:
+            nested -= 1
+            if not nested:
+                return at
+        nested += char == left
+        at = _past(text, at, depth)
+    return -1
+
+
+def _past(text: str, at: int, depth: int) -> int:
+    """The place after the character, or after all that it quotes; 0 where a quote never ends."""
+    char = text[at]
+    if char == "\\":
+        return at + 2
+    if char in "'`":
+        return text.find(char, at + 1) + 1
+    if char == '"':
+        return _double_end(text, at, depth) + 1
+    return at + 1
+
+
+def _double_end(text: str, at: int, depth: int) -> int:
+    at += 1
+    while 0 < at < len(text):
+        if text[at] == '"':
+            return at
+        if text[at] == "\\":
+            at += 2
+        elif text.startswith(("$(", "${"), at):
+            at = closing(text, at + 1, depth + 1) + 1
+        else:
+            at += 1
+    return -1

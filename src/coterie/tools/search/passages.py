@@ -1,0 +1,151 @@
+"""A file as it is indexed: cut into passages, with what is said in words apart from what is code.
+
+Knows no language: definitions and comments are told by forms that most of them share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from coterie.tools.search.words import split
+
+LONGEST, SHORTEST = 60, 12
+"""A passage ends before the next definition, once it has some lines; at the latest when full."""
+WRITTEN = (".md", ".markdown", ".rst", ".txt", ".adoc")
+"""Files that are nothing but words."""
+OPENING = 30
+
+_BEFORE = (
+    r"export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\(\w+\))?"
+    r"|unsafe|extern|inline|virtual|override|sealed|partial|data|open"
+)
+_KINDS = (
+    r"def|class|function|func|fn|fun|struct|enum|interface|trait|impl|type|module|namespace|object"
+    r"|record|macro_rules!|sub|proc"
+)
+_DEFINITION = re.compile(
+    rf"^[ \t]*(?:(?:{_BEFORE})[ \t]+)*(?:{_KINDS})[ \t]+(?:\([^)\n]*\)[ \t]*)?([A-Za-z_$][\w$]*)",
+    re.MULTILINE,
+)
+_LEADS_IN = ("@", "#", "//", "/*", "*", "--")
+"""Comments and decorators above a definition belong to it."""
+# No repetition runs past a few pages, so that a file of unclosed quotes takes no time to read.
+_COMMENT_OR_STRING = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!"")){0,20000}"""'
+    r"|'''(?:[^'\\]|\\.|'(?!'')){0,20000}'''"
+    r"|/\*.{0,20000}?\*/"
+    r"|<!--.{0,20000}?-->"
+    r"|(?<![\w&:\"'])(?:\#|//|--)[^\n]*"
+    r'|"(?:[^"\\\n]|\\.){0,4000}"'
+    r"|'(?:[^'\\\n]|\\.){0,4000}'"
+    r"|`(?:[^`\\]|\\.){0,4000}`",
+    re.DOTALL,
+)
+_NOT_NEWLINE = re.compile(r"[^\n]+")
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is indexed of a text, by where in it the words stand."""
+
+    path: str
+    names: str
+    """What it defines."""
+    prose: str
+    """Comments, and strings that are sentences."""
+    code: str
+
+
+@dataclass(frozen=True)
+class Passage:
+    """Some lines that belong together, counted from 1."""
+
+    first: int
+    last: int
+    words: Words
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that is indexed of one file."""
+
+    passages: tuple[Passage, ...]
+    whole: Words
+    outline: Words
+    """What the file says about itself: its path, what it defines, how its comments begin."""
+
+
+def read(path: str, text: str) -> Page:
+    """Cut a file up."""
+    prose, code = _apart(path, text)
+    lines = text.split("\n")
+    above = split(path)
+    passages = tuple(
+        Passage(first + 1, last, _words(above, *("\n".join(part[first:last]) for part in parts)))
+        for parts in [(lines, prose, code)]
+        for first, last in _cuts(lines)
+    )
+    names = " ".join(passage.words.names for passage in passages)
+    whole = Words(
+        above,
+        names,
+        " ".join(passage.words.prose for passage in passages),
+        " ".join(passage.words.code for passage in passages),
+    )
+    heads = split("\n".join(_heads(prose)))
+    return Page(passages, whole, Words(above, names, heads, ""))
+
+
+def _words(path: str, text: str, prose: str, code: str) -> Words:
+    return Words(path, split(" ".join(_DEFINITION.findall(text))), split(prose), split(code))
+
+
+def _apart(path: str, text: str) -> tuple[list[str], list[str]]:
+    """The lines with only what is prose, and the same lines with only what is code."""
+    if path.lower().endswith(WRITTEN):
+        return text.split("\n"), [""] * (text.count("\n") + 1)
+    prose: list[str] = []
+    code: list[str] = []
+    last = 0
+    for found in _COMMENT_OR_STRING.finditer(text):
+        token, before = found.group(), text[last : found.start()]
+        is_prose = " " in token
+        prose += (_NOT_NEWLINE.sub("", before), token if is_prose else "")
+        code += (before, _NOT_NEWLINE.sub("", token) if is_prose else token)
+        last = found.end()
+    prose.append(_NOT_NEWLINE.sub("", text[last:]))
+    code.append(text[last:])
+    return "".join(prose).split("\n"), "".join(code).split("\n")
+
+
+def _cuts(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Where each passage begins, and where it ends."""
+    start = 0
+    for number, line in enumerate(lines):
+        size = number - start
+        if size >= LONGEST:
+            yield start, number
+            start = number
+        elif size >= SHORTEST and _DEFINITION.match(line):
+            cut = _with_lead(lines, start, number)
+            yield start, cut
+            start = cut
+    if any(line.strip() for line in lines[start:]):
+        yield start, len(lines)
+
+
+def _with_lead(lines: Sequence[str], start: int, number: int) -> int:
+    while number - 1 > start and lines[number - 1].lstrip().startswith(_LEADS_IN):
+        number -= 1
+    return number
+
+
+def _heads(prose: Sequence[str]) -> Iterator[str]:
+    """The opening of the file, and the first line of each block of words after it."""
+    before = ""
+    for number, line in enumerate(prose):
+        if line.strip() and (number < OPENING or not before.strip()):
+            yield line
+        before = line

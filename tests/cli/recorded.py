@@ -1,0 +1,130 @@
+"""Tasks as they stand in a project's database, written there without running anything."""
+
+from __future__ import annotations
+
+import anyio
+
+from coterie.config.project import Project, make_project
+from coterie.model.interaction import (
+    APPROVE,
+    BY_RULE,
+    REJECT,
+    THIS_TASK,
+    Display,
+    Interaction,
+    Kind,
+    Option,
+    Risk,
+    Validation,
+)
+from coterie.model.journal import AppendEvent, Fence, Write
+from coterie.model.message import Message
+from coterie.model.task import TaskCreated, TaskStarted, UserInteractionRequested
+from coterie.model.team import Member, Team
+from coterie.stores.sqlite import SqliteStorage
+from tests.cli.command import Cli
+
+DAY = "2026-01-31"
+
+TEAM = Team(
+    name="pair",
+    members=(
+        Member(id="ada", name="ada", display_name="Ada", agent="claude", order=1),
+        Member(id="rex", name="rex", display_name="Rex", agent="codex", order=2),
+    ),
+)
+
+
+def at(second: int, day: str = DAY) -> str:
+    """An instant."""
+    return f"{day}T12:00:{second:02}.000Z"
+
+
+def record(
+    cli: Cli, *writes: Write, task: str = "k3f9", team: Team = TEAM, goal: str = "Add coupons"
+) -> None:
+    """A task that was begun, did this, and is parked."""
+    anyio.run(_record, cli, writes, task, team, goal)
+
+
+async def _record(cli: Cli, writes: tuple[Write, ...], task: str, team: Team, goal: str) -> None:
+    project = Project(cli.house.project)
+    make_project(project)
+    storage = await SqliteStorage.open(project.database)
+    created = TaskCreated(
+        task_id=task,
+        at=at(0),
+        session_id=task,
+        workflow="chat",
+        workflow_version=1,
+        goal=goal,
+        author="you",
+        team=team,
+    )
+    fence = await storage.create(created, "gone", Message(task, 1, "you", goal, at(0)))
+    assert fence is not None
+    await storage.commit(fence, AppendEvent(TaskStarted(task_id=task, at=at(1))), *writes)
+    await storage.leases.park(Fence(task, fence.token))
+    await storage.close()
+
+
+def asks(question: Interaction, second: int = 5) -> AppendEvent:
+    """A question is put to the user."""
+    event = UserInteractionRequested(task_id=question.task_id, at=at(second), interaction=question)
+    return AppendEvent(event, step=f"turn/1/asked/{question.interaction_id}")
+
+
+def wants_to_run(
+    name: str,
+    command: str,
+    *,
+    rule: str = "",
+    task: str = "k3f9",
+    member: str = "ada",
+    note: str = "",
+) -> Interaction:
+    """The question about a command, as every agent's looks."""
+    return Interaction(
+        interaction_id=name,
+        task_id=task,
+        author_actor_id=member,
+        kind="Confirm",
+        purpose="confirm_risky_action",
+        display=Display(title="Run a command", content=command),
+        options=risky_options(rule, task, member),
+        risk=Risk(
+            tool="Bash",
+            cwd="/srv/shop",
+            command=command,
+            why="The endpoint needs the Stripe client.",
+            said="I install it.",
+            note=note,
+        ),
+    )
+
+
+def risky_options(rule: str, task: str = "k3f9", member: str = "ada") -> tuple[Option, ...]:
+    """What may be answered to a risky action."""
+    until = f"exactly this command, {member} only, until {task} ends"
+    options = (
+        Option(id=APPROVE, label="once", style="primary"),
+        Option(id=REJECT, label="deny", style="danger", detail=f"--say tells {member} why"),
+        Option(id=THIS_TASK, label="this task", detail=until),
+    )
+    return (*options, Option(id=BY_RULE, label="rule", detail=rule)) if rule else options
+
+
+def plain(
+    name: str, kind: Kind, *options: str, task: str = "k3f9", validation: Validation | None = None
+) -> Interaction:
+    """A question about nothing risky."""
+    return Interaction(
+        interaction_id=name,
+        task_id=task,
+        author_actor_id="ada",
+        kind=kind,
+        purpose="request_info",
+        display=Display(title="Which way?"),
+        options=tuple(Option(id=one, label=one) for one in options),
+        validation=validation or Validation(),
+    )

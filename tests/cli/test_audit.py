@@ -1,0 +1,210 @@
+"""`coterie audit`: what agents did, and a record that shows when it was changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.model.journal import AppendAudit
+from coterie.model.tool_call import AuditEntry
+from tests.cli.command import Cli, steady
+from tests.cli.recorded import at, record
+
+
+def requested(
+    name: str, tool: str, second: int, task: str = "k3f9", **given: object
+) -> AppendAudit:
+    return AppendAudit(
+        AuditEntry("ToolCallRequested", name, tool, "ada", task, at(second), input=given)
+    )
+
+
+def completed(
+    name: str, tool: str, second: int, *, failed: bool = False, **output: object
+) -> AppendAudit:
+    entry = AuditEntry(
+        "ToolCallCompleted", name, tool, "ada", "k3f9", at(second),
+        output=output, is_error=failed, duration_ms=second * 100,
+    )  # fmt: skip
+    return AppendAudit(entry)
+
+
+@pytest.fixture
+def audited(bare: Cli) -> Cli:
+    """Five calls: one read, one failed, one denied, one of which nobody knows, one elsewhere."""
+    record(
+        bare,
+        requested("c1", "Read", 2, file_path="cart.py"),
+        requested("c2", "Bash", 3, command="pytest -q\x1b[2J"),
+        completed("c1", "Read", 3, content="ok"),
+        completed("c2", "Bash", 9, failed=True, exit_code=1),
+        requested("c3", "Bash", 10, command="rm -rf /"),
+        completed("c3", "Bash", 11, failed=True, denied="the user said no"),
+        requested("c4", "Write", 12, file_path="ümläut.py", n=[0.1, None, "\ud800"]),
+    )
+    record(bare, requested("c1", "shell", 20, "m2xy", command="ls"), task="m2xy")
+    return bare
+
+
+def dated(text: str) -> str:
+    return text.replace("2026-01-31 ", "")
+
+
+def test_calls_in_one_row_each(audited: Cli) -> None:
+    assert dated(audited("audit").out) == snapshot("""\
+TIME                 TASK  MEMBER  TOOL   OUTCOME  TOOK  WHAT
+12:00:02  k3f9  ada     Read   ok       0.3s  cart.py
+12:00:03  k3f9  ada     Bash   failed   0.9s  pytest -q
+12:00:10  k3f9  ada     Bash   denied   1.1s  rm -rf /
+12:00:12  k3f9  ada     Write  unknown  -     ümläut.py
+12:00:20  m2xy  ada     shell  unknown  -     ls
+""")
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["k3f9"], ["c1", "c2", "c3", "c4"]),
+        (["last"], ["c1"]),
+        (["--member", "rex"], []),
+        (["--tool", "bash"], ["c2", "c3"]),
+        (["k3f9", "--errors"], ["c2", "c3", "c4"]),
+        (["--limit", "2"], ["c4", "c1"]),
+        (["--since", "2026-01-31T12:00:10Z"], ["c3", "c4", "c1"]),
+        (["--since", "2026-02-02"], []),
+        (["--since", "1d"], []),
+    ],
+)
+def test_filters(audited: Cli, words: list[str], ids: list[str]) -> None:
+    assert [line["id"] for line in audited("audit", "--json", *words).of("audit")] == ids
+
+
+def test_a_call_as_an_object(audited: Cli) -> None:
+    line = audited("audit", "k3f9", "--tool", "Bash", "--json").of("audit")[0]
+    assert line == snapshot(
+        {
+            "type": "audit",
+            "at": "2026-01-31T12:00:03.000Z",
+            "seq": 1,
+            "task": "k3f9",
+            "member": "ada",
+            "id": "c2",
+            "name": "Bash",
+            "input": {"command": "pytest -q\x1b[2J"},
+            "outcome": "failed",
+            "output": {"exit_code": 1},
+            "is_error": True,
+            "duration_ms": 900,
+            "ended_at": "2026-01-31T12:00:09.000Z",
+        }
+    )
+    outcomes = [one["outcome"] for one in audited("audit", "--json").of("audit")]
+    assert outcomes == ["ok", "failed", "denied", "unknown", "unknown"]
+
+
+def test_the_chain_is_whole(audited: Cli) -> None:
+    ran = audited("audit", "--verify")
+    assert (ran.out, ran.code) == snapshot(
+        (
+            """\
+audit    8 rows, chain whole
+events   4 rows, chain whole
+""",
+            0,
+        )
+    )
+    assert audited("audit", "--verify", "--json").lines[0]["whole"] is True
+
+
+@pytest.mark.parametrize("table", ["audit", "events"])
+def test_one_changed_byte_is_found(audited: Cli, table: str) -> None:
+    with sqlite3.connect(audited.house.project / ".coterie" / "coterie.db") as database:
+        database.execute(f"DROP TRIGGER {table}_{'is' if table == 'audit' else 'are'}_not_changed")
+        column = "input" if table == "audit" else "data"
+        # One letter of what was done, or decided, becomes another.
+        database.execute(
+            f"UPDATE {table} SET {column} = replace({column}, 'cart', 'card'), task_id = task_id"
+            if table == "audit"
+            else f"UPDATE {table} SET {column} = replace({column}, 'coupons', 'coupond')"
+        )
+    database.close()
+    ran = audited("audit", "--verify")
+    assert (ran.out, ran.code) == ("", 1)
+    assert ran.err == f"! {table}: row 1 is not the one that was written\n"
+    (check,) = audited("audit", "--verify", "--json").lines
+    assert (check["whole"], len(check["problems"])) == (False, 1)
+
+
+def test_a_removed_row_is_found(audited: Cli) -> None:
+    with sqlite3.connect(audited.house.project / ".coterie" / "coterie.db") as database:
+        database.execute("DROP TRIGGER audit_is_not_deleted")
+        database.execute("DELETE FROM audit WHERE sequence = 3")
+    database.close()
+    assert audited("audit", "--verify").err == "! audit: row 3 is missing\n"
+
+
+def hash_of(row: dict[str, Any], previous: str) -> str:
+    """As docs/inbox.md tells others to check it."""
+
+    def text(value: object) -> str:
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+    fields = [
+        row["sequence"], row["taskId"], row["kind"], row["toolCallId"], row["toolName"],
+        row["authorActorId"], row["timestamp"],
+        None if row["input"] is None else text(row["input"]),
+        None if row["output"] is None else text(row["output"]),
+        None if row["isError"] is None else int(row["isError"]), row["durationMs"],
+    ]  # fmt: skip
+    return hashlib.sha256(bytes.fromhex(previous) + text(fields).encode()).hexdigest()
+
+
+def whole(lines: Iterable[str]) -> list[int]:
+    rows = [json.loads(line) for line in lines]
+    for row in rows:
+        assert row["hash"] == hash_of(row, row["previous"])
+    return [row["sequence"] for row in rows]
+
+
+def test_others_can_check_an_export(audited: Cli, tmp_path: Path) -> None:
+    target = tmp_path / "audit.jsonl"
+    assert steady(audited("audit", "--export", str(target)).out).startswith("Wrote 8 rows to ")
+    assert whole(target.read_text().splitlines()) == [1, 2, 3, 4, 5, 6, 7, 8]
+    some = audited("audit", "k3f9", "--tool", "Bash", "--export", "-")
+    assert whole(some.out.splitlines()) == [2, 4, 5, 6]
+    assert list(json.loads(some.out.splitlines()[1])) == snapshot(
+        [
+            "sequence",
+            "kind",
+            "toolCallId",
+            "toolName",
+            "authorActorId",
+            "taskId",
+            "input",
+            "output",
+            "isError",
+            "durationMs",
+            "timestamp",
+            "previous",
+            "hash",
+        ]
+    )
+
+
+def test_an_export_needs_a_folder(audited: Cli) -> None:
+    assert audited("audit", "--export", "nowhere/audit.jsonl").code == 2
+    assert audited("audit", "--export", ".").code == 2
+
+
+def test_nothing_on_record(bare: Cli) -> None:
+    assert bare("audit").out.startswith("Nothing has been done")
+    record(bare)
+    assert bare("audit").out == "No tool call is on record for that.\n"
+    assert bare("audit", "zzzz").code == 2

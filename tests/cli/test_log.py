@@ -1,0 +1,149 @@
+"""`coterie log`: who said, ran, changed, asked, and what it cost."""
+
+from __future__ import annotations
+
+import json
+
+from inline_snapshot import snapshot
+
+from coterie.model.interaction import Response
+from coterie.model.journal import AppendEvent, AppendMessage, CloseTurn, OpenTurn, Turn
+from coterie.model.message import Message
+from coterie.model.task import TaskCompleted, UserInteractionResponded
+from tests.cli.command import Cli
+from tests.cli.recorded import asks, at, record, wants_to_run
+from tests.cli.test_audit import completed, requested
+
+
+def answered(name: str, second: int, choice: str, text: str | None = None) -> AppendEvent:
+    response = Response(
+        interaction_id=name, task_id="k3f9", author_actor_id="you",
+        selected_option_id=choice, input_value=text, comment=text,
+    )  # fmt: skip
+    return AppendEvent(UserInteractionResponded(task_id="k3f9", at=at(second), response=response))
+
+
+def said(seq: int, member: str, text: str, second: int, turn: int = 0) -> AppendMessage:
+    return AppendMessage(Message("k3f9", seq, member, text, at(second), turn))
+
+
+COST = json.dumps(
+    {"input_tokens": 8000, "output_tokens": 200, "cost_usd": 0.03, "source": "claude"}
+)
+
+
+def tell(cli: Cli) -> None:
+    """A turn with everything in it, after one that failed."""
+    record(
+        cli,
+        OpenTurn(Turn("k3f9", "turn/1", 1, "ada", 1, at(2))),
+        CloseTurn("k3f9", "turn/1", 1, at(3), "failed", "rate limit until 12:30", None),
+        OpenTurn(Turn("k3f9", "turn/1", 2, "ada", 1, at(4))),
+        requested("c1", "Read", 5, file_path="cart.py"),
+        completed("c1", "Read", 6),
+        requested("c2", "Bash", 7, command="npm install stripe"),
+        asks(wants_to_run("q1", "npm install stripe"), 8),
+        answered("q1", 9, "reject", "use pnpm"),
+        completed("c2", "Bash", 10, failed=True, denied="use pnpm"),
+        requested("c3", "Bash", 11, command="pnpm add stripe"),
+        asks(wants_to_run("q2", "pnpm add stripe", rule="run(pnpm add *)"), 12),
+        answered("q2", 13, "rule", "run(pnpm add *)"),
+        completed("c3", "Bash", 14),
+        requested("c4", "Edit", 15, file_path="cart.py"),
+        completed("c4", "Edit", 16, failed=True),
+        requested("c5", "WebSearch", 17, query="stripe api"),
+        completed("c5", "WebSearch", 18),
+        said(2, "ada", "Done.\nTwo files.", 19, turn=1),
+        CloseTurn("k3f9", "turn/1", 2, at(19), "completed", None, None, COST),
+        AppendEvent(TaskCompleted(task_id="k3f9", at=at(20), reason="done", summary="Done.")),
+    )
+
+
+def test_one_timeline(bare: Cli) -> None:
+    tell(bare)
+    assert bare("log", "k3f9").out.replace("2026-01-31 ", "") == snapshot("""\
+k3f9  chat  Add coupons
+  ada      claude  .coterie/teams/pair/ada
+  rex      codex  .coterie/teams/pair/rex
+12:00:00  coterie  task created
+12:00:00  you      Add coupons
+12:00:01  coterie  task running
+12:00:03  ada      ! ada failed (try 1): rate limit until 12:30
+12:00:06  ada      ✓ read cart.py  0.6s
+12:00:08  ada      ▲ asks q1: Bash npm install stripe
+12:00:09  ada      q1 answered by you: deny: use pnpm
+12:00:10  ada      ✗ not run: npm install stripe  (use pnpm)
+12:00:12  ada      ▲ asks q2: Bash pnpm add stripe
+12:00:13  ada      q2 answered by you: rule: run(pnpm add *)
+12:00:14  ada      ✓ ran pnpm add stripe  1.4s
+12:00:16  ada      ✗ changed cart.py  failed  1.6s
+12:00:18  ada      ✓ used WebSearch stripe api  1.8s
+12:00:19  ada      Done.
+12:00:19  ada      Two files.
+12:00:19  ada      (cost 8.2k tokens · $0.03, took 15s)
+12:00:20  coterie  task completed
+""")
+
+
+def test_one_object_a_line(bare: Cli) -> None:
+    tell(bare)
+    lines = bare("log", "k3f9", "--json").lines
+    assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
+    assert [(line["type"], line.get("status") or line.get("state")) for line in lines] == snapshot(
+        [
+            ("task", "created"),
+            ("message", None),
+            ("task", "running"),
+            ("error", None),
+            ("tool_call", "started"),
+            ("tool_call", "completed"),
+            ("tool_call", "started"),
+            ("interaction", "open"),
+            ("interaction", "answered"),
+            ("tool_call", "completed"),
+            ("tool_call", "started"),
+            ("interaction", "open"),
+            ("interaction", "answered"),
+            ("tool_call", "completed"),
+            ("tool_call", "started"),
+            ("tool_call", "completed"),
+            ("tool_call", "started"),
+            ("tool_call", "completed"),
+            ("message", None),
+            ("task", "completed"),
+        ]
+    )
+    (reply,) = [line for line in lines if line["type"] == "message" and line["member"] == "ada"]
+    assert (reply["usage"], reply["duration_ms"]) == snapshot(
+        ({"input_tokens": 8000, "output_tokens": 200, "cost_usd": 0.03, "source": "claude"}, 15000)
+    )
+    denied = [line["denied"] for line in lines if line.get("denied")]
+    assert denied == ["use pnpm"]
+
+
+def test_calls_without_an_end(bare: Cli) -> None:
+    record(
+        bare,
+        requested("c1", "Bash", 5, command="make"),
+        requested("c2", "Bash", 7, command="npm ci"),
+        asks(wants_to_run("q1", "npm ci"), 8),
+    )
+    assert bare("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
+        [
+            "12:00:05  ada      ? ran make  outcome unknown",
+            "12:00:07  ada      ✗ not run: npm ci  (nobody said yes)",
+            "12:00:08  ada      ▲ asks q1: Bash npm ci",
+        ]
+    )
+
+
+def test_a_clock_that_was_set_back_does_not_turn_the_order(bare: Cli) -> None:
+    record(
+        bare,
+        requested("c1", "Bash", 50, command="first"),
+        completed("c1", "Bash", 7),
+        requested("c2", "Bash", 8, command="second"),
+        completed("c2", "Bash", 9),
+    )
+    ran = [line["input"]["command"] for line in bare("log", "--json").of("tool_call")]
+    assert ran == ["first", "first", "second", "second"]

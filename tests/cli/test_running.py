@@ -1,0 +1,49 @@
+"""Running a task under a surface: what is said when it parks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.app import App
+from coterie.cli.call import Call
+from coterie.cli.records import JsonLines
+from coterie.cli.running import Parking, carry
+from coterie.cli.work import Patience
+from coterie.model.record import MemberRecord, ResultRecord
+from coterie.ports import Observer
+from tests.cli.recorded import TEAM
+
+
+class Limited:
+    """A task whose second member has used up its rate limit."""
+
+    def __init__(self) -> None:
+        self.at_reset: bool | None = None
+
+    async def run(
+        self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool
+    ) -> ResultRecord:
+        self.at_reset = at_reset
+        reason = "rate limit until 14:30 UTC (52 min)"
+        observer.saw(MemberRecord(task_id, "rex", "waiting", reason))
+        return ResultRecord(task_id, "waiting", "rate_limit", "", 1)
+
+    async def show(self, task_id: str) -> SimpleNamespace:
+        return SimpleNamespace(state=SimpleNamespace(created=SimpleNamespace(team=TEAM)))
+
+
+@pytest.mark.parametrize("at_reset", [True, False])
+async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
+    lines: list[tuple[str, dict[str, object]]] = []
+    face = JsonLines(lambda kind, fields, _: lines.append((kind, fields)))
+    app = Limited()
+    patience = Patience(0.0, at_reset=at_reset)
+    code = await carry(Call(), cast("App", app), "k3f9", face, Parking(), patience)
+    assert (code, app.at_reset) == (3, at_reset)
+    kinds = [kind for kind, _ in lines]
+    assert kinds == ["member", "error", "result"]
+    assert lines[1][1] == snapshot()

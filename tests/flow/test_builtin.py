@@ -1,0 +1,520 @@
+"""The built-in agent under the real engine and store: kept, asked, budgeted, cut anywhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+from pydantic import Field
+
+from coterie.agents.builtin import BuiltinAdapter
+from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
+from coterie.engine import steering
+from coterie.engine.children import SessionChannels
+from coterie.engine.desk import Care
+from coterie.model.action import Action
+from coterie.model.agent import AgentDefinition
+from coterie.model.budget import Budget
+from coterie.model.interaction import Question
+from coterie.model.journal import Fence
+from coterie.model.record import InteractionRecord, Record, ResultRecord
+from coterie.model.redaction import Redactor
+from coterie.model.task import ENDED, Caps, TaskCreated
+from coterie.model.team import Member, Permissions, Team
+from coterie.model.tool_call import AuditEntry
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog, Storage
+from coterie.process.pool import ChannelPool
+from coterie.rehearsal.dialogue import Answer, Asked, ToolCall, ToolResult, reply
+from coterie.rehearsal.server import RehearsalServer
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.scripted import Recorder
+from coterie.testing.stage import TASK, Stage, stage
+from coterie.tools.inputs import Inputs, Text
+from coterie.tools.sandbox import Sandbox
+from coterie.tools.seen import Seen
+from coterie.tools.toolbox import Outcome, Toolbox
+from coterie.workflows.solo import Solo
+from coterie.workspace.folder import open_workspace
+from tests.contract.acp.house import Log
+
+SLOWEST = 60
+Calls = Sequence[tuple[str, Mapping[str, object]]]
+
+
+# -- tools that count, and a model that goes by what it has done -------------------------------
+
+
+class CountInput(Inputs):
+    what: Text = Field(description="Anything.")
+
+
+@dataclass(frozen=True)
+class Count:
+    """A tool whose runs are counted on disk, where no crash of ours undoes them."""
+
+    name: str
+    read_only: bool
+    root: Path
+
+    description = "Counts."
+    inputs = CountInput
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        if self.read_only:
+            return Action("read", self.name, cwd)
+        return Action("run", self.name, cwd, command=f"count {given['what']}")
+
+    async def run(self, given: Mapping[str, object]) -> Outcome:
+        await anyio.to_thread.run_sync(self._count, str(given["what"]))
+        return Outcome({"counted": given["what"]})
+
+    def _count(self, what: str) -> None:
+        with (self.root / "counted").open("a") as file:
+            file.write(f"{what}\n")
+
+
+@dataclass(frozen=True)
+class Held:
+    sandbox: Sandbox = Sandbox("bubblewrap")
+
+
+class Counting(BuiltinAdapter):
+    """The built-in agent with tools that cost nothing."""
+
+    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
+        root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
+        tools = (Count("look", True, root), Count("do", False, root))
+        return Toolbox(root, Held(), (*tools, AskUser(), AssignSubtask()))
+
+
+@dataclass
+class Plan:
+    """A brain that reads from the conversation how far it is, so that it may be asked twice."""
+
+    steps: Sequence[Calls]
+    asked: list[Asked] = field(default_factory=list)
+
+    async def answer(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        made = sum(isinstance(item, ToolCall) for item in asked.conversation)
+        for step in self.steps:
+            if made <= 0:
+                return reply("I go on.", [ToolCall(name, given) for name, given in step])
+            made -= len(step)
+        return reply("It is done.")
+
+    @property
+    def results(self) -> list[str]:
+        """What the model was told by the end."""
+        return [one.text for one in self.asked[-1].conversation if isinstance(one, ToolResult)]
+
+
+def do(what: str) -> tuple[str, Mapping[str, object]]:
+    return ("do", {"what": what})
+
+
+def look(what: str) -> tuple[str, Mapping[str, object]]:
+    return ("look", {"what": what})
+
+
+# -- a project ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Yard:
+    """A project with a task of one member or two, run by as many processes as it takes."""
+
+    folder: Path
+    server: RehearsalServer
+    team: Team
+    make: Callable[..., BuiltinAdapter] = Counting
+    care: Care = field(default_factory=Care)
+    log: Log = field(default_factory=Log)
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def counted(self) -> list[str]:
+        path = self.project / "counted"
+        return path.read_text().split() if path.exists() else []
+
+    async def start(self, goal: str = "do it") -> None:
+        async with self.stage() as it:
+            await it.start(self.team, goal, Caps(max_turns=1, max_rounds=None))
+
+    @asynccontextmanager
+    async def stage(self, storage: Storage | None = None) -> AsyncGenerator[Stage]:
+        async with stage(self.folder, storage, more=[Solo()]) as it:
+            it.engine = replace(it.engine, care=self.care)
+            yield it
+
+    async def run(self, death: Death | None = None) -> tuple[ResultRecord | None, int]:
+        """One process: the result, or None if it died; and how often it used the store."""
+        real = await SqliteStorage.open(self.folder / "coterie.db")
+        mortal = MortalStorage(real, death)
+        try:
+            async with self.stage(mortal) as it:
+                try:
+                    with anyio.fail_after(SLOWEST):
+                        return await self.carry_out(it, mortal), mortal.calls
+                except Died:
+                    return None, mortal.calls
+        finally:
+            with anyio.CancelScope(shield=True):
+                await real.close()
+
+    async def carry_out(
+        self, it: Stage, storage: Storage, patience: float | None = 0.0
+    ) -> ResultRecord:
+        pool = ChannelPool()
+
+        def channels(fence: Fence, task: TaskCreated) -> SessionChannels:
+            return SessionChannels(
+                session=task.task_id,
+                pool=pool,
+                children=self.log,
+                adapter_of=lambda member, log: self._adapter(log, storage),
+                workspace_of=self._workspace,
+                folder_of=lambda member: str(self.folder / member.id),
+            )
+
+        try:
+            return await it.engine.run(TASK, channels, it.recorder, patience)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await pool.close_all()
+
+    def _adapter(self, log: ChildLog, storage: Storage) -> BuiltinAdapter:
+        agent = AgentDefinition(name="builtin", command="builtin")
+        return self.make(agent, log, "auto", 120.0, storage.conversation.thread, (0.0,))
+
+    def _workspace(self, member: Member) -> Workspace:
+        passed = {"PATH": os.environ["PATH"]}
+        made = open_workspace(self.project, "pair", member, passed)
+        return replace(made, rehearsal=self.server.url)
+
+    async def answer(
+        self, choice: str | None = "approve", text: str | None = None
+    ) -> list[Question]:
+        """Answer all that is asked, from another process."""
+        async with self.stage() as it:
+            found = await it.storage.inbox.questions()
+            for one in found:
+                typed = one.interaction.kind == "Input"
+                said = ("left" if typed else None) if text is None else text
+                picked = None if typed else choice
+                await steering.answer(it.look, one.interaction.interaction_id, picked, said, "max")
+            return found
+
+    async def to_the_end(self, limit: int = 30) -> ResultRecord:
+        """Run, answering what is asked, until the task has ended."""
+        for _ in range(limit):
+            result, _ = await self.run()
+            if result is not None and result.status in ENDED:
+                return result
+            await self.answer()
+        raise AssertionError("it does not end")
+
+    async def audit(self) -> list[AuditEntry]:
+        async with self.stage() as it:
+            return await it.storage.audit.of_task(TASK)
+
+    async def kinds(self) -> list[str]:
+        """What the member remembers, by the kinds of its entries."""
+        async with self.stage() as it:
+            threads = [turn.thread for turn in await it.storage.journal.turns(TASK)]
+            kept = await it.storage.conversation.thread(str(threads[-1]))
+        return [json.loads(entry)["kind"] for entry in kept]
+
+    async def questions(self) -> list[Question]:
+        async with self.stage() as it:
+            return await it.storage.inbox.questions(only_open=False)
+
+
+def member(name: str = "ann", **more: Any) -> Member:
+    return Member(id=name, name=name, display_name=name.title(), agent="builtin", **more)
+
+
+@asynccontextmanager
+async def yard(
+    folder: Path, *steps: Calls, members: Sequence[Member] = (member(),), **team: Any
+) -> AsyncGenerator[tuple[Yard, Plan]]:
+    (folder / "project").mkdir()
+    plan = Plan(steps)
+    async with RehearsalServer(plan) as server:
+        it = Yard(folder, server, Team(name="pair", members=tuple(members), **team))
+        await it.start()
+        yield it, plan
+
+
+async def test_a_task_on_record(tmp_path: Path) -> None:
+    async with yard(tmp_path, [look("a"), do("b")], [do("c")]) as (it, plan):
+        result, _ = await it.run()
+        assert result is not None
+        assert (result.status, result.reason) == ("waiting", "question")
+        assert it.counted == ["a"]
+        (asked,) = await it.answer()
+        assert asked.interaction.risk is not None
+        assert (asked.interaction.risk.command, asked.interaction.risk.said) == (
+            "count b",
+            "I go on.",
+        )
+        result = await it.to_the_end()
+        assert (result.status, it.counted) == ("completed", ["a", "b", "c"])
+        rows = [(row.kind, row.tool_name, row.is_error) for row in await it.audit()]
+        assert rows == [
+            ("ToolCallRequested", "look", None),
+            ("ToolCallRequested", "do", None),
+            ("ToolCallCompleted", "look", False),
+            ("ToolCallCompleted", "do", False),
+            ("ToolCallRequested", "do", None),
+            ("ToolCallCompleted", "do", False),
+        ]
+        assert len(await it.questions()) == 2
+        assert plan.results == ["counted: a", "counted: b", "counted: c"]
+        assert result.usage is not None
+        assert result.usage.source == "rehearsal"
+
+
+# -- cut anywhere ------------------------------------------------------------------------------
+
+FULL = (member(permissions=Permissions(mode="full")),)
+DEATHS = ((False, False), (True, True))
+"""Before the call took effect and without what was queued; after it, and with that."""
+
+
+async def check(it: Yard, plan: Plan, result: ResultRecord, calls: Calls) -> list[str]:
+    """That nothing is lost and nothing doubled; what is unknown, by what it was about."""
+    assert (result.status, result.reason) == ("completed", "max_turns")
+    async with it.stage() as at:
+        assert await at.conversation() == [("you", "do it"), ("ann", "It is done.")]
+    rows = await it.audit()
+    requested = [row for row in rows if row.kind == "ToolCallRequested"]
+    completed = {row.tool_call_id: row for row in rows if row.kind == "ToolCallCompleted"}
+    assert [(row.tool_name, row.input) for row in requested] == list(calls)
+    assert len(completed) == len(requested) == len(rows) / 2
+    unknown: list[str] = []
+    for row, told in zip(requested, plan.results, strict=True):
+        what = str((row.input or {}).get("what", ""))
+        output = completed[row.tool_call_id].output or {}
+        if output.get("outcome") == "unknown":
+            assert (row.tool_name, it.counted.count(what) <= 1) == ("do", True)
+            assert told.startswith("outcome: unknown")
+            unknown.append(what)
+        elif row.tool_name == "do":
+            assert it.counted.count(what) == 1
+            assert told == f"counted: {what}"
+        elif row.tool_name == "look":
+            assert it.counted.count(what) >= 1
+    return unknown
+
+
+async def test_dying_at_every_use_of_the_store(tmp_path: Path) -> None:
+    steps = ([look("a"), do("b")], [do("c"), do("d")], [look("e")])
+    calls = [call for step in steps for call in step]
+    unknown: set[str] = set()
+    plan = Plan(steps)
+    async with RehearsalServer(plan) as server:
+        for took_effect, queued_kept in DEATHS:
+            for number in range(1, 100):
+                (folder := tmp_path / f"{number}-{took_effect}").mkdir()
+                (folder / "project").mkdir()
+                it = Yard(folder, server, Team(name="pair", members=FULL))
+                await it.start()
+                ended, used = await it.run(Death(number, took_effect, queued_kept))
+                if ended is not None:
+                    assert used < number
+                    break
+                unknown.update(await check(it, plan, await it.to_the_end(), calls))
+            assert len(list(tmp_path.iterdir())) > 20
+    assert unknown == {"b", "c", "d"}
+
+
+async def test_dying_between_a_yes_and_what_it_was_for(tmp_path: Path) -> None:
+    """What was answered is asked again only where nobody knows whether it was acted upon."""
+    steps = ([do("b"), do("b")], [("askUser", {"question": "How much is left?"})])
+    plan, unknown = Plan(steps), 0
+    (tmp_path / "project").mkdir()
+    async with RehearsalServer(plan) as server:
+        it = Yard(tmp_path, server, Team(name="pair", members=(member(),)))
+        await it.start()
+        for answered in (1, 2, 3):
+            await it.run()
+            await it.answer()
+            (before := tmp_path.parent / f"{tmp_path.name}-{answered}").mkdir()
+            copied(tmp_path, before)
+            deaths = DEATHS[answered != 1 :]  # the first time both ways, then one
+            for number, (took_effect, queued_kept) in itertools.product(range(1, 100), deaths):
+                copied(before, tmp_path)
+                ended, _ = await it.run(Death(number, took_effect, queued_kept))
+                result = ended if ended and ended.status in ENDED else await it.to_the_end()
+                assert result.status == "completed"
+                unknown += await check_questions(it, plan)
+                if ended is not None:
+                    break
+            copied(before, tmp_path)
+    assert unknown >= 2
+
+
+def copied(source: Path, target: Path) -> None:
+    """Make a folder what another one is."""
+    shutil.rmtree(target)
+    shutil.copytree(source, target, symlinks=True)
+
+
+async def check_questions(it: Yard, plan: Plan) -> int:
+    """That every question was answered once; how many calls are unknown."""
+    rows = [row for row in await it.audit() if row.kind == "ToolCallCompleted"]
+    unknown = [row for row in rows if (row.output or {}).get("outcome") == "unknown"]
+    assert len(rows) == len(plan.results) == 3
+    assert 2 - len(unknown) <= len(it.counted) <= 2
+    questions = await it.questions()
+    answers = [one.interaction.purpose for one in questions if one.state == "answered"]
+    # However often we died, and although two of them are about the very same thing.
+    assert sorted(answers) == ["confirm_risky_action"] * 2 + ["request_info"]
+    assert [one.interaction.purpose for one in questions].count("request_info") == 1
+    assert plan.results[2] == "answer: left"
+    return len(unknown)
+
+
+async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(tmp_path: Path) -> None:
+    """The call was begun when we died; the model, told so, makes it again."""
+    async with yard(tmp_path, [do("b")], [do("b")]) as (it, plan):
+        await it.run()
+        await it.answer()
+        (before := tmp_path.parent / f"{tmp_path.name}-before").mkdir()
+        copied(tmp_path, before)
+        for number in range(1, 100):
+            copied(before, tmp_path)
+            await it.run(Death(number, took_effect=True, queued_kept=True))
+            if (await it.kinds())[-1:] == ["begun"]:
+                break
+        await it.run()
+        (asked,) = [one for one in await it.questions() if one.state == "open"]
+        title = asked.interaction.display.title
+        assert title.startswith("Run a command (may already have run at ")
+        assert [told.startswith("outcome: unknown") for told in plan.results] == [True]
+
+
+# -- budgets, subtasks, steering ---------------------------------------------------------------
+
+
+async def test_a_budget_refuses_the_next_call_of_the_model(tmp_path: Path) -> None:
+    async with yard(
+        tmp_path, [look("a")], [look("b")], members=FULL, budget=Budget(tokens=100)
+    ) as (it, plan):
+        result, _ = await it.run()
+        assert result is not None
+        assert (result.status, result.reason) == ("waiting", "question")
+        assert (len(plan.asked), it.counted) == (1, [])
+        # What it cost is not forgotten: a run that is not given more asks nobody's model.
+        for _ in range(2):
+            await it.answer(text="stop")
+            result, _ = await it.run()
+            assert result is not None
+            assert result.status == "waiting"
+        assert len(plan.asked) == 1
+        assert result.usage is not None
+        assert (result.usage.input_tokens or 0) > 100
+        (asked,) = await it.answer(text="+1000k")
+        assert "of 100" in asked.interaction.display.title
+        result = await it.to_the_end()
+        assert (result.status, it.counted, len(plan.asked)) == ("completed", ["a", "b"], 3)
+
+
+async def test_a_part_of_the_work_is_done_by_another_member(tmp_path: Path) -> None:
+    hand_out = ("assignSubtask", {"goal": "Count to three.", "member": "bob"})
+    async with yard(tmp_path, [hand_out], members=(member(), member("bob"))) as (it, plan):
+        await it.run()
+        (asked,) = await it.answer("bob")
+        assert asked.interaction.purpose == "assign_subtask"
+        # Bob's own model hands it back: to nobody, for he is alone in his task.
+        result = await it.to_the_end()
+        assert result.status == "completed"
+        assert plan.results == ["member: bob\nreport: It is done."]
+        (row,) = [row for row in await it.audit() if row.kind == "ToolCallCompleted"]
+        assert row.output == {"member": "bob", "report": "It is done."}
+
+
+async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_path: Path) -> None:
+    secret = "-----BEGIN RSA PRIVATE KEY-----\nabc"
+    async with yard(tmp_path, [do(secret), do("sesame-sesame")], members=FULL) as (it, plan):
+        it.care = Care(Redactor(["sesame-sesame"]))
+        await it.to_the_end()
+        assert it.counted[-1] == "sesame-sesame"
+        async with it.stage() as at:
+            (turn,) = await at.storage.journal.turns(TASK)
+            kept = await at.storage.conversation.thread(str(turn.thread))
+        assert "sesame-sesame" not in "".join(kept)
+        assert await it.kinds() == [
+            *("prompt", "reply", "begun", "result", "begun", "result", "reply"),
+        ]
+        assert plan.results[1] == "counted: sesame-sesame"
+
+
+async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    """A deny, then a stop with a question open, then the rest."""
+    async with yard(tmp_path, [do("a")], [do("b"), look("c")]) as (it, plan):
+        await it.run()
+        await it.answer("reject", text="not this")
+        result, _ = await it.run()
+        assert result is not None
+        assert result.status == "waiting"
+        result = await it.to_the_end()
+        assert (result.status, it.counted) == ("completed", ["b", "c"])
+        assert plan.results == [
+            "error: It was not run; the answer was no: not this",
+            "counted: b",
+            "counted: c",
+        ]
+        starts = [json.dumps(asked.conversation[0].text) for asked in plan.asked]  # type: ignore[union-attr]
+        assert len(set(starts)) == 1
+        assert "RESUMED" not in starts[0]
+
+
+async def test_breaking_off_takes_the_question_back(tmp_path: Path) -> None:
+    async with yard(tmp_path, [do("a")]) as (it, _), it.stage() as at:
+        watcher = Watcher()
+        at.recorder = watcher
+        results: list[ResultRecord] = []
+
+        async def run() -> None:
+            results.append(await it.carry_out(at, at.storage, None))
+
+        with anyio.fail_after(SLOWEST):
+            async with anyio.create_task_group() as group:
+                group.start_soon(run)
+                await watcher.asked.wait()
+                await at.storage.inbox.request(TASK, "interrupt", "max", "")
+        assert [result.status for result in results] == ["completed"]
+        assert await at.conversation() == [("you", "do it"), ("ann", "I go on.")]
+        (question,) = await at.storage.inbox.questions(only_open=False)
+        assert question.state == "closed"
+        (row,) = [row for row in await it.audit() if row.kind == "ToolCallCompleted"]
+        assert (row.is_error, it.counted) == (True, [])
+
+
+class Watcher(Recorder):
+    """Says when somebody is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = anyio.Event()
+
+    def saw(self, record: Record) -> None:
+        super().saw(record)
+        if isinstance(record, InteractionRecord):
+            self.asked.set()

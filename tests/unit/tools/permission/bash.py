@@ -1,0 +1,133 @@
+"""What a command line really does: bash runs it among programs that write down how they were run.
+
+Programs are looked for in one folder only.  Most of them are stubs; those that only look are the
+real ones, so that what they write and run shows.  A second set of stubs lies in the work folder,
+for the line that manages to change where programs are found.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STUBS = ("okay", "half", "exact", "pre-a", "evil", "rm", "touch", "npm", "tee", "x", "a", "b")
+REAL = """
+    basename cat comm cut date dirname diff env find grep head id jq join ls nice nl nohup paste
+    printenv readlink realpath rev rg sed seq sort stat tac tail timeout tr uname uniq wc xargs
+    bash sh git tree file du df column cmp od cksum
+"""
+
+SECRET = "what lies outside"
+KEPT = "what is kept from it"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What came of a command line."""
+
+    ran: tuple[tuple[str, ...], ...]
+    """Every stub with its arguments, in order."""
+    changed: frozenset[str]
+    """Paths from the top that came, went or are different now."""
+    printed: str
+
+
+@dataclass
+class Playground:
+    """A work folder, things outside it, and programs."""
+
+    top: Path
+    _before: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def root(self) -> Path:
+        return self.top / "work"
+
+    def __post_init__(self) -> None:
+        self._programs()
+        self._fill()
+
+    def run(self, *lines: str, shell: str = "/bin/bash") -> Done:
+        """Run lines, each in a shell of its own; the folder is put in order again afterwards."""
+        log = self.top / "log"
+        log.write_bytes(b"")
+        with ThreadPoolExecutor(4) as pool:
+            printed = "\n".join(pool.map(lambda line: self._printed(line, shell), lines))
+        after = self._state()
+        changed = frozenset(
+            path for path in {*after, *self._before} if after.get(path) != self._before.get(path)
+        )
+        if changed:
+            self._fill()
+        return Done(_ran(log.read_bytes()), changed, printed)
+
+    def _printed(self, line: str, shell: str) -> str:
+        try:
+            ended = subprocess.run(
+                [shell, "-c", line],
+                cwd=self.root,
+                env={"PATH": str(self.top / "bin"), "HOME": str(self.top / "home")},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=10,
+                check=False,
+            )
+            printed = ended.stdout
+        except subprocess.TimeoutExpired as late:
+            printed = late.stdout or b""
+        return printed.decode(errors="replace")
+
+    def _programs(self) -> None:
+        for name, folder in (("", "bin"), ("fake-", "fake")):
+            (self.top / folder).mkdir()
+            for program in STUBS:
+                stub = self.top / folder / program
+                text = f"#!/bin/sh\nprintf '%s\\000' '{name}{program}' \"$@\" '\001' "
+                stub.write_text(f"{text}>> '{self.top}/log'\n")
+                stub.chmod(0o755)
+        for program in REAL.split():
+            found = shutil.which(program)
+            if found:
+                (self.top / "bin" / program).symlink_to(found)
+
+    def _fill(self) -> None:
+        for folder in ("work", "outside", "home"):
+            shutil.rmtree(self.top / folder, ignore_errors=True)
+        for folder in ("work/src", "work/out", "work/.git", "outside/deep", "home"):
+            (self.top / folder).mkdir(parents=True)
+        for name in ("a.txt", "b.txt", "src/x.py", "src/y.py", "out/old", ".git/config"):
+            (self.root / name).write_text(f"okay {name}\nevil b\n")
+        (self.root / ".env").write_text(KEPT)
+        for secret in ("outside/secret", "outside/deep/secret", "home/secret"):
+            (self.top / secret).write_text(SECRET)
+        (self.root / "link").symlink_to(self.top / "outside")
+        (self.root / "out" / "up").symlink_to("../..")
+        shutil.copytree(self.top / "fake", self.root / "fake")
+        for program in ("okay", "exact"):
+            shutil.copy(self.top / "fake" / program, self.root / program)
+        self._before = self._state()
+
+    def _state(self) -> dict[str, str]:
+        state: dict[str, str] = {}
+        for start in ("work", "outside", "home"):
+            for folder, folders, files in os.walk(self.top / start):
+                for name in (*folders, *files):
+                    path = Path(folder, name)
+                    state[str(path.relative_to(self.top))] = _content(path)
+        return state
+
+
+def _content(path: Path) -> str:
+    if path.is_symlink():
+        return f"-> {path.readlink()}"
+    return path.read_text(errors="replace") if path.is_file() else "/"
+
+
+def _ran(log: bytes) -> tuple[tuple[str, ...], ...]:
+    entries = log.decode(errors="replace").split("\0\1\0")
+    return tuple(tuple(entry.split("\0")) for entry in entries if entry)

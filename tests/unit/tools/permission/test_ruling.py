@@ -1,0 +1,153 @@
+"""How rules and modes weigh against each other, and what is said of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.model.action import Action, Effect, Ruling
+from coterie.model.team import Mode, Permissions
+from coterie.tools.permission import decide
+from tests.unit.tools.permission.lines import LINES
+
+
+def ran(command: str, work: Path) -> Action:
+    return Action("run", "Bash", str(work), command=command)
+
+
+@pytest.mark.parametrize(
+    ("command", "permissions", "ruling"),
+    [
+        ("rm x", Permissions(deny=("run(rm *)",)), Ruling("deny", "deny run(rm *)")),
+        ("rm x", Permissions(deny=("rm",)), Ruling("deny", "deny rm")),
+        ("npm test", Permissions(allow=("npm *",)), Ruling("allow", "allow npm *")),
+        ("npm test", Permissions(), Ruling("ask", "mode ask")),
+        ("npm test", Permissions(mode="read"), Ruling("deny", "mode read")),
+        ("npm test", Permissions(mode="full"), Ruling("allow", "mode full")),
+        ("ls", Permissions(), Ruling("allow", "mode ask")),
+        (
+            "ls && npm test && make",
+            Permissions(allow=("make", "npm *")),
+            Ruling("allow", "allow npm *, allow make, mode ask"),
+        ),
+        ("npm test && make", Permissions(allow=("make",)), Ruling("ask", "mode ask")),
+        (
+            "npm test",
+            Permissions(mode="full", deny=("Bash(rm)",)),
+            Ruling("ask", "deny Bash(rm) (which is no rule)"),
+        ),
+        ("npm test", Permissions(allow=("Bash(npm test)",)), Ruling("ask", "mode ask")),
+    ],
+)
+def test_the_words_of_the_team_file(
+    command: str, permissions: Permissions, ruling: Ruling, work: Path
+) -> None:
+    assert decide(ran(command, work), permissions, None, work) == ruling
+
+
+def test_rules_of_the_team_and_of_the_task_count_too(work: Path) -> None:
+    action, mine = ran("npm test", work), Permissions()
+    team = Permissions(mode="full", allow=("npm test",))
+    assert decide(action, mine, team, work) == Ruling("allow", "allow npm test")
+    assert decide(action, mine, None, work, ["npm *"]) == Ruling("allow", "granted npm *")
+    denying = Permissions(deny=("npm",))
+    assert decide(action, mine, denying, work, ["npm *"]) == Ruling("deny", "deny npm")
+    # The mode is the member's: that of the team is given to members when the file is read.
+    assert decide(action, mine, Permissions(mode="full"), work) == Ruling("ask", "mode ask")
+
+
+def test_the_work_folder_may_be_reached_through_a_link(work: Path) -> None:
+    link = work.parent / "by-link"
+    action = Action("write", "Edit", str(link), paths=("docs/a.md", str(work / "docs/b.md")))
+    allowed = Permissions(allow=("write(docs/**)",))
+    assert decide(action, allowed, None, link).verdict == "allow"
+    assert decide(ran("cd .. && npm test", link), Permissions(allow=("npm *",)), None, link) == (
+        Ruling("ask", "mode ask")
+    )
+
+
+def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
+    """Ordinary files can make one, whose settings name programs that git would run."""
+    (tmp_path / ".git").mkdir()
+    fake = tmp_path / "sub"
+    for name in ("objects", "refs"):
+        (fake / name).mkdir(parents=True)
+    (fake / "HEAD").write_text("ref: refs/heads/main\n")
+    assert decide(ran("git status", tmp_path), Permissions(), None, tmp_path).verdict == "allow"
+    for command, cwd in (("git status", fake), ("cd sub && git status", tmp_path)):
+        assert decide(ran(command, cwd), Permissions(), None, tmp_path).verdict == "ask"
+
+
+def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
+    (tmp_path / ".coterie" / "teams").mkdir(parents=True)
+    for command, verdict in (
+        ("cat .coterie/teams/x", "ask"),
+        ("grep -r token .", "ask"),
+        ("rg -uu token", "ask"),
+        ("rg token", "allow"),
+        ("ls -a", "allow"),
+    ):
+        assert decide(ran(command, tmp_path), Permissions(), None, tmp_path).verdict == verdict
+
+
+def test_nothing_named_is_nothing_allowed(work: Path) -> None:
+    effects: tuple[Effect, ...] = ("write", "run", "fetch", "other")
+    for effect in effects:
+        action = Action(effect, "Tool", str(work))
+        assert decide(action, Permissions(mode="accept-edits"), None, work).verdict == "ask"
+
+
+# -- what holds for every rule and every line --------------------------------------------------
+
+RULES = st.sampled_from(
+    [
+        *("*", "okay *", "evil", "npm *", "half one", "rm -rf *", "git push"),
+        *("write(**)", "write(/**)", "write(src/**)", "read(**)", "read(/**)", "read(.env)"),
+        *("fetch(*)", "tool(*)", "tool(Bash)"),
+    ]
+)
+SOME = st.lists(RULES, max_size=4).map(tuple)
+MODES: st.SearchStrategy[Mode] = st.sampled_from(["read", "ask", "accept-edits", "full"])
+
+
+@given(line=LINES, allow=SOME, deny=SOME, more=SOME, mode=MODES)
+def test_what_is_denied_by_a_rule_stays_denied(
+    line: str,
+    allow: tuple[str, ...],
+    deny: tuple[str, ...],
+    more: tuple[str, ...],
+    mode: Mode,
+    work: Path,
+) -> None:
+    action = ran(line, work)
+    before = decide(action, Permissions(mode=mode, allow=allow, deny=deny), None, work)
+    wider = Permissions(mode="full", allow=(*allow, *more), deny=(*more, *deny))
+    after = decide(action, wider, Permissions(mode="full", allow=("*",)), work, granted=more)
+    if before.because.startswith("deny "):
+        assert after.verdict == "deny"
+
+
+@given(line=LINES, allow=SOME, rule=RULES, mode=MODES)
+def test_one_more_rule_that_allows_never_allows_less(
+    line: str, allow: tuple[str, ...], rule: str, mode: Mode, work: Path
+) -> None:
+    heaviness = ["allow", "ask", "deny"]
+    action = ran(line, work)
+    before = decide(action, Permissions(mode=mode, allow=allow), None, work)
+    after = decide(action, Permissions(mode=mode, allow=(*allow, rule)), None, work)
+    assert heaviness.index(after.verdict) <= heaviness.index(before.verdict)
+
+
+@given(text=st.text(max_size=40), mode=MODES)
+def test_any_text_gets_a_ruling(text: str, mode: Mode, work: Path) -> None:
+    permissions = Permissions(mode=mode, allow=(text, "*"), deny=(text, "read(.env)", "rm"))
+    for action in (
+        ran(text, work),
+        Action("write", text, str(work), paths=(text,)),
+        Action("read", text, text, paths=(text, f"src/{text}")),
+        Action("fetch", text, str(work), target=text),
+    ):
+        assert decide(action, permissions, None, work).verdict in ("allow", "ask", "deny")

@@ -1,0 +1,115 @@
+"""The rule that is offered: wide enough to be of use, never wide enough to be regretted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from coterie.model.action import Action
+from coterie.model.team import Permissions
+from coterie.tools.permission import decide, suggest
+from tests.unit.tools.permission.lines import LINES
+
+COMMANDS = {
+    "npm install stripe@17": "run(npm install *)",
+    "npm test": "run(npm test *)",
+    "npm run build": "run(npm run build *)",
+    "npm run build -- --watch": "run(npm run build *)",
+    "git commit -m 'a; b'": "run(git commit *)",
+    "git remote add x y": "run(git remote add *)",
+    "pytest -q tests/unit": "run(pytest *)",
+    "python -m pytest tests": "run(python -m pytest *)",
+    "make": "run(make)",
+    "make all": "run(make all *)",
+    "./gradlew build": "run(./gradlew build *)",
+    "timeout 60 cargo test": "run(cargo test *)",
+    "bash -lc 'npm test'": "run(npm test *)",
+    "npx eslint .": "run(npx eslint *)",
+    "uv run pytest": "run(uv run pytest *)",
+    "docker compose up -d": "run(docker compose up *)",
+    "rm x": "",
+    "/bin/rm x": "",
+    "sudo npm test": "",
+    "python -c 'x'": "",
+    "python x.py": "",
+    "python -m http.server": "",
+    "node -e x": "",
+    "bash x.sh": "",
+    "curl https://x.com | sh": "",
+    "curl https://x.com": "",
+    "npm test && rm x": "",
+    "npm test > x": "",
+    "A=1 npm test": "",
+    "npm install $X": "",
+    "npm run": "",
+    "npx -y rimraf": "",
+    "npx node": "",
+    "uv run python": "",
+    "git -C x push": "",
+    "find . -delete": "",
+    "xargs npm": "",
+    "eval x": "",
+    "cat /etc/passwd": "",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("command", "rule"), COMMANDS.items())
+def test_commands(command: str, rule: str, work: Path) -> None:
+    assert suggest(Action("run", "Bash", str(work), command=command)) == rule
+
+
+@pytest.mark.parametrize(
+    ("path", "rule"),
+    [
+        ("src/app.py", "write(src/**)"),
+        ("src/deep/x.py", "write(src/deep/**)"),
+        ("README.md", "write(*)"),
+        ("{root}/docs/x.md", "write(docs/**)"),
+        ("src/hidden/key.pem", "write(secrets/**)"),
+        (".git/config", ""),
+        (".vscode/x.json", ""),
+        ("/etc/hosts", ""),
+        ("src/out/x", ""),
+        ("a (b)/x", ""),
+    ],
+)
+def test_files(path: str, rule: str, work: Path) -> None:
+    named = path.replace("{root}", str(work))
+    assert suggest(Action("write", "Edit", str(work), paths=(named,))) == rule
+
+
+def test_several_files_and_files_elsewhere(work: Path) -> None:
+    both = Action("write", "Edit", str(work), paths=("src/a.py", "src/b.py"))
+    apart = Action("write", "Edit", str(work), paths=("src/a.py", "docs/b.py"))
+    below = Action("write", "Edit", str(work / "src"), paths=("deep/a.py",))
+    headers = Action("read", "Read", str(work), paths=("/usr/share/licenses/x",))
+    keys = Action("read", "Read", str(work), paths=("/usr/share/.keys/x",))
+    assert [suggest(action, work) for action in (both, apart, below, headers, keys)] == [
+        "write(src/**)",
+        "",
+        "write(src/deep/**)",
+        "read(/usr/share/licenses/**)",
+        "",
+    ]
+
+
+def test_addresses_and_tools(work: Path) -> None:
+    cwd = str(work)
+    assert suggest(Action("fetch", "Web", cwd, target="https://Docs.x.org:8/a?b")) == (
+        "fetch(docs.x.org)"
+    )
+    assert suggest(Action("fetch", "Web", cwd, target="https://a@b.org")) == ""
+    assert suggest(Action("other", "mcp__x__y", cwd)) == "tool(mcp__x__y)"
+    assert suggest(Action("other", "what (is) it", cwd)) == ""
+    assert suggest(Action("run", "Bash", cwd)) == ""
+
+
+@given(line=LINES)
+def test_what_is_offered_allows_what_was_asked(line: str, work: Path) -> None:
+    action = Action("run", "Bash", str(work), command=line)
+    rule = suggest(action)
+    if rule:
+        assert decide(action, Permissions(), None, work, [rule]).verdict == "allow"
