@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -12,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from coterie.cli.main import run
 from tests.conftest import House
 
 AGENT = Path(__file__).with_name("agent.py")
@@ -118,3 +121,20 @@ class Cli:
     def task(self, *arguments: str) -> str:
         """Run a chat to its end and give its task's id."""
         return str(self("chat", "--json", *arguments).lines[-1]["task"])
+
+
+class Inside(Cli):
+    """The same in this process: for what only reads the record, where starting costs the most."""
+
+    def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
+        assert stdin is cwd is None
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in "oe")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(list(arguments))
+        return Ran(_written(out), _written(err), code)
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    raw = stream.buffer
+    assert isinstance(raw, io.BytesIO)
+    return raw.getvalue().decode()

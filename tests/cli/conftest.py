@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.command import AGENT, NAMES, Cli
+from tests.cli.command import AGENT, NAMES, Cli, Inside
 from tests.conftest import House
 
 
@@ -15,6 +17,16 @@ from tests.conftest import House
 def bare(house: House) -> Cli:
     """Nothing has been set up."""
     return Cli(house, {"PYTHONHASHSEED": "0", "TZ": "UTC"})
+
+
+@pytest.fixture
+def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
+    """Commands run in this process, in a time zone that is known."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield Inside(house)
+    monkeypatch.undo()
+    time.tzset()
 
 
 @pytest.fixture

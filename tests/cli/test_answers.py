@@ -16,9 +16,9 @@ from tests.cli.recorded import asks, at, plain, record, wants_to_run
 RULE = "run(npm install *)"
 
 
-def test_a_risky_action_in_the_inbox(bare: Cli) -> None:
-    record(bare, asks(wants_to_run("q1", "npm install stripe@17", rule=RULE, note="network")))
-    shown = steady(bare("inbox").out)
+def test_a_risky_action_in_the_inbox(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm install stripe@17", rule=RULE, note="network")))
+    shown = steady(inside("inbox").out)
     assert "waiting" in shown.splitlines()[0]
     assert "\n".join(shown.splitlines()[1:]) == snapshot("""\
      wants to RUN A COMMAND
@@ -38,9 +38,9 @@ def test_a_risky_action_in_the_inbox(bare: Cli) -> None:
 """)
 
 
-def test_a_risky_action_as_an_object(bare: Cli) -> None:
-    record(bare, asks(wants_to_run("q1", "npm ci", rule=RULE)))
-    (line,) = bare("inbox", "--json").of("interaction")
+def test_a_risky_action_as_an_object(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm ci", rule=RULE)))
+    (line,) = inside("inbox", "--json").of("interaction")
     told = {key: line[key] for key in ("command", "cwd", "reason", "tool", "said", "note")}
     assert told == snapshot(
         {
@@ -66,17 +66,17 @@ def test_a_risky_action_as_an_object(bare: Cli) -> None:
     ("choice", "answer"),
     [("once", "approve"), ("1", "approve"), ("approve", "approve"), ("3", "task"), ("t", "task")],
 )
-def test_choices_by_number_name_or_beginning(bare: Cli, choice: str, answer: str) -> None:
-    record(bare, asks(wants_to_run("q1", "npm ci", rule=RULE)))
-    (line,) = bare("answer", "q1", choice, "--json").of("interaction")
+def test_choices_by_number_name_or_beginning(inside: Cli, choice: str, answer: str) -> None:
+    record(inside, asks(wants_to_run("q1", "npm ci", rule=RULE)))
+    (line,) = inside("answer", "q1", choice, "--json").of("interaction")
     assert (line["state"], line["answer"]) == ("answered", answer)
 
 
-def test_many_at_once_and_one_refused(bare: Cli) -> None:
+def test_many_at_once_and_one_refused(inside: Cli) -> None:
     questions = [asks(wants_to_run(f"q{n}", f"npm run {n}"), n) for n in range(2, 6)]
-    record(bare, *questions)
-    assert bare("answer", "q3", "deny").code == 0
-    ran = bare("answer", "q2", "q3", "q4", "q5", "once")
+    record(inside, *questions)
+    assert inside("answer", "q3", "deny").code == 0
+    ran = inside("answer", "q2", "q3", "q4", "q5", "once")
     assert ran.code == 2
     assert steady(ran.out) == snapshot("""\
 q2 answered: once
@@ -92,47 +92,47 @@ Nobody runs k3f9 now:  coterie resume k3f9
 """)
 
 
-def test_every_question_of_a_task(bare: Cli) -> None:
-    record(bare, *(asks(wants_to_run(f"q{n}", f"npm run {n}"), n) for n in (2, 3)))
-    record(bare, asks(wants_to_run("q4", "make", task="m2xy")), task="m2xy")
-    assert bare("answer", "--all-of", "k3", "deny", "--say", "use pnpm").out == snapshot("""\
+def test_every_question_of_a_task(inside: Cli) -> None:
+    record(inside, *(asks(wants_to_run(f"q{n}", f"npm run {n}"), n) for n in (2, 3)))
+    record(inside, asks(wants_to_run("q4", "make", task="m2xy")), task="m2xy")
+    assert inside("answer", "--all-of", "k3", "deny", "--say", "use pnpm").out == snapshot("""\
 q2 answered: deny: use pnpm
 Nobody runs k3f9 now:  coterie resume k3f9
 q3 answered: deny: use pnpm
 Nobody runs k3f9 now:  coterie resume k3f9
 """)
-    assert [line["id"] for line in bare("inbox", "--json").lines] == ["q4"]
-    assert bare("answer", "--all-of", "k3f9", "deny").code == 2
+    assert [line["id"] for line in inside("inbox", "--json").lines] == ["q4"]
+    assert inside("answer", "--all-of", "k3f9", "deny").code == 2
 
 
-def test_a_rule_is_saved_and_named(bare: Cli) -> None:
-    record(bare, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
+def test_a_rule_is_saved_and_named(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
     record(
-        bare, asks(wants_to_run("q2", "npm test", rule="run(npm test)", task="m2xy")), task="m2xy"
+        inside, asks(wants_to_run("q2", "npm test", rule="run(npm test)", task="m2xy")), task="m2xy"
     )
-    assert bare("answer", "q1", "rule").out == snapshot("""\
+    assert inside("answer", "q1", "rule").out == snapshot("""\
 q1 answered: rule
 Saved for ada, in .coterie/teams/pair/rules.json: run(npm install *)
 Nobody runs k3f9 now:  coterie resume k3f9
 """)
-    edited = bare("answer", "q2", "rule", "--say", "run(npm test *)", "--json").lines[0]
+    edited = inside("answer", "q2", "rule", "--say", "run(npm test *)", "--json").lines[0]
     assert (edited["answer"], edited["answer_text"]) == ("rule", "run(npm test *)")
-    kept = bare.house.project / ".coterie" / "teams" / "pair" / "rules.json"
+    kept = inside.house.project / ".coterie" / "teams" / "pair" / "rules.json"
     assert json.loads(kept.read_text()) == {"ada": ["run(npm install *)", "run(npm test *)"]}
 
 
-def test_what_is_no_rule_is_refused_and_the_question_stays(bare: Cli) -> None:
-    record(bare, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
-    ran = bare("answer", "q1", "rule", "--say", "fly(npm)")
+def test_what_is_no_rule_is_refused_and_the_question_stays(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
+    ran = inside("answer", "q1", "rule", "--say", "fly(npm)")
     assert ran.code == 2
     assert "It stays open." in ran.err
-    assert [line["id"] for line in bare("inbox", "--json").lines] == ["q1"]
-    assert not (bare.house.project / ".coterie" / "teams" / "pair" / "rules.json").exists()
+    assert [line["id"] for line in inside("inbox", "--json").lines] == ["q1"]
+    assert not (inside.house.project / ".coterie" / "teams" / "pair" / "rules.json").exists()
 
 
-def test_words_that_nobody_would_hear_are_refused(bare: Cli) -> None:
-    record(bare, asks(wants_to_run("q1", "npm ci")))
-    ran = bare("answer", "q1", "once", "--say", "but be careful")
+def test_words_that_nobody_would_hear_are_refused(inside: Cli) -> None:
+    record(inside, asks(wants_to_run("q1", "npm ci")))
+    ran = inside("answer", "q1", "once", "--say", "but be careful")
     assert (ran.out, ran.code) == ("", 2)
     assert ran.err == snapshot("""\
 ! q1: once takes no words with it, nobody would hear them. It stays open.
@@ -140,10 +140,10 @@ def test_words_that_nobody_would_hear_are_refused(bare: Cli) -> None:
 """)
 
 
-def test_a_question_of_a_dead_task_is_closed(bare: Cli) -> None:
+def test_a_question_of_a_dead_task_is_closed(inside: Cli) -> None:
     canceled = AppendEvent(TaskCanceled(task_id="k3f9", at=at(7)))
-    record(bare, asks(wants_to_run("q1", "npm ci")), canceled)
-    ran = bare("answer", "q1", "once")
+    record(inside, asks(wants_to_run("q1", "npm ci")), canceled)
+    ran = inside("answer", "q1", "once")
     assert ran.code == 2
     assert ran.err == snapshot("""\
 ! q1 was closed when its task ended. Yours was not used.
@@ -151,14 +151,14 @@ def test_a_question_of_a_dead_task_is_closed(bare: Cli) -> None:
 """)
 
 
-def test_text_that_must_fit_a_rule(bare: Cli) -> None:
+def test_text_that_must_fit_a_rule(inside: Cli) -> None:
     amount = Validation(
         regex=r"stop|\+\d+k", required=True, meaning="an amount such as +200k, or stop",
         example="+200k",
     )  # fmt: skip
-    record(bare, asks(plain("q1", "Input", validation=amount)))
-    assert "     coterie answer q1 +200k\n" in bare("inbox").out
-    refused = bare("answer", "q1", "lots")
+    record(inside, asks(plain("q1", "Input", validation=amount)))
+    assert "     coterie answer q1 +200k\n" in inside("inbox").out
+    refused = inside("answer", "q1", "lots")
     assert (refused.code, refused.err) == snapshot(
         (
             2,
@@ -168,24 +168,24 @@ def test_text_that_must_fit_a_rule(bare: Cli) -> None:
 """,
         )
     )
-    assert bare("answer", "q1", "left", "--say", "+1k").code == 2
-    assert bare("answer", "q1", "+300k").out.startswith("q1 answered: +300k\n")
+    assert inside("answer", "q1", "left", "--say", "+1k").code == 2
+    assert inside("answer", "q1", "+300k").out.startswith("q1 answered: +300k\n")
 
 
-def test_an_option_and_text_in_one_answer(bare: Cli) -> None:
+def test_an_option_and_text_in_one_answer(inside: Cli) -> None:
     words = Validation(regex="[a-z ]+", required=True)
-    record(bare, asks(plain("q1", "Composite", "left", "right", validation=words)))
-    assert 'coterie answer q1 left|right --say "…"' in bare("inbox").out
+    record(inside, asks(plain("q1", "Composite", "left", "right", validation=words)))
+    assert 'coterie answer q1 left|right --say "…"' in inside("inbox").out
     for wrong in (
         ["left"],
         ["left", "--say", "NO"],
         ["--say", "since it is short"],
         ["up", "--say", "x"],
     ):
-        assert bare("answer", "q1", *wrong).code == 2
-    assert bare("answer", "q1", "left", "--say", "since it is short").out.startswith(
+        assert inside("answer", "q1", *wrong).code == 2
+    assert inside("answer", "q1", "left", "--say", "since it is short").out.startswith(
         "q1 answered: left: since it is short\n"
     )
-    assert steady(bare("show", "q1").out.splitlines()[-1]) == snapshot(
+    assert steady(inside("show", "q1").out.splitlines()[-1]) == snapshot(
         'answered at 12:00 by you: "left: since it is short"'
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -37,10 +39,10 @@ def completed(
 
 
 @pytest.fixture
-def audited(bare: Cli) -> Cli:
+def audited(inside: Cli) -> Cli:
     """Five calls: one read, one failed, one denied, one of which nobody knows, one elsewhere."""
     record(
-        bare,
+        inside,
         requested("c1", "Read", 2, file_path="cart.py"),
         requested("c2", "Bash", 3, command="pytest -q\x1b[2J"),
         completed("c1", "Read", 3, content="ok"),
@@ -49,8 +51,8 @@ def audited(bare: Cli) -> Cli:
         completed("c3", "Bash", 11, failed=True, denied="the user said no"),
         requested("c4", "Write", 12, file_path="ümläut.py", n=[0.1, None, "\ud800"]),
     )
-    record(bare, requested("c1", "shell", 20, "m2xy", command="ls"), task="m2xy")
-    return bare
+    record(inside, requested("c1", "shell", 20, "m2xy", command="ls"), task="m2xy")
+    return inside
 
 
 def dated(text: str) -> str:
@@ -198,13 +200,29 @@ def test_others_can_check_an_export(audited: Cli, tmp_path: Path) -> None:
     )
 
 
+def test_the_program_in_the_docs_checks_an_export(audited: Cli, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "inbox.md").read_text()
+    program, target = tmp_path / "verify.py", tmp_path / "audit.jsonl"
+    program.write_text(page.partition("```python file=verify.py\n")[2].partition("```")[0])
+    audited("audit", "--export", str(target))
+
+    def check() -> str:
+        run = [sys.executable, str(program), str(target)]
+        done = subprocess.run(run, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
+
+    assert check() == "8 rows, as they were written\n"
+    target.write_text(target.read_text().replace("rm -rf /", "rm -rf ~"))
+    assert check() == "row 5 is not the one that was written\n"
+
+
 def test_an_export_needs_a_folder(audited: Cli) -> None:
     assert audited("audit", "--export", "nowhere/audit.jsonl").code == 2
     assert audited("audit", "--export", ".").code == 2
 
 
-def test_nothing_on_record(bare: Cli) -> None:
-    assert bare("audit").out.startswith("Nothing has been done")
-    record(bare)
-    assert bare("audit").out == "No tool call is on record for that.\n"
-    assert bare("audit", "zzzz").code == 2
+def test_nothing_on_record(inside: Cli) -> None:
+    assert inside("audit").out.startswith("Nothing has been done")
+    record(inside)
+    assert inside("audit").out == "No tool call is on record for that.\n"
+    assert inside("audit", "zzzz").code == 2

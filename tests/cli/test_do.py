@@ -12,7 +12,7 @@ from tests.cli.command import Cli, steady
 
 
 def named(text: str) -> str:
-    return re.sub(r"\b(Done|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", steady(text))
+    return re.sub(r"\b(Done|Waits|resume|log)(  ?)[a-z][a-z0-9]{3}\b", r"\1\2k3f9", steady(text))
 
 
 def test_the_first_member_does_it(cli: Cli) -> None:
@@ -147,9 +147,26 @@ def test_a_budget_refuses_the_next_turn_and_asks(cli: Cli) -> None:
     assert ran.code == 3
     assert "rex heard" not in ran.out
     asked = ran.out[ran.out.index(" ▲ q1") :]
-    assert named(re.sub(r"\w{4} used", "k3f9 used", asked)) == snapshot()
+    assert named(re.sub(r"\w{4} used", "k3f9 used", asked)) == snapshot("""\
+ ▲ q1  coterie asks
+     k3f9 used 1 of 1 turns
+     The next call was not made. How much more, such as +5, or stop?
+     coterie answer q1 +5
+
+Waits  k3f9 · 2 turns · 0.1s
+  why      a question waits for your answer
+  next     coterie inbox · coterie resume k3f9
+""")
     refused = cli("answer", "q1", "lots")
-    assert (refused.code, refused.err) == snapshot()
+    assert (refused.code, refused.err) == snapshot(
+        (
+            2,
+            """\
+! q1 needs an amount such as +5, or stop. It stays open.
+  coterie show q1
+""",
+        )
+    )
     assert cli("answer", "q1", "+5").code == 0
     done = cli("resume", "--json")
     assert (done.code, done.lines[-1]["reason"]) == (0, "max_rounds")

@@ -17,10 +17,10 @@ def test_help_groups_what_works(bare: Cli) -> None:
 coterie: the coding agents you have, as one team
 
   Start    demo · doctor · init
-  Work     chat  talk with a team
+  Work     chat  talk with a team   do  one agent, one job
   Answer   inbox · answer · say
-  Look     tasks · show · log · ps
-  Steer    stop · resume · cancel
+  Look     tasks · show · log · diff · cost · audit · ps
+  Steer    stop · resume · cancel · revert
   Set up   team · agents · config · completion
 
   coterie "text" talks to your default team.   All: coterie help --all
@@ -90,5 +90,7 @@ def test_help_imports_nothing_heavy(bare: Cli) -> None:
 def test_a_shell_is_given_completions(bare: Cli) -> None:
     asked = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie ta", "COMP_CWORD": "1"}
     assert Cli(bare.house, asked)().out == "plain,tasks\n"
+    asked = {**asked, "COMP_WORDS": "coterie cost --by ", "COMP_CWORD": "3"}
+    assert Cli(bare.house, asked)().out == "plain,task\nplain,member\nplain,agent\nplain,day\n"
     for shell in ("bash", "zsh", "fish"):
         assert "_COTERIE_COMPLETE" in bare("completion", shell).out

@@ -59,9 +59,9 @@ def tell(cli: Cli) -> None:
     )
 
 
-def test_one_timeline(bare: Cli) -> None:
-    tell(bare)
-    assert bare("log", "k3f9").out.replace("2026-01-31 ", "") == snapshot("""\
+def test_one_timeline(inside: Cli) -> None:
+    tell(inside)
+    assert inside("log", "k3f9").out.replace("2026-01-31 ", "") == snapshot("""\
 k3f9  chat  Add coupons
   ada      claude  .coterie/teams/pair/ada
   rex      codex  .coterie/teams/pair/rex
@@ -85,9 +85,9 @@ k3f9  chat  Add coupons
 """)
 
 
-def test_one_object_a_line(bare: Cli) -> None:
-    tell(bare)
-    lines = bare("log", "k3f9", "--json").lines
+def test_one_object_a_line(inside: Cli) -> None:
+    tell(inside)
+    lines = inside("log", "k3f9", "--json").lines
     assert [line["at"] for line in lines] == sorted(line["at"] for line in lines)
     assert [(line["type"], line.get("status") or line.get("state")) for line in lines] == snapshot(
         [
@@ -121,14 +121,14 @@ def test_one_object_a_line(bare: Cli) -> None:
     assert denied == ["use pnpm"]
 
 
-def test_calls_without_an_end(bare: Cli) -> None:
+def test_calls_without_an_end(inside: Cli) -> None:
     record(
-        bare,
+        inside,
         requested("c1", "Bash", 5, command="make"),
         requested("c2", "Bash", 7, command="npm ci"),
         asks(wants_to_run("q1", "npm ci"), 8),
     )
-    assert bare("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
+    assert inside("log").out.replace("2026-01-31 ", "").splitlines()[-3:] == snapshot(
         [
             "12:00:05  ada      ? ran make  outcome unknown",
             "12:00:07  ada      ✗ not run: npm ci  (nobody said yes)",
@@ -137,13 +137,13 @@ def test_calls_without_an_end(bare: Cli) -> None:
     )
 
 
-def test_a_clock_that_was_set_back_does_not_turn_the_order(bare: Cli) -> None:
+def test_a_clock_that_was_set_back_does_not_turn_the_order(inside: Cli) -> None:
     record(
-        bare,
+        inside,
         requested("c1", "Bash", 50, command="first"),
         completed("c1", "Bash", 7),
         requested("c2", "Bash", 8, command="second"),
         completed("c2", "Bash", 9),
     )
-    ran = [line["input"]["command"] for line in bare("log", "--json").of("tool_call")]
+    ran = [line["input"]["command"] for line in inside("log", "--json").of("tool_call")]
     assert ran == ["first", "first", "second", "second"]

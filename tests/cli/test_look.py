@@ -50,10 +50,12 @@ k3f9  chat  completed  2 turns
         [
             "  ada      ada  .coterie/teams/pair/ada",
             "  rex      rex  .coterie/teams/pair/rex",
+            "12:00:00  ada      (took 0.1s)",
             "12:00:00  ada      ada heard 'hello there'",
             "12:00:00  coterie  task completed",
             "12:00:00  coterie  task created",
             "12:00:00  coterie  task running",
+            "12:00:00  rex      (took 0.1s)",
             "12:00:00  rex      rex heard \"ada heard 'hello there'\"",
             "12:00:00  you      hello there",
             "k3f9  chat  hello there",

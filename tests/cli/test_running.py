@@ -46,4 +46,13 @@ async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
     assert (code, app.at_reset) == (3, at_reset)
     kinds = [kind for kind, _ in lines]
     assert kinds == ["member", "error", "result"]
-    assert lines[1][1] == snapshot()
+    assert lines[1][1] == snapshot(
+        {
+            "code": "rate_limit",
+            "message": "rex: codex rate limit until 14:30 UTC (52 min). Parked, nothing lost.",
+            "hint": "coterie resume k3f9 --at-reset",
+            "member": "rex",
+            "where": None,
+            "task": "k3f9",
+        }
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import fcntl
+import json
 import os
 import pty
 import re
@@ -15,6 +16,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,6 +158,62 @@ def test_a_question_is_opened_by_tab_and_answered(
     terminal.type("\x03")
     terminal.until("Stopped, kept: coterie resume")
     assert terminal.ended() == 130
+
+
+REPLIES = {
+    "rules": [
+        {
+            "when": {"message": "coupons"},
+            "replies": [
+                {
+                    "text": "It needs the client.",
+                    "tools": [{"name": "runCommand", "input": {"command": "touch client.txt"}}],
+                },
+                {
+                    "text": "Then without it.",
+                    "tools": [
+                        {
+                            "name": "editFile",
+                            "input": {"path": "coupon.py", "oldStr": "", "newStr": "RATE = 10\n"},
+                        }
+                    ],
+                },
+                {"text": "Coupons are there."},
+            ],
+        }
+    ]
+}
+
+
+def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
+    cli: Cli, open_terminal: Any, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(REPLIES))
+    terminal = open_terminal("do", "--agent", "builtin", "--script", str(script), "add coupons")
+    terminal.until("builtin asks q1")
+    terminal.type("1\r")  # typed, but not into the card: a word to the agent
+    terminal.until("heard after this turn")
+    terminal.type("\t")
+    terminal.until("No answer is never a yes.")
+    shown = terminal.glass.shown
+    for part in ("wants to RUN A COMMAND", "     touch client.txt", "4 rule        run(touch *)"):
+        assert part in shown
+    terminal.type("\r2 no network here\r")
+    terminal.until("q1 answered by you: deny: no network here")
+    terminal.until("builtin asks q2")
+    terminal.type("\t")
+    terminal.until("     +RATE = 10")
+    terminal.type("1\r")
+    terminal.until("Done  ")
+    assert terminal.ended() == 0
+    assert sorted(path.name for path in cli.house.project.iterdir()) == [".coterie", "coupon.py"]
+    outcomes = [(one["name"], one["outcome"]) for one in cli("audit", "--json").of("audit")]
+    assert outcomes == [("runCommand", "denied"), ("editFile", "ok")]
+    log = cli("log").out
+    assert "✗ not run: touch client.txt  (no network here)" in log
+    assert "✓ changed coupon.py" in log
+    assert cli("audit", "--verify").code == 0
 
 
 def test_ctrl_c_twice_while_an_agent_hangs(cli: Cli, open_terminal: Any) -> None:

@@ -117,6 +117,7 @@ async def test_every_tool_that_only_looks(tmp_path: Path) -> None:
         call("listFiles"),
         call("grep", pattern="tw."),
         call("readFile", path="sub/a.txt", offset=2),
+        call("searchCode", query="where is two?"),
     )
     async with house(tmp_path, calls(*looks), says("I saw.")) as it:
         (it.project / "sub").mkdir()
@@ -124,7 +125,10 @@ async def test_every_tool_that_only_looks(tmp_path: Path) -> None:
         async with it.open() as channel:
             taken = await it.take(channel)
         assert [entry["kind"] for entry in it.entries(channel.thread)].count("begun") == 0
-        assert it.results() == [
+        *results, searched = it.results()
+        assert searched[0].startswith("count: 1\n\nsub/a.txt:1-")
+        assert (searched[0][-7:], searched[1]) == ("one\ntwo", False)
+        assert results == [
             ("path: .\ncount: 1\nfiles: sub/a.txt", False),
             ("count: 1\nmatches: sub/a.txt:2:two", False),
             ("path: sub/a.txt\nlines: 2-2 of 2\ntext: two", False),

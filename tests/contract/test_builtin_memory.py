@@ -115,6 +115,16 @@ async def test_what_may_have_run_is_unknown_and_told(tmp_path: Path) -> None:
         assert (it.project / "ran").read_text() == "x\n"
 
 
+async def test_a_call_whose_secret_was_not_kept_is_not_made_without_it(tmp_path: Path) -> None:
+    async with house(tmp_path, says("I see.")) as it:
+        login = request("runCommand", command="login [redacted] > in")
+        keep(it, Prompted("t1", "do"), Replied("", (login,)))
+        async with it.open(thread=THREAD) as channel:
+            taken = await it.take(channel, tries=2)
+        assert taken.of(Asked) == []
+        assert it.results()[0][0].startswith("error: It was not run: it held a secret")
+
+
 async def test_a_question_is_the_same_question(tmp_path: Path) -> None:
     async with house(tmp_path, says("Thanks.")) as it:
         keep(it, Prompted("t1", "do"), Replied("", (ASK,)))

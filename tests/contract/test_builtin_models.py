@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
+from coterie.agents.builtin.adapter import _embedder
 from coterie.agents.builtin.choice import ModelChoice, choose
 from coterie.agents.builtin.providers import _certificates, _proxy, connect
 from coterie.model.update import Spent, TurnFailed, Usage
+from coterie.model.workspace import Workspace
+from coterie.tools.search.embeddings import HttpEmbedder
 from tests.contract.builtin.house import house, says
 from tests.contract.test_builtin import WIRES
 
@@ -87,6 +91,14 @@ def test_no_model_can_be_asked(
     assert isinstance(failure, TurnFailed)
     assert (failure.kind, failure.message, failure.retry) == (kind, message, False)
     assert failure.hint
+
+
+def test_a_model_for_embeddings_of_the_users_own(tmp_path: Path) -> None:
+    place = Workspace(tmp_path, tmp_path, tmp_path, tmp_path)
+    env = {"OPENAI_EMBEDDING_MODEL": "nomic", "OPENAI_BASE_URL": "http://here/v1"}
+    assert _embedder(place) is None
+    assert _embedder(replace(place, env=env, rehearsal="http://x")) is None
+    assert _embedder(replace(place, env=env)) == HttpEmbedder("http://here/v1", "nomic")
 
 
 # -- what goes out -----------------------------------------------------------------------------

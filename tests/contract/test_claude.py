@@ -18,11 +18,14 @@ from inline_snapshot import external_file, snapshot
 
 from coterie.agents.claude.turn import Turn
 from coterie.errors import AgentMissing
-from coterie.model.interaction import Response
+from coterie.model.action import Action
+from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.prompt import Limits
+from coterie.model.team import Permissions
 from coterie.model.update import (
     Activity,
     Asked,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -44,6 +47,7 @@ from tests.contract.claude.desk import (
     turn,
 )
 from tests.contract.claude.timeline import HELLO
+from tests.contract.gate import Gate
 
 HERE = Path(__file__).parent
 FIXTURES = HERE / "fixtures" / "claude"
@@ -250,6 +254,7 @@ async def test_what_it_is_started_with(stage: Stage) -> None:
         "--permission-prompt-tool=stdio",
         "--setting-sources=user",
         "--strict-mcp-config",
+        '--mcp-config={"mcpServers":{"coterie":{"type":"sdk","name":"coterie"}}}',
         "--permission-mode=default",
         "--disallowedTools=CronCreate,CronDelete,CronList,ScheduleWakeup,EnterWorktree,ExitWorktree",
         f"--session-id={thread}",
@@ -269,9 +274,18 @@ async def test_a_reader_without_a_role(stage: Stage) -> None:
     async with desk.channel(permissions={"mode": "read"}, systemInstruction="") as channel:
         await reply(channel, "hi")
     words = stage.arguments()
-    assert "--permission-mode=dontAsk" in words
     assert [word for word in words if "Edit,NotebookEdit,Write" in word]
     assert [word for word in words if "system-prompt" in word] == []
+
+
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+async def test_what_may_be_done_unasked_is_never_for_claude_to_say(stage: Stage, mode: str) -> None:
+    desk = stage.play(one_turn())
+    words = ["--permission-mode", "bypassPermissions", "--dangerously-skip-permissions"]
+    async with desk.channel(permissions={"mode": mode}, additionalArgs=words) as channel:
+        await reply(channel, "hi")
+    chosen = [word for word in stage.arguments() if "ermission" in word]
+    assert chosen == ["--permission-prompt-tool=stdio", "--permission-mode=default"]
 
 
 def test_clocks(stage: Stage) -> None:
@@ -595,10 +609,77 @@ async def test_a_no(stage: Stage, answering: Answering, words: str) -> None:
     assert given["response"] == {"behavior": "deny", "message": words}
 
 
-async def test_full_permission_is_given_without_asking(stage: Stage) -> None:
-    steps = permission("r1", "Bash", command="ls")
-    given = await ask(stage, steps, nobody, mode="full")
-    assert given["response"] == {"behavior": "allow", "updatedInput": {"command": "ls"}}
+async def test_full_permission_is_the_gates_yes(stage: Stage) -> None:
+    gate = Gate(Permissions(mode="full"), stage.desk.project, nobody)
+    given = await ask(stage, permission("r1", "Bash", command="rm x"), gate, mode="full")
+    assert given["response"] == {"behavior": "allow", "updatedInput": {"command": "rm x"}}
+    assert gate.asked == []
+
+
+async def test_a_rule_that_says_no_says_which(stage: Stage) -> None:
+    gate = Gate(Permissions(mode="full", deny=("run(rm *)",)), stage.desk.project)
+    given = await ask(stage, permission("r1", "Bash", command="rm x"), gate, mode="full")
+    assert given["response"] == {
+        "behavior": "deny",
+        "message": "The answer is no: not permitted here: deny run(rm *)",
+    }
+
+
+async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) -> None:
+    asked: list[Asked] = []
+
+    def answering(question: Asked) -> Response:
+        asked.append(question)
+        return approve(question)
+
+    hook = {"tool_name": "Bash", "tool_use_id": "call-r1", "cwd": "/w/below"}
+    steps = [
+        said("One moment."),
+        *request("h1", subtype="hook_callback", input=hook),
+        *request("h2", subtype="hook_callback", input=hook | {"tool_use_id": "x", "cwd": "/w"}),
+        *permission("r1", "Bash", command="touch x", description="make it"),
+    ]
+    async with stage.play(one_turn(*steps)).channel() as channel:
+        await turn(channel, "go", answering)
+    assert asked[0].display == Display(title="Run a command", content="touch x")
+    assert asked[0].call == PendingCall(
+        "call-r1",
+        "Bash",
+        {"command": "touch x", "description": "make it"},
+        "/w/below",
+        action=Action("run", "Bash", "/w/below", command="touch x"),
+        why="make it",
+        said="One moment.",
+    )
+
+
+async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> None:
+    """Also about what its own settings would let pass; what touches nothing is let go."""
+    tools = ("Bash", "Read", "mcp__other__tool", "Tomorrow", "TodoWrite", "mcp__coterie__ask_human")
+    steps = [
+        step
+        for tool in tools
+        for step in request(tool, subtype="hook_callback", input={"tool_name": tool})
+    ]
+    async with stage.play(one_turn(*steps)).channel() as channel:
+        updates = await turn(channel, "go")
+    replies = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
+    told = {reply["request_id"]: reply["response"].get("hookSpecificOutput") for reply in replies}
+    ask = {"hookEventName": "PreToolUse", "permissionDecision": "ask"}
+    assert told == {
+        **dict.fromkeys(tools[:4], ask),
+        "TodoWrite": None,
+        "mcp__coterie__ask_human": ask | {"permissionDecision": "allow"},
+    }
+    effects = [update.effect for update in updates if isinstance(update, ToolCallStarted)]
+    assert effects == ["run", "read", "other", "other", "read", "read"]
+
+
+async def test_calls_that_nobody_hears_the_end_of(stage: Stage) -> None:
+    begun = request("h1", subtype="hook_callback", input={"tool_name": "Bash", "tool_use_id": "c"})
+    async with stage.play(one_turn(*begun)).channel() as channel:
+        updates = await turn(channel, "go")
+    assert updates[-2] == ToolCallFinished("c", True, {"status": "unknown"})
 
 
 async def test_a_question_without_questions_is_a_permission(stage: Stage) -> None:
@@ -619,11 +700,11 @@ async def test_choices_that_look_alike(stage: Stage) -> None:
 
 
 async def test_a_request_that_is_not_known_is_refused(stage: Stage) -> None:
-    given = await ask(stage, request("r1", subtype="mcp_message"), nobody)
+    given = await ask(stage, request("r1", subtype="tomorrow"), nobody)
     assert given == {
         "subtype": "error",
         "request_id": "r1",
-        "error": "Coterie does not know mcp_message",
+        "error": "Coterie does not know tomorrow",
     }
 
 
@@ -649,6 +730,116 @@ async def test_much_is_cut_in_the_record_and_not_in_the_question(stage: Stage) -
     assert asked.display.content == long
     assert asked.call is not None
     assert asked.call.input == {"command": long}
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+def to_server(request_id: str, method: str, **params: object) -> list[Json]:
+    message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+    return request(request_id, subtype="mcp_message", server_name="coterie", message=message)
+
+
+def calling(request_id: str, tool: str, **given: object) -> list[Json]:
+    return to_server(request_id, "tools/call", name=tool, arguments=given)
+
+
+def from_server(stage: Stage) -> dict[str, Any]:
+    """What our server replied, by the id of the request."""
+    replies = [line["response"] for line in stage.heard() if line["type"] == "control_response"]
+    messages = [reply["response"]["mcp_response"] for reply in replies if "response" in reply]
+    return {message["id"]: message.get("result", message.get("error")) for message in messages}
+
+
+def text_result(text: str, *, failed: bool = False) -> Json:
+    return {"content": [{"type": "text", "text": text}], "isError": failed}
+
+
+async def test_our_tools_are_met_before_the_first_turn(stage: Stage) -> None:
+    meeting = [
+        HELLO[0],
+        *to_server("i", "initialize", protocolVersion="2025-06-18"),
+        HELLO[1],
+        *to_server("x", "resources/list"),
+        *to_server("l", "tools/list"),
+    ]
+    stage.desk.more["others"] = {"rex": "speed"}
+    async with stage.play([*meeting, *BEGINS, *ENDS]).channel() as channel:
+        await reply(channel, "hi")
+    replies = from_server(stage)
+    assert replies["i"]["protocolVersion"] == "2025-06-18"
+    assert [tool["name"] for tool in replies["l"]["tools"]] == ["ask_human", "hand_over"]
+    assert "rex (speed)" in replies["l"]["tools"][1]["description"]
+    assert replies["x"] == {"code": -32601, "message": "resources/list is not known here"}
+
+
+async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
+    stage.desk.more["others"] = {"rex": "speed"}
+    steps = [
+        *calling("a", "ask_human", question="Which?", options=["Red", "Blue"]),
+        *calling("b", "ask_human", question="Why?"),
+        *calling("c", "hand_over", to="Rex", message="Look at it."),
+        said("Done."),
+    ]
+
+    def answering(asked: Asked) -> Response:
+        return answered(asked, "blue") if asked.options else answered(asked, said="So.")
+
+    async with stage.play(one_turn(*steps)).channel() as channel:
+        updates = await turn(channel, "go", answering)
+    assert [update for update in updates if isinstance(update, Asked)] == [
+        Asked(
+            "ask.a",
+            "Select",
+            "request_info",
+            Display(title="Which?"),
+            (Option(id="red", label="Red"), Option(id="blue", label="Blue")),
+        ),
+        Asked(
+            "ask.b",
+            "Input",
+            "request_info",
+            Display(title="Why?"),
+            validation=Validation(required=True),
+        ),
+    ]
+    assert from_server(stage) == {
+        "a": text_result("Blue"),
+        "b": text_result("So."),
+        "c": text_result("ok, your turn ends here"),
+    }
+    assert isinstance(updates[-1], TurnCompleted)
+    assert updates[-1].text == "Done.\n\nLook at it.\n\n[NEXT: rex]"
+
+
+async def test_nobody_answers_and_it_is_nobodys_turn(stage: Stage) -> None:
+    between = calling("b", "ask_human", question="Now?")
+    steps = [*one_turn(*calling("a", "ask_human", question="Why?")), *between, *BEGINS, *ENDS]
+    async with stage.play(steps).channel() as channel:
+        await turn(channel, "go", nobody)
+        while not channel._wire._messages:  # noqa: ASYNC110 - until the stray has come
+            await anyio.sleep(0.01)
+        await reply(channel, "again")
+    assert from_server(stage) == {
+        "a": text_result("Nobody answered.", failed=True),
+        "b": text_result("It is not your turn, so nobody can be asked.", failed=True),
+    }
+
+
+async def test_a_question_that_an_interrupt_takes_back(stage: Stage) -> None:
+    asked = out(
+        type="control_request",
+        request_id="a",
+        request=calling("a", "ask_human", question="Why?")[0]["out"]["request"],
+    )
+    broken = [{"in": {"request": {"subtype": "interrupt"}}}, lifecycle("cancelled"), state("idle")]
+    async with stage.play([*HELLO, *BEGINS, asked, *broken]).channel() as channel:
+
+        def interrupting(update: Update) -> object:
+            return channel.interrupt() if isinstance(update, Asked) else None
+
+        assert (await turn(channel, "go", then=interrupting))[-1] == TurnInterrupted("")
+    assert from_server(stage) == {}
 
 
 # -- breaking off ------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,21 @@ from inline_snapshot import snapshot
 
 from coterie.agents.codex import CodexAdapter, adapter, channel
 from coterie.agents.codex.arguments import passed_on
-from coterie.agents.codex.calls import Calls
+from coterie.agents.codex.asking import Around, request_of
+from coterie.agents.codex.calls import Calls, command_of
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
-from coterie.model.interaction import Response
+from coterie.model.interaction import Display, Response
 from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.update import (
     Activity,
     Asked,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -70,6 +73,15 @@ class House:
 
     root: Path
     log: Log = field(default_factory=Log)
+    others: dict[str, str] = field(default_factory=dict)
+
+    def heard(self) -> list[Row]:
+        """What Codex was told."""
+        return [json.loads(line) for line in (self.root / "heard.jsonl").read_text().splitlines()]
+
+    def replies(self) -> Row:
+        """What it was answered, by the id of its request."""
+        return {each["id"]: each["result"] for each in self.heard() if "result" in each}
 
     @property
     def program(self) -> Path:
@@ -105,6 +117,7 @@ class House:
         made = await anyio.to_thread.run_sync(
             open_workspace, project, "pair", member, {"PATH": "/usr/bin:/bin"}
         )
+        made = replace(made, others=self.others)
         opened = await self.adapter().open(member, made, thread)
         try:
             yield opened  # type: ignore[misc]
@@ -173,19 +186,24 @@ async def test_approvals(house: House, mode: str) -> None:
             ],
             [
                 'starts apply_patch {"path": "/home/user/esc_patch.txt", "changes": [{"path":',
-                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_p",
+                "asks 'Change /home/user/esc_patch.txt': '--- /dev/null\\n+++ /home/user/esc_p",
                 'ends {"status": "completed"}',
                 "says 'patched'",
                 "completed 'patched', (6000, 300)",
             ],
             [
                 'starts apply_patch {"path": "/home/user/esc_patch2.txt", "changes": [{"path"',
-                "asks 'Change files outside its folder': '--- /dev/null\\n+++ /home/user/esc_p",
+                "asks 'Change /home/user/esc_patch2.txt': '--- /dev/null\\n+++ /home/user/esc_",
                 'fails {"status": "declined"}',
                 "says 'declined patch'",
                 "completed 'declined patch', (2000, 100)",
             ],
-            ["says 'ok human'", "completed 'ok human', (2000, 100)"],
+            [
+                'starts ask_user {"question": "go?"}',
+                'ends {"status": "completed", "result": [{"type": "inputText", "text": "human',
+                "says 'ok human'",
+                "completed 'ok human', (2000, 100)",
+            ],
         ]
     )
 
@@ -270,7 +288,7 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
     assert brief(told) == snapshot(
         [
             'starts mcp__team__ask_user {"question": "go?"}',
-            "asks 'Use a tool': \"mcp__team__ask_user {'question': 'go?'}\"",
+            "asks 'Use mcp__team__ask_user': '{\\n  \"question\": \"go?\"\\n}'",
             'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
             'starts mcp__team__elicit {"question": "name?"}',
             'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
@@ -280,11 +298,13 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
     )
 
 
-async def test_full_needs_no_answers(house: House) -> None:
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+async def test_codex_has_to_ask_whoever_the_member_is(house: House, mode: Mode) -> None:
+    """`full` is the gate's yes, as any other answer: Codex itself is never told not to ask."""
     house.plays("approvals")
-    async with house.open("full") as opened:
-        told = await take(opened, "")
-    assert [update for update in told if isinstance(update, Asked)] == []
+    async with house.open(mode) as opened:
+        told = await take(opened, "approve")
+    assert len([update for update in told if isinstance(update, Asked)]) == 1
     assert isinstance(told[-1], TurnCompleted)
 
 
@@ -408,24 +428,41 @@ async def test_an_end_that_nobody_asked_for(house: House, status: str) -> None:
 
 async def test_a_command_that_runs_on(house: House) -> None:
     item = {"type": "commandExecution", "id": "c1", "command": "serve 'half"}
-    told = await played(house, turn(tells("item/started", item=item)))
-    assert told == [
-        ToolCallStarted("c1", "shell", {"command": "serve 'half"}),
+    said = "Process running with session ID 7"
+    output = {"type": "function_call_output", "call_id": "c1", "output": said}
+    rows = turn(tells("item/started", item=item), tells("rawResponseItem/completed", item=output))
+    assert await played(house, rows) == [
+        ToolCallStarted("c1", "shell", {"command": "serve 'half"}, "run"),
         ToolCallFinished("c1", False, {"status": "running"}),
         TurnCompleted("", None),
     ]
 
 
-async def test_requests_nobody_can_answer_are_refused(house: House) -> None:
-    def request(method: str, number: int, **params: Any) -> list[Row]:
-        message = {"id": number, "method": method, "params": params}
-        return [{"dir": "<", "msg": message}, {"dir": ">", "msg": {"id": number}}]
+async def test_commands_whose_item_never_ends(house: House) -> None:
+    """One that the sandbox stopped has an end in the raw items; made by code it has none at all."""
+    items = [
+        {"type": "commandExecution", "id": f"c{number}", "command": f"touch /etc/{number}"}
+        for number in (1, 2)
+    ]
+    said = "Chunk ID: x\nProcess exited with code 1\nOutput:\nRead-only file system\n"
+    output = {"type": "function_call_output", "call_id": "c1", "output": said}
+    rows = turn(
+        *(tells("item/started", item=item) for item in items),
+        tells("rawResponseItem/completed", item=output),
+    )
+    assert (await played(house, rows))[2:] == [
+        ToolCallFinished("c1", True, {"exit_code": 1, "output": "Read-only file system\n"}),
+        ToolCallFinished("c2", True, {"status": "unknown"}),
+        TurnCompleted("", None),
+    ]
 
+
+async def test_requests_nobody_can_answer_are_refused(house: House) -> None:
     meta = {"codex_approval_kind": "mcp_tool_call"}
     rows = turn(
-        *request("future/question", 7),
-        *request("mcpServer/elicitation/request", 8, serverName="x", _meta=None),
-        *request("mcpServer/elicitation/request", 9, serverName="x", _meta=meta),
+        *asking("future/question", 7),
+        *asking("mcpServer/elicitation/request", 8, serverName="x", _meta=None),
+        *asking("mcpServer/elicitation/request", 9, serverName="x", _meta=meta),
     )
     assert await played(house, rows) == [TurnCompleted("", None)]
 
@@ -435,7 +472,9 @@ async def test_an_edit_whose_diff_was_not_told(house: House) -> None:
     rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
     [asked, _] = await played(house, rows)
     assert isinstance(asked, Asked)
-    assert (asked.display.content, asked.display.content_kind) == ("", "Diff")
+    assert asked.display == Display(title="Change files", content_kind="Diff")
+    assert asked.call is not None
+    assert asked.call.action == Action("write", "apply_patch", str(house.root / "project"))
 
 
 async def test_a_diff_of_every_kind(house: House) -> None:
@@ -443,6 +482,7 @@ async def test_a_diff_of_every_kind(house: House) -> None:
         {"path": "/a", "kind": {"type": "update"}, "diff": "@@ -1 +1 @@\n-x\n+y"},
         {"path": "/b", "kind": {"type": "delete"}, "diff": "gone\n"},
         {"path": "/c", "kind": "add", "diff": "new\n"},
+        {"path": "/d", "kind": {"type": "update", "move_path": "/e"}, "diff": "@@ -1 +1 @@"},
     ]
     item = {"type": "fileChange", "id": "p1", "changes": changes}
     ask = {"id": 7, "method": "item/fileChange/requestApproval", "params": {"itemId": "p1"}}
@@ -456,8 +496,167 @@ async def test_a_diff_of_every_kind(house: House) -> None:
     assert asked.display.content == (
         "--- /a\n+++ /a\n@@ -1 +1 @@\n-x\n+y\n"
         "--- /b\n+++ /dev/null\n-gone\n"
-        "--- /dev/null\n+++ /c\n+new"
+        "--- /dev/null\n+++ /c\n+new\n"
+        "--- /d\n+++ /e\n@@ -1 +1 @@"
     )
+    assert asked.call is not None
+    assert asked.call.action is not None
+    assert asked.call.action.paths == ("/a", "/b", "/c", "/d", "/e")
+
+
+COMMAND = "item/commandExecution/requestApproval"
+PERMISSIONS = "item/permissions/requestApproval"
+
+
+def asking(method: str, number: int = 7, **params: Any) -> list[Row]:
+    message = {"id": number, "method": method, "params": params}
+    return [{"dir": "<", "msg": message}, {"dir": ">", "msg": {"id": number}}]
+
+
+def called(name: str, given: Row, call_id: str = "c1") -> Row:
+    call = {"type": "function_call", "call_id": call_id, "name": name}
+    return tells("rawResponseItem/completed", item={**call, "arguments": json.dumps(given)})
+
+
+def asked_in(told: list[Update]) -> list[Asked]:
+    return [update for update in told if isinstance(update, Asked)]
+
+
+async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> None:
+    line = "/bin/bash -c 'make x'"
+    escalated = {"cmd": "make y", "sandbox_permissions": "require_escalated"}
+    project = str(house.root / "project")
+    rows = turn(
+        tells("item/agentMessage/delta", itemId="a", delta="Well."),
+        called("exec_command", {"cmd": "make x"}),
+        *asking(COMMAND, itemId="c1", command=line, cwd="/w"),
+        *asking(COMMAND, 8, itemId="c1", command=line, cwd="/w"),
+        called("exec_command", escalated, "c2"),
+        *asking(COMMAND, 9, itemId="c2", command="make y", reason="needed"),
+    )
+    first, again, outside = asked_in(await played(house, rows))
+    assert first.display == Display(title="Run a command", content="make x")
+    assert first.call == PendingCall(
+        "c1",
+        "shell",
+        {"command": "make x", "line": line},
+        "/w",
+        action=Action("run", "shell", "/w", command="make x"),
+        said="Well.",
+    )
+    assert again.call == replace(first.call, call_id="c1#2")
+    assert outside.display.title == "Run a command outside its sandbox"
+    assert outside.call == PendingCall(
+        "c2",
+        "shell",
+        {"command": "make y", "line": "make y", "sandbox": "none"},
+        project,
+        action=Action("run", "shell", project, command="make y"),
+        why="needed",
+        said="Well.",
+        note="It would leave Codex's sandbox, and could write anywhere.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "command"),
+    [
+        ("/bin/bash -lc 'a && b'", "a && b"),
+        ("bash -c ls", "ls"),
+        ("/usr/bin/zsh -lc 'x'", "x"),
+        ("python3 -c ls", "python3 -c ls"),
+        ("/tmp/evil/bash -c ls", "/tmp/evil/bash -c ls"),
+        ("bash -c ls more", "bash -c ls more"),
+        ("bash 'half", "bash 'half"),
+    ],
+)
+def test_only_a_shell_is_taken_off_a_command(line: str, command: str) -> None:
+    assert command_of(line) == command
+
+
+async def test_what_else_it_may_ask(house: House) -> None:
+    wanted = {"network": {"enabled": True}, "fileSystem": None}
+    network = {"host": "example.com", "protocol": "https"}
+    typed = "write_stdin --session-id 7 'rm x\n'"
+    rows = turn(
+        *asking(COMMAND, 7, itemId="c1", kind="writeStdin", approvalId="c2", command=typed),
+        *asking(COMMAND, 8, itemId="c1", networkApprovalContext=network),
+        *asking(PERMISSIONS, 9, itemId="c3", cwd="/w", permissions=wanted),
+    )
+    house.plays(rows)
+    async with house.open() as opened:
+        told = await take(opened, "approve")
+    project = str(house.root / "project")
+    assert [one.call.action for one in asked_in(told) if one.call] == [
+        Action("other", "write_stdin", project),
+        Action("fetch", "network", project, target="example.com"),
+        Action("fetch", "request_permissions", "/w"),
+    ]
+    assert [one.display.title for one in asked_in(told)] == [
+        "Type into a terminal outside its sandbox",
+        "Reach the network",
+        "Have more permissions",
+    ]
+    request = {"id": 1, "params": {"permissions": wanted}, "method": PERMISSIONS}
+    found = request_of(request, Around("/w", "", Calls()))
+    assert found is not None
+    assert (found.yes, found.no) == (
+        {"permissions": wanted, "scope": "turn"},
+        {"permissions": {}, "scope": "turn"},
+    )
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+async def test_asking_the_human_and_handing_over(house: House) -> None:
+    house.others = {"rex": "speed"}
+
+    def own(number: int, tool: str, **given: Any) -> list[Row]:
+        return asking("item/tool/call", number, callId=f"c{number}", tool=tool, arguments=given)
+
+    rows = turn(
+        *own(7, "ask_human", question="Which?", options=["Red", "Blue"]),
+        *own(8, "ask_human", question="Why?"),
+        *own(9, "hand_over", to="nobody", message=""),
+        *own(10, "hand_over", to="REX", message="Look at it."),
+        tells("item/completed", item={"type": "agentMessage", "id": "a", "text": "Done."}),
+    )
+    house.plays(rows)
+    async with house.open() as opened:
+        told = await take(opened, "blue")
+    which, why = asked_in(told)
+    assert (which.key, which.kind, which.display.title) == ("ask.c7", "Select", "Which?")
+    assert (why.key, why.kind, why.call) == ("ask.c8", "Input", None)
+    assert house.replies() == {
+        7: {"contentItems": [{"type": "inputText", "text": "Blue"}], "success": True},
+        8: {"contentItems": [{"type": "inputText", "text": "Nobody answered."}], "success": False},
+        9: {
+            "contentItems": [
+                {
+                    "type": "inputText",
+                    "text": 'hand_over: no "nobody" in the team; there are rex.',
+                }
+            ],
+            "success": False,
+        },
+        10: {
+            "contentItems": [{"type": "inputText", "text": "ok, your turn ends here"}],
+            "success": True,
+        },
+    }
+    assert told[-1] == TurnCompleted("Done.\n\nLook at it.\n\n[NEXT: rex]", None)
+
+
+async def test_a_call_of_ours_is_on_record(house: House) -> None:
+    item = {"type": "dynamicToolCall", "id": "c1", "tool": "ask_human", "arguments": {"q": 1}}
+    said = [{"type": "inputText", "text": "Blue"}]
+    done = {**item, "status": "completed", "contentItems": said, "success": True}
+    rows = turn(tells("item/started", item=item), tells("item/completed", item=done))
+    assert (await played(house, rows))[:2] == [
+        ToolCallStarted("c1", "ask_human", {"q": 1}, "read"),
+        ToolCallFinished("c1", False, {"status": "completed", "result": said}),
+    ]
 
 
 async def test_an_answer_to_something_else_is_dropped(house: House) -> None:
@@ -496,7 +695,7 @@ async def test_a_command_that_outlived_its_turn(
             hook=lambda update: opened.interrupt() if isinstance(update, ToolCallStarted) else None,
         )
     assert told == [
-        ToolCallStarted("c1", "shell", {"command": "sleep 9"}),
+        ToolCallStarted("c1", "shell", {"command": "sleep 9"}, "run"),
         ToolCallFinished("c1", True, {"status": status or "interrupted"}),
         TurnInterrupted(""),
     ]
@@ -724,7 +923,7 @@ def test_calls_told_twice_or_late() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "exec_command"}
     command = {**call, "arguments": '{"cmd": "echo hi", "workdir": "/x"}'}
     assert list(calls.raw(command)) == [
-        ToolCallStarted("c1", "shell", {"command": "echo hi", "workdir": "/x"})
+        ToolCallStarted("c1", "shell", {"command": "echo hi", "workdir": "/x"}, "run")
     ]
     assert list(calls.item_started(item)) == []
     running = {"type": "function_call_output", "call_id": "c1", "output": "still running"}
@@ -752,13 +951,13 @@ def test_calls_of_all_kinds() -> None:
         *calls.raw({"type": "function_call_output", "call_id": "unknown", "output": "x"}),
     ]
     assert told == [
-        ToolCallStarted("a", "apply_patch", {"input": "x"}),
+        ToolCallStarted("a", "apply_patch", {"input": "x"}, "write"),
         ToolCallFinished("a", True, {"output": "refused"}),
         ToolCallStarted("b", "mcp__s__t", {}),
         ToolCallFinished("b", False, {"output": '{"x": 1}'}),
-        ToolCallStarted("c", "tool_search_call", {"query": "q"}),
+        ToolCallStarted("c", "tool_search_call", {"query": "q"}, "read"),
         ToolCallFinished("c", False, {"output": "one"}),
-        ToolCallStarted("d", "shell", {"command": None}),
+        ToolCallStarted("d", "shell", {"command": None}, "run"),
         ToolCallFinished("d", True, {"output": "rejected"}),
     ]
 

@@ -356,8 +356,11 @@ async def test_dying_between_a_yes_and_what_it_was_for(tmp_path: Path) -> None:
             await it.answer()
             (before := tmp_path.parent / f"{tmp_path.name}-{answered}").mkdir()
             copied(tmp_path, before)
-            deaths = DEATHS[answered != 1 :]  # the first time both ways, then one
-            for number, (took_effect, queued_kept) in itertools.product(range(1, 100), deaths):
+            # All of them after the first answer; after the others only where an answer matters.
+            numbers, deaths = (
+                (range(1, 100), DEATHS) if answered == 1 else (range(9, 100, 2), DEATHS[1:])
+            )
+            for number, (took_effect, queued_kept) in itertools.product(numbers, deaths):
                 copied(before, tmp_path)
                 ended, _ = await it.run(Death(number, took_effect, queued_kept))
                 result = ended if ended and ended.status in ENDED else await it.to_the_end()
@@ -518,3 +521,24 @@ class Watcher(Recorder):
         super().saw(record)
         if isinstance(record, InteractionRecord):
             self.asked.set()
+
+
+class Unheld(Counting):
+    """The same, where nothing holds a command in."""
+
+    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
+        toolbox = await super().toolbox(member, workspace, seen)
+        tools = (Count("look", True, toolbox.root), Count("do", False, toolbox.root))
+        return Toolbox(toolbox.root, Held(Sandbox("none")), tools)
+
+
+async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path) -> None:
+    allowed = (member(permissions=Permissions(allow=("run(count *)",))),)
+    for make, asked in ((Counting, 0), (Unheld, 1)):
+        (folder := tmp_path / make.__name__).mkdir()
+        async with yard(folder, [do("a")], members=allowed) as (it, _):
+            it.make = make
+            result = await it.to_the_end()
+            assert (result.status, it.counted) == ("completed", ["a"])
+            questions = await it.questions()
+            assert len(questions) == asked

@@ -3,155 +3,311 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 import pytest
 
-from coterie.engine.run import Engine
-from coterie.model.prompt import Prompt
+from coterie.model.envelope import Instruction, Report
 from coterie.model.record import TicketRecord
 from coterie.model.scheduler import SchedulerConfig
-from coterie.model.task import Caps, TaskCreated
-from coterie.model.team import Member, Team
-from coterie.model.update import TurnCompleted, TurnFailed, Update
-from coterie.testing.scripted import Script, ScriptedChannels
-from coterie.testing.stage import TASK, Stage, stage
-from coterie.workflows.tickets import Tickets
-
-Say = Callable[[Member, str], object]
-
-
-def git(folder: Path, *words: str) -> str:
-    run = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return run.stdout
+from coterie.model.task import Caps
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.testing.stage import TASK
+from tests.flow.ticket_stage import (
+    PLAN,
+    FakeChecks,
+    but,
+    folder_of,
+    git,
+    obedient,
+    part,
+    plan,
+    repository,
+    session,
+    team,
+    ticket_in,
+)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    root = tmp_path / "shop"
-    (root / ".coterie").mkdir(parents=True)
-    (root / ".coterie" / ".gitignore").write_text("*\n")
-    (root / "cart.py").write_text("total = 0\n")
-    git(root, "init", "-q", "-b", "main")
-    git(root, "config", "user.email", "you@example.com")
-    git(root, "config", "user.name", "You")
-    git(root, "add", ".")
-    git(root, "commit", "-qm", "begin")
-    return root
+    return repository(tmp_path / "shop")
 
 
-def team(*workers: str) -> Team:
-    names = ("mira", *workers)
-    return Team(
-        name="shop",
-        workflow="tickets",
-        members=tuple(
-            Member(
-                id=name,
-                name=name,
-                display_name=name.capitalize(),
-                role="manager" if name == "mira" else "worker",
-                agent="scripted",
-                order=place,
-            )
-            for place, name in enumerate(names)
-        ),
-    )
-
-
-def block(payload: object) -> str:
-    return f"Here it is.\n```json\n{json.dumps(payload)}\n```"
-
-
-PLAN = {
-    "tasks": [
-        {"task_id": "model", "description": "Coupon model", "expected_outputs": ["model.py"]},
-        {"task_id": "rules", "description": "Price rules", "expected_outputs": ["rules.py"]},
-        {
-            "task_id": "form",
-            "description": "The form",
-            "dependencies": ["model", "rules"],
-            "expected_outputs": ["form.py"],
-        },
-    ]
-}
-
-
-def obedient(member: Member, text: str) -> object:
-    """Everybody does what they are told, at once."""
-    if "Is anything unclear" in text:
-        return {"status": "clear", "intent_summary": "coupons"}
-    if "Split the goal into tasks" in text:
-        return PLAN
-    if "Write the instruction for ticket" in text:
-        return {"summary": "Do it.", "steps": ["write the file"]}
-    if "Is it done?" in text:
-        return {"decision": "approved", "notes": "fine"}
-    if "Do the work now" in text:
-        assert member.execution_dir is not None
-        ticket = text.split("on ticket ")[1].split(" ")[0]
-        (Path(member.execution_dir) / f"{ticket}.txt").write_text(f"by {member.id}\n")
-        return {"status": "completed", "outputs": [f"{ticket}.txt"]}
-    raise AssertionError(text)
-
-
-def script(say: Say) -> Script:
-    async def answer(member: Member, prompt: Prompt) -> list[Update]:
-        said = await anyio.to_thread.run_sync(say, member, prompt.text)
-        if isinstance(said, TurnFailed):
-            return [said]
-        return [TurnCompleted(said if isinstance(said, str) else block(said))]
-
-    return answer
-
-
-async def start(on: Stage, who: Team, config: SchedulerConfig | None = None) -> None:
-    created = TaskCreated(
-        task_id=TASK,
-        at="2026-01-01T00:00:00Z",
-        session_id=TASK,
-        workflow="tickets",
-        workflow_version=1,
-        goal="Add coupons",
-        author="you",
-        team=who,
-        caps=Caps(yes=True),
-        scheduler=config or SchedulerConfig(),
-    )
-    from coterie.model.message import Message
-
-    opening = Message(TASK, 1, "you", "Add coupons", created.at)
-    assert await on.storage.create(created, on.owner.id, opening) is not None
-
-
-def rooted(on: Stage, root: Path) -> Stage:
-    engine = on.engine
-    on.engine = Engine(engine.storage, engine.workflows, engine.claimant, root)
-    return on
-
-
-async def carried_out(project: Path, say: Say, *workers: str) -> tuple[Stage, str]:
-    async with stage(project / ".coterie", workflow=Tickets()) as on:
-        rooted(on, project)
-        await start(on, team(*(workers or ("wren", "finn"))))
-        with anyio.fail_after(60):
-            result = await on.run(ScriptedChannels(script(say)))
-        return on, f"{result.status} {result.reason} {result.summary}"
+def merged(project: Path) -> list[str]:
+    return git(project, "ls-tree", "--name-only", f"coterie/{TASK}/merged").split()
 
 
 async def test_a_goal_becomes_merged_work(project: Path) -> None:
-    on, result = await carried_out(project, obedient)
-    assert result == "completed done 3 done"
-    states = [(r.id, r.state) for r in on.recorder.records if isinstance(r, TicketRecord)]
-    assert states[-1] == ("T3", "done")
-    listed = git(project, "ls-tree", "--name-only", f"coterie/{TASK}/merged").split()
-    assert listed == ["T1.txt", "T2.txt", "T3.txt", "cart.py"]
+    async with session(project) as on:
+        assert await on.run() == "completed done 3 done"
+        told = [(r.id, r.state) for r in on.on.recorder.records if isinstance(r, TicketRecord)]
+        assert told[-1] == ("T3", "done")
+    assert merged(project) == ["T1.txt", "T2.txt", "T3.txt", "cart.py"]
     assert git(project, "status", "--porcelain") == ""
-    report = json.loads(
-        (project / ".coterie" / "sessions" / TASK / "final_report.json").read_text()
-    )
+    report = json.loads((project / f".coterie/sessions/{TASK}/final_report.json").read_text())
     assert [line["state"] for line in report["tickets"]] == ["done", "done", "done"]
+    assert report["commit"] == git(project, "rev-parse", f"coterie/{TASK}/merged").strip()
+
+
+async def test_a_risky_ticket_is_talked_over_first(project: Path) -> None:
+    risky = plan(part("pay", risks=["money"]))
+    asked: list[str] = []
+
+    def discussed(member: Member, text: str) -> object:
+        asked.append(member.id)
+        return {"ticket_id": "T1", "status": "proposal", "outputs": ["Use decimals."]}
+
+    def instructed(member: Member, text: str) -> object:
+        assert "Use decimals." in text
+        return {"summary": "With decimals."}
+
+    proposal = {"summary": "Use floats.", "risks": ["rounding"]}
+    say = but(
+        Split_the_goal=risky,
+        is_risky=proposal,
+        wants_your_opinion=discussed,
+        Write_the_instruction=instructed,
+    )
+    async with session(project, team("wren")) as on:
+        assert await on.run(say) == "completed done 1 done"
+        assert await on.moves("T1") == [
+            "created",
+            "discussing",
+            "discussed",
+            "in_progress",
+            "awaiting_review",
+            "done",
+        ]
+    assert asked == ["wren"]
+
+
+async def test_review_sends_work_back_until_it_is_right(project: Path) -> None:
+    reviews = [
+        {"decision": "changes_requested", "requested_changes": ["say please"]},
+        {"decision": "approved"},
+    ]
+    told: list[str] = []
+
+    def works(member: Member, text: str) -> object:
+        told.append(text)
+        return obedient(member, text)
+
+    say = but(
+        Split_the_goal=plan(part("a")),
+        Do_the_work_now=works,
+        **{"Is_it_done?": lambda member, text: reviews.pop(0)},
+    )
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 1 done"
+        moves = ["awaiting_review", "in_progress", "awaiting_review", "done"]
+        assert (await on.moves("T1"))[2:] == moves
+    assert "say please" not in told[0]
+    assert "It was sent back:\nsay please" in told[1]
+
+
+async def test_work_that_review_never_likes_fails_and_the_user_decides(project: Path) -> None:
+    never = {"decision": "changes_requested", "notes": "no"}
+    say = but(Split_the_goal=plan(part("a"), part("b", "a")), **{"Is_it_done?": never})
+    config = SchedulerConfig(rework=1, replans=0)
+    async with session(project, config=config) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "error", "T2": "pending"}
+        assert await on.answer("stop") == "T1 failed: Make a"
+    async with session(project) as on:
+        assert await on.run(say) == "waiting question"  # it was stopped, so it is asked again
+        await on.answer("drop")
+        assert await on.run(say) == "completed done 0 done, 2 dropped or replaced"
+
+
+async def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) -> None:
+    seen: list[str] = []
+
+    def works(member: Member, text: str) -> object:
+        path = folder_of(member) / "cart.py"
+        before = path.read_text()
+        if "conflict marks" in text:
+            seen.append(before)
+            path.write_text("total = 'both'\n")
+        else:
+            path.write_text(f"total = {ticket_in(text)!r}\n")
+        return {"status": "completed", "outputs": ["cart.py"]}
+
+    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 2 done"
+        moves = [await on.moves(one) for one in ("T1", "T2")]
+        assert sorted(len(one) for one in moves) == [4, 6]
+    assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
+    (both,) = seen
+    assert [word in both for word in ("<<<<<<<", "total = 'T1'", "total = 'T2'")] == [True] * 3
+    assert (project / "cart.py").read_text() == "total = 0\n"
+
+
+async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -> None:
+    times: dict[str, int] = {}
+
+    def works(member: Member, text: str) -> object:
+        ticket = ticket_in(text)
+        times[ticket] = times.get(ticket, 0) + 1
+        path = folder_of(member) / "cart.py"
+        if times[ticket] == 1:
+            path.write_text(f"total = {ticket!r}\n")
+        elif times[ticket] == 3:
+            path.write_text("total = 'both'\n")
+        return {"status": "completed"}  # the second time with the marks still in it
+
+    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 2 done"
+        assert await on.errors() == ["conflict_marks"]
+        assert await on.error("conflict_marks") == ("Both sides of a conflict are still in cart.py")
+    assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
+
+
+async def test_questions_first_and_the_plan_only_on_the_users_word(project: Path) -> None:
+    clear = [
+        {"status": "open", "questions": ["Which currency?"], "intent_summary": "coupons"},
+        {"status": "clear", "intent_summary": "coupons in euro"},
+    ]
+    notes: list[str] = []
+
+    def planned(member: Member, text: str) -> object:
+        notes.append(text)
+        return PLAN
+
+    say = but(Is_anything_unclear=lambda member, text: clear.pop(0), Split_the_goal=planned)
+    async with session(project, caps=Caps()) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.answer("euro") == "Which currency?"
+        assert await on.run(say) == "waiting question"
+        assert await on.answer("change", "smaller please") == "Plan with 3 tickets"
+        assert await on.run(say) == "waiting question"
+        assert await on.tickets() == []
+        assert await on.answer("approve") == "Plan with 3 tickets"
+        assert await on.run(say) == "completed done 3 done"
+        kinds = [one.payload_type for one in await on.envelopes()][:4]
+        assert kinds == ["clarification", "clarification_response", "clarification", "plan"]
+    assert "smaller please" in notes[1]
+
+
+async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
+    """`b` waits until the user has said that it is not wanted, and is then called off."""
+    async with session(project, team("wren", "finn")) as on:
+        said = anyio.Event()
+
+        async def speak() -> None:
+            await said.wait()
+            await on.on.storage.inbox.request(TASK, "say", "you", "drop b")
+
+        def works(member: Member, text: str) -> object:
+            if ticket_in(text) == "T2":
+                anyio.from_thread.run_sync(said.set)
+                return None
+            return obedient(member, text)
+
+        say = but(
+            Split_the_goal=plan(part("a"), part("b"), part("c", "b")),
+            The_plan_has_to_change=plan(part("a"), part("c", "a")),
+            Do_the_work_now=works,
+        )
+        async with anyio.create_task_group() as group:
+            group.start_soon(speak)
+            assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
+        tickets = {one.task_id: one for one in await on.tickets()}
+        assert (tickets["b"].closed_by, tickets["c"].state) == ("dropped", "done")
+        assert tickets["c"].dependencies == ("T1",)
+
+
+async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:
+    """Two at once, in folders of their own; one that may not be doubled never is."""
+    both = anyio.Semaphore(0)
+    homes: set[str] = set()
+
+    def works(member: Member, text: str) -> object:
+        homes.add(member.id)
+        anyio.from_thread.run_sync(both.release)
+        if len(homes) < 2:
+            anyio.from_thread.run(both.acquire)
+            anyio.from_thread.run(both.acquire)
+        return obedient(member, text)
+
+    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    who = team("wren", supports_multiple_instances=True)
+    async with session(project, who) as on:
+        assert await on.run(say) == "completed done 2 done"
+        owners = {one.owner for one in await on.tickets()}
+    assert homes == owners == {"wren", "wren#2"}
+
+
+async def test_without_git_the_folder_is_shared_and_tickets_take_turns(tmp_path: Path) -> None:
+    project = tmp_path / "plain"
+    (project / ".coterie").mkdir(parents=True)
+    at_work: list[str] = []
+
+    def works(member: Member, text: str) -> object:
+        assert not at_work
+        at_work.append(member.id)
+        done = obedient(member, text)
+        at_work.remove(member.id)
+        return done
+
+    say = but(Split_the_goal=plan(part("a"), part("b"), part("c")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 3 done"
+    assert sorted(path.name for path in project.glob("*.txt")) == ["T1.txt", "T2.txt", "T3.txt"]
+
+
+async def test_the_managers_checks_are_run_once_they_are_allowed(project: Path) -> None:
+    order = {
+        "summary": "Do it.",
+        "acceptance_criteria": [{"text": "green", "command": "make test"}, "looks nice"],
+    }
+    checks = FakeChecks()
+    say = but(Split_the_goal=plan(part("a")), Write_the_instruction=order)
+    async with session(project, checks=checks) as on:
+        assert await on.run(say) == "waiting question"
+        assert checks.ran == []
+        await on.answer("task")
+        assert await on.run(say) == "completed done 1 done"
+    assert checks.ran == [("make test", "T1")]
+    report = json.loads((project / f".coterie/sessions/{TASK}/final_report.json").read_text())
+    assert report["tickets"][0]["unchecked"] == ["green", "looks nice"]  # no log was kept
+    assert report["next_steps"][:2] == [f"coterie accept {TASK}", f"coterie diff {TASK}"]
+
+
+async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        if member.id == "wren":
+            return TurnFailed("exit", "it broke", exit_code=3)
+        return obedient(member, text)
+
+    say = but(
+        Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})), Do_the_work_now=works
+    )
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 1 done"
+        (ticket,) = await on.tickets()
+        assert (ticket.owner, await on.errors()) == ("finn", ["worker_exit"])
+
+
+async def test_what_a_worker_needs_is_asked_of_the_user(project: Path) -> None:
+    reports = [{"status": "blocked", "issues": ["I need the key."]}, {"status": "completed"}]
+    say = but(
+        Split_the_goal=plan(part("a")),
+        Do_the_work_now=lambda member, text: reports.pop(0),
+        cannot_go_on={"summary": "ASK USER: Which key?"},
+    )
+    async with session(project, team("wren")) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "blocked"}
+        assert await on.answer("the blue one") == "Which key?"
+        assert await on.run(say) == "completed done 1 done"
+        orders = [one.payload for one in await on.envelopes()]
+        assert [one.summary for one in orders if isinstance(one, Instruction)] == [
+            "Do it.",
+            "Which key?\nThe user says: the blue one",
+        ]
+        assert len([one for one in orders if isinstance(one, Report)]) == 2

@@ -17,10 +17,13 @@ import anyio.to_thread
 import pytest
 
 from coterie.errors import AgentMissing
-from coterie.model.interaction import Response
+from coterie.model.action import Action
+from coterie.model.interaction import Display, Response
+from coterie.model.team import Mode, Permissions
 from coterie.model.update import (
     Activity,
     Asked,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -35,6 +38,8 @@ from coterie.rehearsal.dialogue import Asked as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.homes.claude import prepare
 from tests.contract.claude.desk import ROLE, TEAM, Desk, answered, nobody, reject, reply, turn
+from tests.contract.gate import Answering, Gate, yes
+from tests.contract.gate import answer as given
 from tests.unit.process.children import token, until
 
 Kind = TypeVar("Kind")
@@ -71,6 +76,9 @@ class Stage:
 
     def expect(self, *answers: Answer) -> None:
         self.lines.answers = list(answers)
+
+    def gate(self, mode: Mode = "ask", person: Answering = yes, **rules: tuple[str, ...]) -> Gate:
+        return Gate(Permissions(mode=mode, **rules), self.desk.project, person)
 
     @property
     def bodies(self) -> list[str]:
@@ -166,15 +174,16 @@ async def test_a_command_that_is_approved(stage: Stage) -> None:
     assert isinstance(begun, ToolCallStarted)
     assert (begun.name, begun.input["command"]) == ("Bash", "touch made.txt")
     assert isinstance(asked, Asked)
-    assert asked.call is not None
-    assert (asked.call.call_id, asked.call.name) == (begun.call_id, "Bash")
-    assert (asked.call.input["command"], asked.call.cwd) == ("touch made.txt", str(project))
-    assert asked.display.model_dump() == {
-        "title": "Run a command",
-        "description": f"In {project}\nWhy: make it\nIt last said: I need a file.",
-        "content": "touch made.txt",
-        "contentKind": "PlainText",
-    }
+    assert asked.display == Display(title="Run a command", content="touch made.txt")
+    assert asked.call == PendingCall(
+        begun.call_id,
+        "Bash",
+        {"command": "touch made.txt", "description": "make it"},
+        str(project),
+        action=Action("run", "Bash", str(project), command="touch made.txt"),
+        why="make it",
+        said="I need a file.",
+    )
     assert isinstance(ended, ToolCallFinished)
     assert (ended.call_id, ended.is_error) == (begun.call_id, False)
     assert ended.output["permission"] == {"decision": "accept", "source": "user_temporary"}
@@ -197,18 +206,21 @@ async def test_a_command_that_is_denied(stage: Stage) -> None:
         assert words in stage.bodies[-1]
 
 
-async def test_calls_that_are_never_asked_for_are_told_too(stage: Stage) -> None:
+async def test_calls_that_nobody_is_asked_about_are_told_too(stage: Stage) -> None:
     (stage.desk.project / "note.txt").write_text("heliotrope\n")
     read = ToolCall("Read", {"file_path": str(stage.desk.project / "note.txt")})
     stage.expect(says("", bash("ls"), read), says("", ToolCall("NoSuchTool", {"a": 1})), says("ok"))
+    gate = stage.gate()
     async with stage.desk.channel() as channel:
-        updates = await turn(channel, "look")
-    assert [call.name for call in some(updates, ToolCallStarted)] == ["Bash", "Read", "NoSuchTool"]
+        updates = await turn(channel, "look", gate)
+    begun = some(updates, ToolCallStarted)
+    assert [call.name for call in begun] == ["Bash", "Read", "NoSuchTool"]
+    assert [call.effect for call in begun] == ["run", "read", "other"]
     ends = some(updates, ToolCallFinished)
     assert [end.is_error for end in ends] == [False, False, True]
     said = " ".join(str(end.output["content"]) for end in ends)
     assert all(word in said for word in ("note.txt", "heliotrope", "No such tool")), said
-    assert some(updates, Asked) == []
+    assert gate.asked == []
 
 
 async def test_an_edit_is_shown_as_a_diff(stage: Stage) -> None:
@@ -221,12 +233,15 @@ async def test_an_edit_is_shown_as_a_diff(stage: Stage) -> None:
         says("", ToolCall("Write", {"file_path": f"{note}.new", "content": "all\nnew\n"})),
         says("ok"),
     )
+    gate = stage.gate()
     async with stage.desk.channel() as channel:
-        updates = await turn(channel, "edit")
-    edit, write = some(updates, Asked)
+        await turn(channel, "edit", gate)
+    edit, write = gate.asked
     assert (edit.display.title, edit.display.content_kind) == (f"Change {note}", "Diff")
-    assert edit.display.content == f"--- {note}\n+++ {note}\n-two\n+three"
-    assert (write.display.title, write.display.content) == (f"Write {note}.new", "all\nnew\n")
+    hunk = "@@ -1,2 +1,2 @@\n one\n-two\n+three"
+    assert edit.display.content == f"--- {note}\n+++ {note}\n{hunk}"
+    assert (write.display.title, write.display.content_kind) == (f"Write {note}.new", "Diff")
+    assert write.display.content == f"--- /dev/null\n+++ {note}.new\n@@ -0,0 +1,2 @@\n+all\n+new"
     assert note.read_text() == "one\nthree\n"
 
 
@@ -234,23 +249,89 @@ async def test_an_edit_is_shown_as_a_diff(stage: Stage) -> None:
     ("mode", "asked", "made"),
     [
         ("read", [], set()),
-        ("ask", ["Write", "Bash"], {"a.txt", "b.txt"}),
-        ("accept-edits", ["Bash"], {"a.txt", "b.txt"}),
-        ("full", [], {"a.txt", "b.txt"}),
+        ("ask", ["Write", "Bash", "Bash"], {"a.txt", "b.txt", "c.txt"}),
+        ("accept-edits", ["Bash", "Bash"], {"a.txt", "b.txt", "c.txt"}),
+        ("full", [], {"a.txt", "b.txt", "c.txt"}),
     ],
 )
-async def test_modes(stage: Stage, mode: str, asked: list[str], made: set[str]) -> None:
+async def test_modes(stage: Stage, mode: Mode, asked: list[str], made: set[str]) -> None:
+    """Whatever Claude itself would let pass: here all that a person could allow it by flag."""
     write = ToolCall("Write", {"file_path": str(stage.desk.project / "a.txt"), "content": "x"})
     run = bash('python3 -c \'open("b.txt", "w")\'')
-    stage.expect(says("", write), says("", run), says("ok"))
-    async with stage.desk.channel(permissions={"mode": mode}) as channel:
-        updates = await turn(channel, "do it")
-    assert [one.call.name for one in some(updates, Asked) if one.call] == asked
+    stage.expect(says("", bash("ls")), says("", write), says("", run, bash("touch c.txt")))
+    gate = stage.gate(mode)
+    words = ["--allowedTools", "Write", "Bash(touch *)", "Bash(python3 *)"]
+    permissions = {"mode": mode}
+    async with stage.desk.channel(permissions=permissions, additionalArgs=words) as channel:
+        updates = await turn(channel, "do it", gate)
+    assert gate.names == asked
     assert files_in(stage.desk.project) == made
-    assert len(some(updates, ToolCallFinished)) == 2
+    assert len(some(updates, ToolCallStarted)) == len(some(updates, ToolCallFinished)) == 4
     tools = set(stage.server.turns[0].asked.tools)  # type: ignore[union-attr]
     assert ("Write" in tools) == (mode != "read")
     assert tools & {"CronCreate", "ScheduleWakeup", "EnterWorktree"} == set()
+
+
+async def test_rules(stage: Stage) -> None:
+    (stage.desk.project / "secret.txt").write_text("sesame\n")
+    read = ToolCall("Read", {"file_path": str(stage.desk.project / "secret.txt")})
+    stage.expect(says("", bash("touch a.txt"), bash("rm a.txt"), read), says("ok"))
+    gate = stage.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "read(secret.txt)"))
+    async with stage.desk.channel() as channel:
+        updates = await turn(channel, "do it", gate)
+    assert gate.asked == []
+    assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True, True]
+    assert files_in(stage.desk.project) == {"a.txt", "secret.txt"}
+    assert "not permitted here: deny run(rm *)" in stage.bodies[-1]
+    assert "sesame" not in stage.bodies[-1]
+
+
+async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
+    """Also one that works in the background, when its turn seems to be over."""
+
+    helper = {"description": "help", "prompt": "HELPER: do it", "run_in_background": True}
+    calls = [bash("touch helped.txt")]
+
+    async def answer(asked: ModelAsked) -> Answer:
+        if "HELPER" in asked.newest:
+            return says("", calls.pop()) if calls else says("I could not.")
+        first = len(stage.server.turns) == 1
+        call = ToolCall("Agent", {**helper, "subagent_type": "general-purpose"})
+        return says("", call) if first else says("ok")
+
+    stage.lines.answer = answer
+    gate = stage.gate(person=lambda asked: given("reject", "not today"))
+    async with stage.desk.channel() as channel:
+        updates = await turn(channel, "get help", gate)
+    assert [one.display.content for one in gate.asked] == ["touch helped.txt"]
+    assert [call.name for call in some(updates, ToolCallStarted)] == ["Agent", "Bash"]
+    assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True]
+    assert files_in(stage.desk.project) == set()
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
+    stage.desk.more["others"] = {"rex": "speed"}
+    ask, hand = "mcp__coterie__ask_human", "mcp__coterie__hand_over"
+    stage.expect(
+        says("", ToolCall(ask, {"question": "Which colour?", "options": ["Red", "Blue"]})),
+        says("", ToolCall(hand, {"to": "rex", "message": "Your turn."})),
+        says("Done."),
+    )
+    gate = stage.gate(person=lambda asked: given("blue", "like the sea"))
+    async with stage.desk.channel() as channel:
+        updates = await turn(channel, "ask me", gate)
+    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert set(stage.server.turns[0].asked.tools) >= {ask, hand}  # type: ignore[union-attr]
+    results = [turn.asked.results[-1].text for turn in stage.server.turns[1:] if turn.asked]
+    assert results == ["Blue (like the sea)", "ok, your turn ends here"]
+    begun, ends = some(updates, ToolCallStarted), some(updates, ToolCallFinished)
+    assert [(call.name, call.effect) for call in begun] == [(ask, "read"), (hand, "read")]
+    assert [end.is_error for end in ends] == [False, False]
+    assert isinstance(updates[-1], TurnCompleted)
+    assert updates[-1].text == "Done.\n\nYour turn.\n\n[NEXT: rex]"
 
 
 # -- questions ---------------------------------------------------------------------------------
@@ -629,11 +710,12 @@ async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -
     before = len(stage.bodies)
 
     stage.expect(says("", read), says("", bash("touch owned.txt")), says("ok"))
+    gate = stage.gate(person=reject)
     async with stage.desk.channel() as channel:
-        updates = await turn(channel, "look", reject)
+        await turn(channel, "look", gate)
     assert list(canaries.iterdir()) == []
     assert [body for body in stage.bodies[before:] if "HOSTILE" in body] == []
-    assert [one.display.content for one in some(updates, Asked)] == ["touch owned.txt"]
+    assert [one.display.content for one in gate.asked] == ["touch owned.txt"]
     assert not (project / "owned.txt").exists()
 
     stage.desk.more["trusted"] = True

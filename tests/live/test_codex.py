@@ -22,13 +22,15 @@ from coterie.agents.codex import CodexAdapter
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
-from coterie.model.interaction import Response
+from coterie.model.interaction import Display, Response
 from coterie.model.prompt import Prompt
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.update import (
     Asked,
     End,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -43,6 +45,8 @@ from coterie.rehearsal import dialogue
 from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
+from tests.contract.gate import Answering, Gate, yes
+from tests.contract.gate import answer as given
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -157,6 +161,9 @@ class House:
         finally:
             await channel.close()
 
+    def gate(self, mode: Mode = "ask", person: Answering = yes, **rules: tuple[str, ...]) -> Gate:
+        return Gate(Permissions(mode=mode, **rules), self.project, person)
+
     def script(self, *answers: Answer) -> None:
         self.brain.answers = list(answers)
 
@@ -190,27 +197,23 @@ def patch(path: str, *lines: str) -> Reply:
     return Reply((), (ToolCall("apply_patch", text),))
 
 
-def response(choice: str, comment: str | None = None) -> Response:
-    return Response(
-        interaction_id="q1",
-        task_id="k3f9",
-        author_actor_id="you",
-        selected_option_id=choice,
-        comment=comment,
-    )
+def no(asked: Asked) -> Response:
+    return given("reject")
 
 
 async def take(
     channel: CodexChannel | OneShotChannel,
     text: str,
-    answer: Response | None = None,
+    answering: Answering = yes,
     hook: Hook | None = None,
 ) -> Taken:
     updates: list[Update] = []
     with anyio.fail_after(SLOWEST):
         async for update in channel.take_turn(Prompt(text)):
             updates.append(update)
-            if isinstance(update, Asked) and answer is not None:
+            if isinstance(update, Asked):
+                # In a thread, as the rules look at files.
+                answer = await anyio.to_thread.run_sync(answering, update)
                 await channel.answer(update.key, answer)
             if hook is not None:
                 found = hook(update)
@@ -290,7 +293,8 @@ async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
 async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) -> None:
     house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
 
-    async def kill() -> None:
+    async def kill_when_it_runs() -> None:
+        await until(lambda: sleeping(mark) != [])
         for process in marked(mark):
             process.send_signal(signal.SIGKILL)
 
@@ -300,7 +304,7 @@ async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) ->
         taken = await take(
             channel,
             "try",
-            hook=lambda update: kill() if isinstance(update, ToolCallStarted) else None,
+            hook=lambda update: kill_when_it_runs() if isinstance(update, Asked) else None,
         )
         assert isinstance(taken.end, TurnFailed)
         # Whether it ran is not known, and so it has no end.
@@ -318,6 +322,16 @@ async def test_a_lost_thread_is_a_new_one(house: House) -> None:
     async with house.open(thread=gone) as channel:
         assert channel.thread != gone
         assert (await take(channel, "hello?")).end.text == "Hello."  # type: ignore[union-attr]
+
+
+async def until(wanted: Callable[[], bool]) -> None:
+    with anyio.fail_after(SLOWEST):
+        while not wanted():  # noqa: ASYNC110 - nobody tells of a process that begins or ends
+            await anyio.sleep(0.05)
+
+
+def sleeping(mark: str) -> list[psutil.Process]:
+    return [each for each in marked(mark) if each.info["cmdline"] == ["sleep", "300"]]
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -355,7 +369,29 @@ async def test_commands_run_in_a_sandbox(house: House, tmp_path: Path) -> None:
     assert (house.project / "note.txt").read_text() == "one\ntwo\n"
     assert not (tmp_path / "outside.txt").exists()
     assert not (house.project / ".coterie" / "x").exists()
-    assert taken.of(Asked) == []
+
+
+async def test_a_command_that_the_sandbox_stops_runs_once(house: House, tmp_path: Path) -> None:
+    """Codex by itself would run it again, without its sandbox, for the one yes that it got."""
+    target = tmp_path / "outside.txt"
+    house.script(shell(f"echo once >> inside.txt; touch {target}"), reply("Done."))
+    async with house.open() as channel:
+        taken = await take(channel, "try")
+    assert len(taken.of(Asked)) == 1
+    assert (house.project / "inside.txt").read_text() == "once\n"
+    assert not target.exists()
+    [finished] = taken.of(ToolCallFinished)
+    assert (finished.is_error, finished.output["exit_code"]) == (True, 1)
+
+
+async def test_what_is_allowed_has_the_network_and_no_terminal(house: House) -> None:
+    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
+    house.script(shell(reach), shell("bash -i", tty=True), reply("Done."))
+    async with house.open() as channel:
+        taken = await take(channel, "try")
+    assert [end.is_error for end in taken.of(ToolCallFinished)] == [False, True]
+    assert taken.of(ToolCallFinished)[0].output["output"] == "reached\n"
+    assert "TTY execution is disabled" in result(house)
 
 
 async def test_every_command_is_told_once(house: House) -> None:
@@ -369,11 +405,56 @@ async def test_every_command_is_told_once(house: House) -> None:
 
 
 async def test_a_reader_cannot_write(house: House) -> None:
-    house.script(shell("echo x > inside.txt"), shell("echo hello"), reply("Done."))
+    """Not by the gate, and if that were to say yes, not by the sandbox."""
+    reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
+    house.script(shell("echo x > inside.txt"), patch("note.txt", "x"), shell("ls"), reply("Done."))
     async with house.open(house.member("read")) as channel:
+        gate = house.gate("read")
+        taken = await take(channel, "try", gate)
+        assert gate.asked == []
+        note = str(house.project / "note.txt")
+        assert taken.calls == [
+            ("shell", "echo x > inside.txt", True),
+            ("apply_patch", note, True),
+            ("shell", "ls", False),
+        ]
+        assert "not permitted here: mode read" in body(house, 2)
+        house.script(shell("echo x > inside.txt"), shell(reach), reply("Done."))
         taken = await take(channel, "try")
-    assert taken.calls == [("shell", "echo x > inside.txt", True), ("shell", "echo hello", False)]
+    assert [failed for _, _, failed in taken.calls] == [True, True]
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "asked"),
+    [("ask", ["shell", "apply_patch"]), ("accept-edits", ["shell"]), ("full", [])],
+)
+async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
+    """Codex by itself would run all of this unasked, in its sandbox."""
+    house.script(shell("ls; cat *.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done."))
+    (house.project / "seen.txt").write_text("heliotrope\n")
+    gate = house.gate(mode)
+    async with house.open(house.member(mode)) as channel:
+        taken = await take(channel, "try", gate)
+    assert gate.names == asked
+    assert [(name, failed) for name, _, failed in taken.calls] == [
+        ("shell", False),
+        ("shell", False),
+        ("apply_patch", False),
+    ]
+    names = sorted(path.name for path in house.project.iterdir())
+    assert names == [".coterie", "a.txt", "b.txt", "seen.txt"]
+
+
+async def test_rules(house: House) -> None:
+    house.script(shell("touch a.txt"), shell("rm a.txt"), patch("no.txt", "x"), reply("Done."))
+    gate = house.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "write(no.txt)"))
+    async with house.open() as channel:
+        taken = await take(channel, "try", gate)
+    assert gate.asked == []
+    assert [failed for _, _, failed in taken.calls] == [False, True, True]
+    assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "a.txt"]
+    assert "not permitted here: deny run(rm *)" in body(house, 3)
 
 
 async def test_a_permission_given_and_denied(house: House, tmp_path: Path) -> None:
@@ -382,23 +463,28 @@ async def test_a_permission_given_and_denied(house: House, tmp_path: Path) -> No
     told = replace(outside(command), pieces=("I need ", "it."))
     house.script(told, reply("Done."), outside(command), reply("Well."))
     async with house.open() as channel:
-        taken = await take(channel, "try", response("approve"))
+        taken = await take(channel, "try")
         [asked] = taken.of(Asked)
         assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
         assert [option.id for option in asked.options] == ["approve", "reject"]
-        assert asked.display.content == command
-        assert asked.display.description == (
-            f"In {house.project}\nWhy: It is needed.\nIt last said: I need it."
-        )
+        assert asked.display == Display(title="Run a command outside its sandbox", content=command)
         [call] = taken.of(ToolCallStarted)
-        assert asked.call is not None
-        assert asked.call.call_id == call.call_id
-        assert (asked.call.name, asked.call.input) == ("shell", {"command": command})
-        assert asked.call.cwd == str(house.project)
+        line = asked.call.input["line"]
+        assert line.endswith(f" -c '{command}'")
+        assert asked.call == PendingCall(
+            call.call_id,
+            "shell",
+            {"command": command, "line": line, "sandbox": "none"},
+            str(house.project),
+            action=Action("run", "shell", str(house.project), command=command),
+            why="It is needed.",
+            said="I need it.",
+            note="It would leave Codex's sandbox, and could write anywhere.",
+        )
         assert taken.calls == [("shell", command, False)]
         assert taken.end.text == "Done."  # type: ignore[union-attr]
         assert target.read_text() == "yes\n"
-        again = await take(channel, "again", response("reject", "Use the other file."))
+        again = await take(channel, "again", lambda asked: given("reject", "Use the other file."))
         assert len(again.of(Asked)) == 1
         assert again.calls == [("shell", command, True)]
         assert again.end.text == "Well."  # type: ignore[union-attr]
@@ -406,17 +492,19 @@ async def test_a_permission_given_and_denied(house: House, tmp_path: Path) -> No
     assert "Use the other file." in body(house, 4)
 
 
-async def test_an_edit_outside_is_shown_as_a_diff(house: House, tmp_path: Path) -> None:
+async def test_an_edit_is_shown_as_a_diff(house: House, tmp_path: Path) -> None:
     target = tmp_path / "outside.txt"
     house.script(patch(str(target), "one", "two"), reply("Well."))
     async with house.open() as channel:
-        taken = await take(channel, "try", response("reject"))
+        taken = await take(channel, "try", no)
     [asked] = taken.of(Asked)
-    assert asked.display.content_kind == "Diff"
-    assert asked.display.content == f"--- /dev/null\n+++ {target}\n+one\n+two"
-    assert asked.display.description.endswith("Why: gave none")
-    assert asked.call is not None
-    assert (asked.call.name, asked.call.input["path"]) == ("apply_patch", str(target))
+    assert asked.display == Display(
+        title=f"Change {target}",
+        content=f"--- /dev/null\n+++ {target}\n+one\n+two",
+        content_kind="Diff",
+    )
+    project = str(house.project)
+    assert asked.call.action == Action("write", "apply_patch", project, paths=(str(target),))
     assert taken.calls == [("apply_patch", str(target), True)]
     assert not target.exists()
 
@@ -424,11 +512,41 @@ async def test_an_edit_outside_is_shown_as_a_diff(house: House, tmp_path: Path) 
 async def test_full_is_answered_for_the_user(house: House, tmp_path: Path) -> None:
     target = tmp_path / "outside.txt"
     house.script(outside(f"echo yes > {target}"), reply("Done."))
+    gate = house.gate("full")
     async with house.open(house.member("full")) as channel:
-        taken = await take(channel, "try")
-    assert taken.of(Asked) == []
+        taken = await take(channel, "try", gate)
+    assert gate.asked == []
     assert target.read_text() == "yes\n"
     assert taken.calls == [("shell", f"echo yes > {target}", False)]
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+async def test_asking_the_human_and_handing_over(house: House) -> None:
+    def own(tool: str, **arguments: object) -> Reply:
+        return Reply((), (ToolCall(tool, arguments),))
+
+    house.script(
+        own("ask_human", question="Which colour?", options=["Red", "Blue"]),
+        own("hand_over", to="rex", message="Your turn."),
+        reply("Done."),
+        own("ask_human", question="Why?"),
+        reply("Well."),
+    )
+    gate = house.gate(person=lambda asked: given("blue" if asked.options else None))
+    async with house.open(others={"rex": "speed"}) as channel:
+        taken = await take(channel, "ask me", gate)
+        thread = channel.thread
+    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    assert taken.calls == [("ask_human", None, False), ("hand_over", None, False)]
+    assert [call.effect for call in taken.of(ToolCallStarted)] == ["read", "read"]
+    results = [turn.asked.results[-1].text for turn in house.server.turns[1:] if turn.asked]
+    assert results == ["Blue", "ok, your turn ends here"]
+    assert taken.end.text == "Done.\n\nYour turn.\n\n[NEXT: rex]"  # type: ignore[union-attr]
+    async with house.open(thread=thread) as channel:  # a thread keeps its tools
+        assert (await take(channel, "and now?", gate)).end.text == "Well."  # type: ignore[union-attr]
+    assert result(house) == "Nobody answered."
 
 
 async def test_a_worktree_can_be_committed_in(house: House, tmp_path: Path) -> None:
@@ -482,26 +600,18 @@ async def test_an_interrupted_command_is_ended(house: House) -> None:
     house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
 
     def running(update: Update) -> object:
-        return interrupt_when_it_runs() if isinstance(update, ToolCallStarted) else None
+        return interrupt_when_it_runs() if isinstance(update, Asked) else None
 
     async def interrupt_when_it_runs() -> None:
-        await until(lambda: sleeping() != [])
+        await until(lambda: sleeping(mark) != [])
         await channel.interrupt()
-
-    async def until(wanted: Callable[[], bool]) -> None:
-        with anyio.fail_after(SLOWEST):
-            while not wanted():  # noqa: ASYNC110 - nobody tells of a process that begins or ends
-                await anyio.sleep(0.05)
-
-    def sleeping() -> list[psutil.Process]:
-        return [each for each in marked(mark) if each.info["cmdline"] == ["sleep", "300"]]
 
     async with house.open() as channel:
         [mark] = house.log.living
         taken = await take(channel, "try", hook=running)
         assert isinstance(taken.end, TurnInterrupted)
         assert taken.calls == [("shell", "sleep 300", True)]
-        await until(lambda: sleeping() == [])  # it was killed; the kernel may take its time
+        await until(lambda: sleeping(mark) == [])  # it was killed; the kernel may take its time
         assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
         assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
@@ -764,11 +874,14 @@ async def test_a_hostile_repository_does_nothing(
     house: House, canaries: Path, place: str, trusted: bool
 ) -> None:
     house.script(shell("env"), outside(f"touch {canaries}/text"), reply("Done."))
+    gate = house.gate(
+        person=lambda asked: yes(asked) if "env" in asked.display.content else no(asked)
+    )
     member = house.member(execution_dir=str(house.project / place)) if place else house.member()
     async with house.open(member, trusted=trusted) as channel:
-        taken = await take(channel, "please $evil", response("reject"))
+        taken = await take(channel, "please $evil", gate)
     assert isinstance(taken.end, TurnCompleted)
-    assert [asked.display.content for asked in taken.of(Asked)] == [f"touch {canaries}/text"]
+    assert [asked.display.content for asked in gate.asked] == ["env", f"touch {canaries}/text"]
     assert list(canaries.iterdir()) == []
     sent = body(house, 1)
     texts = (2 if place else 1) if trusted else 0
@@ -798,18 +911,19 @@ def old(house: House) -> House:
 
 async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
     old.script(
-        replace(shell("echo two > two.txt; cat two.txt"), usage=dialogue.Usage(100, 10)),
+        replace(shell("ls -a; echo two > two.txt"), usage=dialogue.Usage(100, 10)),
         replace(reply("Blue."), usage=dialogue.Usage(200, 10)),
         replace(outside(f"touch {tmp_path}/outside"), usage=dialogue.Usage(300, 20)),
         replace(reply("Still blue."), usage=dialogue.Usage(400, 20)),
         reply("Yes."),
     )
-    async with old.open() as channel:
+    async with old.open(old.member("full")) as channel:  # whoever can ask nobody only looks
         assert isinstance(channel, OneShotChannel)
         assert channel.thread is None
         first = await take(channel, "which colour?")
         assert first.end == TurnCompleted("Blue.", Usage(300, 20, source="codex"))
-        assert first.calls == [("shell", "echo two > two.txt; cat two.txt", False)]
+        assert first.calls == []  # Codex has no item for what its sandbox stops
+        assert "two.txt: Read-only file system" in body(old, 2)
         second = await take(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(700, 40, source="codex"))
         assert second.of(Asked) == []
@@ -823,7 +937,7 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
     assert "Still blue." in body(old, 5)
     assert [body(old, number).count(ROLE) for number in (1, 5)] == [1, 1]
     assert [body(old, number).count(TEAM) for number in (1, 5)] == [1, 1]
-    assert sorted(path.name for path in old.project.iterdir()) == [".coterie", "two.txt"]
+    assert sorted(path.name for path in old.project.iterdir()) == [".coterie"]
 
 
 async def test_failures_without_an_app_server(old: House) -> None:

@@ -7,16 +7,20 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
+from coterie.app.accepting import Accepted, Accepting
 from coterie.app.changes import Changes, looked_after, with_changes
 from coterie.app.costs import Cost, costs
 from coterie.app.members import ByHand, Household, by_hand
 from coterie.app.rehearsing import rehearsing
+from coterie.app.sessions import TICKETS, Sessions, checks_of, with_session
 from coterie.config.environment import search_path
 from coterie.config.learned_rules import learn_rule, learned_rules, with_learned
 from coterie.config.project import Project, make_project
+from coterie.config.scheduler_file import load_scheduler
 from coterie.config.settings import Settings, load_settings
 from coterie.engine import steering, timeline
 from coterie.engine.children import SurvivorReaper
@@ -30,8 +34,10 @@ from coterie.model import instant
 from coterie.model.message import YOU, Message
 from coterie.model.record import ResultRecord
 from coterie.model.routing import spoken
+from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated
-from coterie.model.team import Member, Team
+from coterie.model.team import Member, Team, base_of
+from coterie.model.ticket_view import TicketView
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.ports import Observer
@@ -42,11 +48,15 @@ from coterie.process.pool import ChannelPool
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workflows.solo import Solo
+from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import member_folder
 from coterie.workspace.snapshots.folder_snapshots import Difference
 from coterie.workspace.snapshots.reverting import Reverted
 
-WORKFLOWS = {workflow.name: workflow for workflow in (Chat(), Solo())}
+if TYPE_CHECKING:
+    from coterie.model.envelope import Envelope
+
+WORKFLOWS = {workflow.name: workflow for workflow in (Chat(), Solo(), Tickets())}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
 
@@ -109,11 +119,15 @@ class App:
     ) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
 
+        A session with tickets keeps the project's `scheduler_config.json` as it is now.
         A `rehearsal` runs on a stand-in for the models; a path is the file of its replies.
         """
         owner = await self._own()
         rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), team.name)
         team = with_learned(team, rules)
+        scheduler = SchedulerConfig()
+        if workflow == TICKETS:
+            scheduler = await anyio.to_thread.run_sync(load_scheduler, Project(self.root))
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
         while True:
@@ -128,6 +142,7 @@ class App:
                 team=team.sealed(),
                 team_file=str(team_file) if team_file else None,
                 caps=caps,
+                scheduler=scheduler,
                 rehearsal=rehearsal is not False,
                 script=str(rehearsal) if isinstance(rehearsal, Path) else None,
             )
@@ -166,10 +181,13 @@ class App:
                 snapshots,
                 waits_for_limits=patience is None or at_reset,
             )
+            care = with_session(care, self.root, self.storage.tickets, created)
             result = await replace(engine, care=care).run(
                 task_id, members.channels, observer, patience
             )
-        return await with_changes(snapshots, result)
+        result = await with_changes(snapshots, result)
+        is_session = created.workflow == TICKETS
+        return await self._sessions.concluded(result) if is_session else result
 
     # -- answer --------------------------------------------------------------------------------
 
@@ -186,7 +204,7 @@ class App:
         """
         answered = await steering.answer(self._look, interaction_id, choice, text, author)
         if answered.rule is not None:
-            learn = (Project(self.root), answered.team, answered.member, answered.rule)
+            learn = (Project(self.root), answered.team, base_of(answered.member), answered.rule)
             await anyio.to_thread.run_sync(learn_rule, *learn)
         return answered
 
@@ -238,8 +256,24 @@ class App:
         return await costs(self.storage, task_id, since)
 
     async def diff(self, task_id: str) -> Difference:
-        """What a task changed so far."""
+        """What a task changed so far; of a session, what was approved."""
+        accepting = Accepting(self._sessions)
+        work = await accepting.work_of(task_id)
+        if work is not None:
+            return await accepting.diff(task_id, work)
         return await Changes(self._look).diff(task_id)
+
+    async def tickets(self, task_id: str) -> list[TicketView]:
+        """A session's tickets as they stand, in the order in which they were made."""
+        return await self._sessions.tickets(task_id)
+
+    async def envelopes(self, task_id: str) -> list[Envelope]:
+        """All that was said about a session's tickets, in order."""
+        return await self._sessions.envelopes(task_id)
+
+    async def branch(self, task_id: str) -> str:
+        """The branch of a session's approved work; empty where it has none."""
+        return await self._sessions.branch(task_id)
 
     async def problems(self) -> list[str]:
         """What is wrong with the database, by a check of every page and both hash chains."""
@@ -263,12 +297,36 @@ class App:
         """Take back what a task changed, what others did since left alone.
 
         `undo` takes the last revert back instead.  Raises TaskBusy while the task runs.
+        Of a session that was accepted, a commit takes the work back out of the branch; one that
+        was not is only marked: nobody's files were changed.
         """
+        accepting = Accepting(self._sessions, self._claimant(await self._own()))
+        work = await accepting.work_of(task_id)
+        if work is not None:
+            return await accepting.revert(task_id, work, undo=undo, dry_run=dry_run)
         changes = Changes(self._look)
         if dry_run:
             return await changes.would_take_back(task_id, undo=undo)
         claimant = self._claimant(await self._own())
         return await changes.take_back(claimant, task_id, undo=undo)
+
+    async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
+        """Bring a session's approved work into the branch that the user has checked out.
+
+        Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
+        moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
+        """
+        accepting = Accepting(self._sessions, self._claimant(await self._own()))
+        created = (await self._look.state(task_id)).created
+        members = await anyio.to_thread.run_sync(
+            self._household.members, created.team, created.team_file, None
+        )
+        checks = checks_of(self.root, created, members.redactor())
+        return await accepting.accept(task_id, checks, recheck=recheck)
+
+    async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
+        """Have a ticket that failed tried again; raises UsageError where it cannot be."""
+        return await self._sessions.reset(task_id, ticket_id, author)
 
     def by_hand(self, team: Team, member: Member) -> ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
@@ -286,6 +344,10 @@ class App:
         )
 
     @property
+    def _sessions(self) -> Sessions:
+        return Sessions(self._look)
+
+    @property
     def _owners(self) -> Path:
         return Project(self.root).folder / "owners"
 
@@ -301,7 +363,7 @@ class App:
         return Claimant(owner, self.storage.leases, SurvivorReaper(), self.machine)
 
     def _engine(self, owner: Owner) -> Engine:
-        return Engine(self.storage, WORKFLOWS, self._claimant(owner))
+        return Engine(self.storage, WORKFLOWS, self._claimant(owner), self.root)
 
     @property
     def _household(self) -> Household:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coterie.app import App, tally
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
+from coterie.cli.plain_tickets import PlainTickets
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
-from coterie.cli.running import Face, Parking, carry, signals
+from coterie.cli.running import Concluding, Face, Parking, carry, signals
 from coterie.cli.work import Patience
 from coterie.config.project import Project
 from coterie.model.record import InteractionRecord
@@ -18,6 +20,10 @@ from coterie.model.task import Caps
 from coterie.model.team import Team
 from coterie.model.view import TaskDetail
 
+if TYPE_CHECKING:
+    from coterie.cli.screen.screen import Screen
+
+_TICKETS = "tickets"
 _LOOK_BACK = 12
 """How much of the past a resumed conversation shows again."""
 
@@ -43,9 +49,9 @@ async def begin(call: Call, project: Project, start: Start, patience: Patience) 
             if call.live:
                 return await _on_screen(call, project, app, start, parking, patience)
             task_id = await _started(app, start, start.goal or "")
-            face = _face(call, start.team)
+            face = _face(call, start.team, start.workflow)
             face.opened(start.goal or "")
-            return await carry(call, app, task_id, face, parking, patience)
+            return await _carried(call, app, task_id, face, parking, patience)
 
 
 async def again(call: Call, project: Project, app: App, task_id: str, patience: Patience) -> int:
@@ -55,16 +61,27 @@ async def again(call: Call, project: Project, app: App, task_id: str, patience: 
     team = detail.state.created.team
     with signals(parking):
         if not call.live:
-            return await carry(call, app, task_id, _face(call, team), parking, patience)
-        from coterie.cli.screen.screen import Screen
-
+            face = _face(call, team, detail.view.workflow)
+            if isinstance(face, PlainTickets):
+                face.knows(await app.tickets(task_id))
+            return await _carried(call, app, task_id, face, parking, patience)
         caps = detail.state.created.caps
-        screen = Screen(call, team, caps.max_turns, project.folder / "history")
+        screen = _screen(call, team, caps, project, detail.view.workflow)
         async with screen.shown(parking.request):
             await _look_back(app, detail, screen)
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
-            return await carry(call, app, task_id, screen, parking, patience)
+            return await _carried(call, app, task_id, screen, parking, patience)
+
+
+async def _carried(
+    call: Call, app: App, task_id: str, face: Face, parking: Parking, patience: Patience
+) -> int:
+    """Run a task, and let a face that has more to say at the end say it."""
+    code = await carry(call, app, task_id, face, parking, patience)
+    if isinstance(face, Concluding):
+        await face.conclude(app)
+    return code
 
 
 async def _on_screen(
@@ -75,9 +92,7 @@ async def _on_screen(
     parking: Parking,
     patience: Patience,
 ) -> int:
-    from coterie.cli.screen.screen import Screen
-
-    screen = Screen(call, start.team, start.caps.max_turns, project.folder / "history")
+    screen = _screen(call, start.team, start.caps, project, start.workflow)
     async with screen.shown(parking.request):
         goal = start.goal
         if goal is None:
@@ -88,7 +103,7 @@ async def _on_screen(
         task_id = await _started(app, start, goal)
         screen.attach(app, task_id)
         screen.opened(goal)
-        return await carry(call, app, task_id, screen, parking, patience)
+        return await _carried(call, app, task_id, screen, parking, patience)
 
 
 async def _started(app: App, start: Start, goal: str) -> str:
@@ -108,5 +123,15 @@ async def _look_back(app: App, detail: TaskDetail, face: Face) -> None:
             face.saw(entry.record)
 
 
-def _face(call: Call, team: Team) -> Face:
-    return JsonLines(call.record) if call.json else Plain(call, team)
+def _face(call: Call, team: Team, workflow: str) -> Face:
+    if call.json:
+        return JsonLines(call.record)
+    return PlainTickets(call, team) if workflow == _TICKETS else Plain(call, team)
+
+
+def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
+    from coterie.cli.screen.screen import Screen
+    from coterie.cli.screen.tickets import TicketScreen
+
+    kind = TicketScreen if workflow == _TICKETS else Screen
+    return kind(call, team, caps.max_turns, project.folder / "history")

@@ -48,7 +48,7 @@ def do(
     from coterie.model.task import Caps
 
     project, chosen = _prepared(call, team, agent)
-    alone = _only(chosen.team, member)
+    alone = only(chosen.team, member)
     start = Start(alone, goal, Caps(), chosen.path, rehearsal, "solo")
     patience = Patience.of(call, more["wait"])
     raise click.exceptions.Exit(anyio.run(begin, call, project, start, patience))
@@ -74,7 +74,7 @@ def _in_our_words(mistake: UsageError, agent: str | None) -> UsageError:
     return mistake
 
 
-def _only(team: Team, name: str | None) -> Team:
+def only(team: Team, name: str | None) -> Team:
     """The team with the one who does it: who was named, else the first with an agent."""
     if name is None:
         if not team.ai_members:

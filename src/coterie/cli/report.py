@@ -36,6 +36,9 @@ _REASONS = {
     "stopped": "you stopped it; nothing is lost",
     "interrupted": "you interrupted it; nothing is lost",
     "workflow_changed": "the workflow changed since it began",
+    "rate_limit": "a rate limit; nothing is lost",
+    "budget": "you stopped it at its budget; nothing is lost",
+    "skipped": "you gave up on it",
 }
 
 

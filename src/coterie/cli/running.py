@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import anyio
 
@@ -35,6 +35,15 @@ class Face(Protocol):
 
     def finished(self, result: ResultRecord) -> None:
         """How it ended."""
+        ...
+
+
+@runtime_checkable
+class Concluding(Protocol):
+    """A surface that looks at what was done before it says how a run ended."""
+
+    async def conclude(self, app: App) -> None:
+        """Say it; called after `finished`, when nothing runs any more."""
         ...
 
 

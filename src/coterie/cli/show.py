@@ -16,6 +16,7 @@ from coterie.cli.paint import Paint
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
 from coterie.cli.text import printable, wrap
+from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.config.files import shown
 from coterie.model.view import TaskDetail
 from coterie.workspace.folder import member_folder
@@ -30,9 +31,12 @@ if TYPE_CHECKING:
 @click.argument("id_", metavar="ID", default="last")
 @pass_call
 def show(call: Call, id_: str) -> None:
-    """All about a task (k3f9, its beginning, or last) or a question (q4)."""
+    """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2)."""
     if re.fullmatch(r"q\d+", id_, re.I):
         _show_question(call, id_)
+        return
+    if TICKET.fullmatch(id_):
+        show_ticket(call, id_)
         return
 
     async def body(app: App) -> TaskDetail:
@@ -41,6 +45,8 @@ def show(call: Call, id_: str) -> None:
     detail = named(call, id_, body)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
+    if detail.view.workflow == TICKETS:
+        show_all(call, detail.view.id)
     open_ones = [view for view in detail.questions if view.state == "open"]
     for view in open_ones:
         call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])

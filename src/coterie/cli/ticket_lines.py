@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from typing import Protocol, cast
 
 from coterie.cli import card, figures
 from coterie.cli.member import asking
@@ -27,6 +27,8 @@ from coterie.model.record import (
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import TicketState
 
+AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
+"""States in which a worker has a ticket in hand."""
 _TICKET = re.compile(r"\bT\d+\b")
 _FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n.*?^[ \t]*```[ \t]*\n?", re.DOTALL | re.M)
 _PLAN = re.compile(r"Plan with (\d+) tickets?")
@@ -37,12 +39,23 @@ _LINES = 3
 """So many lines of a terminal an event may take; all of it is in the log."""
 
 
-def ticket_of(question: Interaction, tickets: Mapping[str, TicketRecord]) -> str:
+class Standing(Protocol):
+    """A ticket, or what was last told of it."""
+
+    @property
+    def state(self) -> TicketState: ...
+    @property
+    def owner(self) -> str | None: ...
+    @property
+    def closed_by(self) -> str | None: ...
+
+
+def ticket_of(question: Interaction, tickets: Mapping[str, Standing]) -> str:
     """The ticket that a question is about; empty where it is about none."""
-    for record in tickets.values():
-        at_work = record.state in ("in_progress", "discussing") and record.closed_by is None
-        if at_work and record.owner == question.author_actor_id:
-            return record.id
+    for name, ticket in tickets.items():
+        at_work = ticket.state in AT_WORK and ticket.closed_by is None
+        if at_work and ticket.owner == question.author_actor_id:
+            return name
     risk = question.risk
     said = (question.display.title, question.display.description, risk.why if risk else "")
     named = (one for text in said for one in _TICKET.findall(text))
@@ -56,41 +69,52 @@ def prose(text: str) -> str:
 
 
 def in_short(text: str) -> str:
-    """What was said, with the JSON that was asked for in a few words: `[report: completed]`."""
+    """What was said, with a payload in it told in a few words: `[report: completed]`."""
     found = _FENCE.search(text)
-    block = found[0] if found else text
-    payload = _payload(block)
-    if payload is None:
+    block = found[0].strip().removeprefix("```json").strip("`") if found else text
+    summary = _summary(block) if "{" in block else ""
+    if not summary:
         return printable(text.strip("\n"))
     before, after = (text[: found.start()], text[found.end() :]) if found else ("", "")
-    parts = (printable(before).strip(), f"[{_summary(payload)}]", printable(after).strip())
+    parts = (printable(before).strip(), f"[{summary}]", printable(after).strip())
     return "\n".join(part for part in parts if part)
 
 
-def _payload(block: str) -> Mapping[str, object] | None:
-    inner = block.strip().removeprefix("```json").strip("`").strip()
+def _summary(block: str) -> str:
+    """A payload in a few words; empty for what is none."""
     try:
-        found = json.loads(inner)
+        found = json.loads(block)
     except (ValueError, RecursionError):
-        return None
-    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+        return ""
+    if not isinstance(found, dict):
+        return ""
+    given = cast("Mapping[str, object]", found)
+    inner = given.get("payload")
+    said = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else given
+    for kind, key, told in _PAYLOADS:
+        if key in said:
+            shown = _counted(said.get(told))
+            return one_line(f"{kind}: {shown}").replace("_", " ")
+    return ""
 
 
-def _summary(payload: Mapping[str, object]) -> str:
-    inner = payload.get("payload")
-    said = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else payload
-    tasks = said.get("tasks")
-    if isinstance(tasks, list):
-        return f"plan: {figures.counted(len(cast('list[object]', tasks)), 'ticket')}"
-    if "decision" in said:
-        return one_line(f"review: {said['decision']}").replace("_", " ")
-    if "intent_summary" in said:
-        return one_line(f"clarification: {said.get('status')}")
-    if "draft_steps" in said:
-        return one_line(f"proposal: {said.get('summary')}")
-    if "status" in said:
-        return one_line(f"report: {said['status']}")
-    return one_line(f"instruction: {said.get('summary')}") if "summary" in said else "JSON"
+def _counted(value: object) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    return figures.counted(len(cast("list[object]", value)), "ticket")
+
+
+_PAYLOADS = (
+    ("plan", "tasks", "tasks"),
+    ("review", "decision", "decision"),
+    ("clarification", "intent_summary", "status"),
+    ("proposal", "draft_steps", "summary"),
+    ("instruction", "acceptance_criteria", "summary"),
+    ("report", "evidence", "status"),
+    ("report", "issues", "status"),
+    ("report", "outputs", "status"),
+)
+"""What a payload is called, the field it is known by, and the one that says most of it."""
 
 
 _ENDS: Mapping[str, tuple[str, Meaning]] = {
@@ -140,23 +164,22 @@ class TicketLines:
         self._fold = fold
         self._cards = cards
         """Whether questions are shown whole, and what tickets there are."""
-        self._known: dict[str, TicketRecord] = {}
+        self._known: dict[str, Standing] = {}
         self._made: list[TicketRecord] = []
         """Tickets that a plan has made, and that no line has told of yet."""
         self._approved = False
 
-    def knows(self, tickets: Iterable[TicketRecord]) -> None:
+    def knows(self, tickets: Mapping[str, Standing]) -> None:
         """Tickets that were there before."""
-        self._known |= {record.id: record for record in tickets}
-        self._approved = True
+        self._known |= tickets
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""
         if isinstance(record, TicketRecord) and record.message == "created":
             self._made.append(record)
             return []
-        told = self._told(record)
-        return [*self._new_plan(), *told] if told else []
+        made = self._new_plan() if isinstance(record, TicketRecord | MessageRecord) else []
+        return [*made, *self._told(record)]
 
     def _told(self, record: Record) -> list[str]:
         match record:
@@ -244,8 +267,8 @@ class TicketLines:
             return []
         if member is None or member.type == "human":
             return self._event("", f"{record.member}: {said}")
-        mine = [one for one in self._known.values() if one.owner == record.member]
-        at_work = [one.id for one in mine if one.state != "done" and one.closed_by is None]
+        mine = {name: one for name, one in self._known.items() if one.owner == record.member}
+        at_work = [name for name, one in mine.items() if one.state in AT_WORK]
         return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
 
     def _state(self, record: MemberRecord) -> list[str]:
@@ -259,7 +282,8 @@ class TicketLines:
 
     def _event(self, ticket: str, shown: str, meaning: Meaning | None = None) -> list[str]:
         """A line, and on a terminal a few more where it is long."""
-        begin = f" {figures.clock(instant.now())}  " + (f"{ticket}  " if ticket else "")
+        margin = "" if self._cards else " "
+        begin = f"{margin}{figures.clock(instant.now())}  " + (f"{ticket}  " if ticket else "")
         parts = [one_line(shown)]
         if self._fold:
             room = max(self._width() - len(begin) - 1, 16)

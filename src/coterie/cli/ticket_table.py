@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coterie.cli import figures
 from coterie.cli.paint import Meaning, Paint
@@ -19,6 +19,8 @@ _TITLE = 12
 """A title in fewer columns says nothing: then other columns go."""
 _WIDEST = 60
 _STATE = 18
+"""What a ticket waits for is shortened to this, the question that it asks never is."""
+_WIDEST_STATE = 22
 _BAR = 20
 _DROPPED = "dropped"
 
@@ -57,6 +59,10 @@ class Row:
     def ticket(self) -> Ticket:
         """The ticket itself."""
         return self.view.ticket
+
+    def with_view(self, view: TicketView) -> Row:
+        """The same, as it is kept."""
+        return replace(self, view=view)
 
     @property
     def kind(self) -> str:
@@ -243,7 +249,7 @@ def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
         one.name: max([cells(one.name), *(cells(one.cell(row)) for row in shown)])
         for one in _COLUMNS
     }
-    sizes["STATE"] = min(sizes["STATE"], max(_STATE, width // 5))
+    sizes["STATE"] = min(sizes["STATE"], max(_WIDEST_STATE, width // 5))
     columns = list(_COLUMNS)
     room = 0
     for spare in (None, *_SPARE):

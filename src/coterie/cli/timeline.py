@@ -11,6 +11,7 @@ from coterie.cli.call import Call
 from coterie.cli.deeds import deed
 from coterie.cli.member import about, warned
 from coterie.cli.text import cells, clip, one_line, pad, printable
+from coterie.cli.ticket_lines import in_short
 from coterie.config.files import shown
 from coterie.model.interaction import REJECT
 from coterie.model.record import (
@@ -21,6 +22,7 @@ from coterie.model.record import (
     Record,
     ResultRecord,
     TaskRecord,
+    TicketRecord,
     ToolCallRecord,
 )
 from coterie.model.team import Team
@@ -104,8 +106,8 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
 def told(record: Record) -> tuple[str, str]:
     """Who, and what they did; an empty what is nothing to show."""
     match record:
-        case TaskRecord():
-            return US, f"task {record.status}"
+        case TaskRecord() | ResultRecord():
+            return US, _ended(record)
         case MessageRecord():
             return record.member, _message(record)
         case ToolCallRecord() if record.status != "started":
@@ -117,17 +119,30 @@ def told(record: Record) -> tuple[str, str]:
         case ErrorRecord():
             where = f" (in {record.where})" if record.where else ""
             return record.member or US, printable(f"! {record.message}{where}")
-        case ResultRecord():
-            return US, report.in_words(record.reason)
+        case TicketRecord():
+            return record.owner or US, _ticket(record)
         case _:
             return "", ""
+
+
+def _ended(record: TaskRecord | ResultRecord) -> str:
+    if isinstance(record, TaskRecord):
+        return f"task {record.status}"
+    return report.in_words(record.reason)
+
+
+def _ticket(record: TicketRecord) -> str:
+    if record.message == "created":
+        return f"{record.id} created: {one_line(record.title)}"
+    message = f": {one_line(record.message)}" if record.message else ""
+    return f"{record.id} {record.state}{message}"
 
 
 def _message(record: MessageRecord) -> str:
     """What was said, and on a line of its own what it took."""
     took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
     cost = figures.used(record.usage)
-    said = printable(record.text.strip("\n"))
+    said = in_short(record.text)
     if not took and not cost:
         return said
     return f"{said}\n(cost {cost}, took {took})" if cost else f"{said}\n(took {took})"

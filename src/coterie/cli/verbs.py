@@ -6,6 +6,7 @@ Code is named here and not imported, so that `coterie --help` costs nothing but 
 from __future__ import annotations
 
 import difflib
+from itertools import zip_longest
 from typing import NamedTuple
 
 
@@ -23,6 +24,7 @@ VERBS: dict[str, Verb] = {
     "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
     "init": Verb("setup:init", "find your agents, write a first team", "Start"),
     "chat": Verb("chat:chat", "talk with a team", "Work"),
+    "run": Verb("run:run", "goal to tickets to checked work", "Work"),
     "do": Verb("do:do", "one agent, one job", "Work"),
     "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
     "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
@@ -37,6 +39,7 @@ VERBS: dict[str, Verb] = {
     "stop": Verb("steer:stop", "park a task; resume goes on with it", "Steer"),
     "resume": Verb("steer:resume", "go on with a parked or killed task", "Steer"),
     "cancel": Verb("steer:cancel", "end a task for good", "Steer"),
+    "accept": Verb("accept:accept", "take a session's work into your branch", "Steer"),
     "revert": Verb("diff:revert", "take back what a task changed", "Steer"),
     "team": Verb("team:team", "list, make, check and show teams", "Set up"),
     "agents": Verb("agents:agents", "the registry: which programs can be members", "Set up"),
@@ -48,6 +51,7 @@ ALIASES = {"logs": "log"}
 
 UNLISTED: dict[str, Verb] = {
     "help": Verb("overview:help_", "this help", ""),
+    "tickets": Verb("tickets:tickets", "the tickets of a session, and resetting one", "More"),
     "rehearse": Verb("chat:rehearse", "try a team on a stand-in for the model", "More"),
 }
 
@@ -72,13 +76,23 @@ def summary() -> str:
     """The short help, in groups."""
     lines = ["coterie: the coding agents you have, as one team", ""]
     for group, names in _groups().items():
-        if group in _WITH_WORDS:
-            shown = "   ".join(f"{name}  {VERBS[name].help}" for name in names)
-        else:
-            shown = " · ".join(names)
-        lines.append(f"  {group:<9}{shown}")
+        shown = _in_pairs(names) if group in _WITH_WORDS else [" · ".join(names)]
+        lines += [f"  {'' if place else group:<9}{line}" for place, line in enumerate(shown)]
     lines += ["", '  coterie "text" talks to your default team.   All: coterie help --all']
     return "\n".join(lines)
+
+
+def _in_pairs(names: list[str]) -> list[str]:
+    """Verbs with their words, two on a line."""
+    columns = [names[0::2], names[1::2]]
+    sizes = [max((len(name) for name in column), default=0) for column in columns]
+    told = [
+        [f"{name:<{size}}  {VERBS[name].help}" for name in column]
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    left = max(map(len, told[0]))
+    pairs = zip_longest(*told, fillvalue="")
+    return [f"{one:<{left}}     {other}".rstrip() for one, other in pairs]
 
 
 def everything() -> str:

@@ -161,6 +161,5 @@ def _defs(model: type[Payload]) -> Schema:
 def _describe(schema: Schema, words: Mapping[str, str]) -> None:
     properties = cast("dict[str, Schema]", schema["properties"])
     for key, told in properties.items():
-        if key == "timestamp":
-            told |= _INSTANT
-        properties[key] = {**told, "description": words[key]}
+        more = _INSTANT if key == "timestamp" else {}
+        properties[key] = {**told, **more, "description": words[key]}

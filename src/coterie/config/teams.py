@@ -78,7 +78,7 @@ def reading_for(
 
 
 def roles_word(project: Project) -> str | None:
-    """What names the project's roles file as a team, for `coterie run`; None where there is none."""
+    """What names the project's roles file as a team; None where there is none."""
     path = roles_path(project)
     return None if path is None else str(path)
 

@@ -20,6 +20,7 @@ from coterie.model.update import Usage
 from coterie.ports import Parked
 
 _BUDGET = "budget."
+_EXAMPLES: dict[Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
 
 
 @dataclass
@@ -92,19 +93,20 @@ class Budgets:
         used, allowed = figures
         whose = {"task": attempt.task_id, "day": "Today"}.get(scope, attempt.member.id)
         when = " today" if scope == "member's day" else ""
+        example = _EXAMPLES[measure]
         question = Ask(
             author="coterie",
             kind="Input",
             purpose="choose_strategy",
             display=Display(
                 title=f"{whose} used {shown(measure, used, allowed)}{when}",
-                description="The next call was not made. How much more, such as +200k, or stop?",
+                description=f"The next call was not made. How much more, such as {example}, or stop?",
             ),
             validation=Validation(
                 regex=MORE,
                 required=True,
-                meaning="an amount such as +200k, or stop",
-                example="+200k" if measure == "tokens" else "+1",
+                meaning=f"an amount such as {example}, or stop",
+                example=example,
             ),
             about=[scope, measure, allowed],
         )

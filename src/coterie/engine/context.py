@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -118,6 +118,10 @@ class TaskContext:
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether something may be done on a member's behalf."""
+        checks = self._desk.care.checks
+        loose = await checks.loose() if checks else ""
+        if loose:
+            call = replace(call, must_ask=True, note=loose)
         return await self._turns.gate.permits(name, member, call)
 
     async def check(self, name: str, command: str, folder: Path) -> CheckOutcome:

@@ -16,13 +16,17 @@ from coterie.model.record import (
     MessageRecord,
     Record,
     TaskRecord,
+    TicketRecord,
     ToolCallRecord,
 )
 from coterie.model.task import ENDED, Event, TaskState, after, fold
+from coterie.model.ticket import STATES, Ticket, TicketState
 from coterie.model.tool_call import DENIED, AuditEntry
 from coterie.model.view import Entry
 from coterie.ports import Storage
 
+_SOURCES = 5
+_STATES: dict[str, TicketState] = {state: state for state in STATES}
 OWNER_LOOK = 1.0
 """A dead owner writes nothing, so whether it lives is looked at this often, in seconds."""
 
@@ -36,7 +40,7 @@ async def follow(
     storage: Storage, task_id: str, is_run: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[Entry]:
     """The timeline, then whatever is added, until the task ends or nobody runs it."""
-    seen, told = 0, [0, 0, 0, 0]
+    seen, told = 0, [0] * _SOURCES
     while True:
         # Looked at before the sources are read: what was written until then is still told.
         over = fold(await storage.events.of_task(task_id)).status in ENDED or not await is_run()
@@ -54,7 +58,7 @@ async def follow(
 
 
 async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
-    """Four lists that only grow at their ends."""
+    """Five lists that only grow at their ends."""
     turns = await storage.journal.turns(task_id)
     closed = sorted(
         (turn for turn in turns if turn.closed_at), key=lambda turn: turn.closed_at or ""
@@ -66,6 +70,7 @@ async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
         [_said(message, costs) for message in messages if message.text],
         _of_audit(await storage.audit.of_task(task_id)),
         [_failed(turn) for turn in closed if turn.outcome == "failed"],
+        _of_tickets(task_id, await storage.tickets.tickets(task_id)),
     ]
 
 
@@ -146,6 +151,23 @@ def _of_audit(entries: list[AuditEntry]) -> list[Entry]:
         )
         for entry in entries
     ]
+
+
+def _of_tickets(task_id: str, tickets: list[Ticket]) -> list[Entry]:
+    """What happened to a session's tickets."""
+    entries: list[Entry] = []
+    for ticket in tickets:
+        state: TicketState = "pending"
+        for moment in ticket.history:
+            state = _STATES.get(moment.event, state)
+            begun = moment.event == "created"
+            message = moment.message if moment.event == state else moment.event
+            if moment.event != state and moment.message:
+                message = f"{moment.event}: {moment.message}"
+            owner = None if begun else ticket.owner
+            what = TicketRecord(task_id, ticket.id, state, owner, ticket.title, message)
+            entries.append(Entry(moment.at, what))
+    return sorted(entries, key=lambda entry: entry.at)
 
 
 def _failed(turn: Turn) -> Entry:

@@ -90,6 +90,10 @@ class Checks(Protocol):
         """Run it to its end or its time limit; its whole tree is gone when this returns."""
         ...
 
+    async def loose(self) -> str:
+        """What a person must know before they allow a command; empty where a sandbox holds it."""
+        ...
+
 
 class Ledger(Protocol):
     """Tells in files what is recorded; only ever used by the holder of the session's lease."""

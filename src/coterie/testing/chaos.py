@@ -86,7 +86,7 @@ class Chaos:
         executions = words.count("begin")
         tally.executions += executions
         tally.overlaps += words.count("overlap")
-        tally.survivors += _is_locked(project / "lock")
+        tally.survivors += is_locked(project / "lock")
         if executions > self.turns + kills:
             tally.wrong.append(f"{project.name}: {executions} executions with {kills} kills")
         said = _said(project)
@@ -139,7 +139,8 @@ def _said(project: Path) -> list[object]:
     return [line["text"] for line in lines if line.get("type") == "message"]
 
 
-def _is_locked(lock: Path) -> bool:
+def is_locked(lock: Path) -> bool:
+    """Whether a process that holds a lock still lives."""
     with lock.open() as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

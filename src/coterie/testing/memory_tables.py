@@ -287,9 +287,7 @@ def _close_turn(tables: Tables, write: CloseTurn) -> None:
     )
 
 
-def _still_open(
-    tables: Tables, write: SpendTurn | CloseTurn
-) -> tuple[tuple[str, str, int], Turn]:
+def _still_open(tables: Tables, write: SpendTurn | CloseTurn) -> tuple[tuple[str, str, int], Turn]:
     key = (write.task_id, write.step, write.attempt)
     turn = tables.turns.get(key)
     if turn is None or turn.outcome is not None:

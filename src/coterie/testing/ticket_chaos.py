@@ -2,59 +2,33 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
-import re
-import signal
+import sqlite3
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 
-import anyio
-
-from coterie.model.ticket import STATES, TRANSITIONS, Ticket
-from coterie.stores.sqlite import SqliteStorage
 from coterie.testing import ticket_agent
+from coterie.testing.chaos import is_locked
 from coterie.testing.ticket_agent import PRICES, TICKETS, WORKERS
-from coterie.testing.ticket_run import MANAGER
+from coterie.testing.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
 
+MANAGER = "mira"
 _AGENT = Path(ticket_agent.__file__)
 _SOURCES = _AGENT.parents[2]
 _AT_ONCE = 1 + len(WORKERS)
-"""So many agents one kill can cut."""
+"""So many executions one kill can cut."""
 _EARLY = 0.2
-"""How many of the kills are counted from the start of the process, and may meet its take-over."""
+"""This part of the kills is counted from the start of the process, and may meet its take-over."""
 _SPAN = 0.7
-"""Kills come within so many seconds: a session lives through several."""
+"""A kill comes within so many seconds, so that a session lives through several."""
 _PATIENCE = 120.0
-_VARYING = frozenset({"session_id", "commit", "digest", "size_bytes", "usage", "attempts", "costs"})
-"""What differs between two runs that came to the same; times and hashes are known by their form."""
-_HASH = re.compile(r"\b[0-9a-f]{12,64}\b")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|\b\d+(\.\d+)? ?m?s\b")
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a session came to, as far as it must not depend on when it was killed."""
-
-    report: object
-    tree: str
-    """The hash of the files that were approved."""
-    landed: Sequence[str]
-    """The tickets of the merges on the branch."""
-    branches: Sequence[str]
-    states: dict[str, Sequence[str]]
-    """By ticket: the states it went through."""
-    said: dict[str, int]
-    """How often which payload was sent about which ticket."""
-    users_tree: Sequence[str]
 
 
 @dataclass
@@ -84,7 +58,7 @@ class TicketTally:
 
 @dataclass
 class TicketChaos:
-    """Sessions in projects of their own, killed at random until each is done."""
+    """Sessions of twelve tickets in projects of their own, killed at random until each is done."""
 
     folder: Path
     milliseconds: float = 40
@@ -100,17 +74,12 @@ class TicketChaos:
     def run(self, kills: int, told: Callable[[TicketTally], None] = lambda _: None) -> TicketTally:
         """A session left alone, then others until there have been so many kills."""
         alone = self._project("alone")
-        code, _ = self._to_its_end(alone, kills=0)
-        expected, needed = outcome(alone), _begun(alone)
-        if code != 0:
-            self.tally.wrong.append(f"alone: exit {code}: {_complaint(alone)}")
-        while self.tally.kills < kills and not self.tally.wrong:
+        self._to_its_end(alone, 0)
+        expected = self._ended(alone)
+        while expected is not None and self.tally.kills < kills:
             project = self._project(f"session{self.tally.sessions}")
-            left = min(self.kills_each, kills - self.tally.kills)
-            code, killed = self._to_its_end(project, left)
-            self.tally.kills += killed
-            self.tally.needed += needed
-            self._count(project, code, expected)
+            self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
+            self._count(project, expected, _executions(alone).count("begin"))
             told(self.tally)
         return self.tally
 
@@ -119,19 +88,22 @@ class TicketChaos:
         _furnish(project, self.milliseconds, self.keeper)
         return project
 
-    def _to_its_end(self, project: Path, kills: int) -> tuple[int, int]:
-        """Start and kill, in the end without; the exit code, and how often it was killed."""
-        killed = 0
-        while True:
+    def _to_its_end(self, project: Path, kills: int) -> None:
+        """Start and kill so often; then start and leave alone."""
+        killed, ended = 0, False
+        while not ended:
             process = _start(project)
+            if killed < kills:
+                self._wait(process, project)
             try:
-                if killed < kills:
-                    self._wait(process, project)
-                return process.wait(0.0 if killed < kills else _PATIENCE), killed
+                process.wait(0.0 if killed < kills else _PATIENCE)
+                ended = True
             except subprocess.TimeoutExpired:
-                process.send_signal(signal.SIGKILL)
+                process.kill()
                 process.wait()
                 killed += 1
+                ended = killed > kills
+        self.tally.kills += min(killed, kills)
 
     def _wait(self, process: subprocess.Popen[bytes], project: Path) -> None:
         """Until it is to be killed: mostly when agents are at work, sometimes before."""
@@ -142,23 +114,28 @@ class TicketChaos:
         with suppress(subprocess.TimeoutExpired):
             process.wait(self._random.uniform(0.0, _SPAN))
 
-    def _count(self, project: Path, code: int, expected: Outcome) -> None:
+    def _ended(self, project: Path) -> Outcome | None:
+        """What the session came to; None where it did not come to its end."""
+        work = project / "work"
+        kept = kept_in(work)
+        if not (work / ".coterie" / "sessions" / kept.session / "final_report.json").exists():
+            said = (project / "said").read_text(errors="replace")[-1000:]
+            self.tally.wrong.append(f"{project.name}: it did not end: {said}")
+            return None
+        self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
+        return outcome(work, kept)
+
+    def _count(self, project: Path, expected: Outcome, needed: int) -> None:
         tally = self.tally
+        words = _executions(project)
         tally.sessions += 1
-        tally.executions += _begun(project)
-        tally.overlaps += _executions(project).count("overlap")
-        tally.survivors += sum(_is_locked(lock) for lock in project.glob("lock.*"))
-        if code != 0:
-            tally.wrong.append(f"{project.name}: exit {code}: {_complaint(project)}")
-            return
-        found = outcome(project)
-        for name, wanted in vars(expected).items():
-            if getattr(found, name) != wanted:
-                tally.wrong.append(f"{project.name}: {name}: {getattr(found, name)} not {wanted}")
-        tally.wrong += [f"{project.name}: {one}" for one in anyio.run(_broken_rules, project)]
-
-
-# -- a project -----------------------------------------------------------------------------------
+        tally.needed += needed
+        tally.executions += words.count("begin")
+        tally.overlaps += words.count("overlap")
+        tally.survivors += sum(is_locked(lock) for lock in project.glob("lock.*"))
+        found = self._ended(project)
+        if found is not None:
+            tally.wrong += [f"{project.name}: {one}" for one in found.differences(expected)]
 
 
 def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
@@ -176,131 +153,46 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
     config = {"schemaVersion": "1.2", "agents": agents}
     (registry / "config.json").write_text(json.dumps(config))
     (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
-    work.mkdir()
-    _git(work, "init", "-q", "-b", "main")
-    _git(work, "config", "user.name", "You")
-    _git(work, "config", "user.email", "you@example.com")
+    (work / ".coterie").mkdir(parents=True)
+    checks = {"checks": [f"test -s {PRICES}"]}
+    (work / ".coterie" / "scheduler_config.json").write_text(json.dumps(checks))
+    (work / ".gitignore").write_text(".coterie\n")
     (work / PRICES).write_text("".join(f"line {number}\n" for number in range(TICKETS + 2)))
     (work / "notes.txt").write_text("kept\n")
-    _git(work, "add", ".")
-    _git(work, "commit", "-qm", "begin")
+    git(work, "init", "-q", "-b", "main")
+    git(work, "config", "user.name", "You")
+    git(work, "config", "user.email", "you@example.com")
+    git(work, "add", ".")
+    git(work, "commit", "-qm", "begin")
     # What the user is in the middle of: nobody else may take it along or put it away.
     (work / "notes.txt").write_text("changed by the user\n")
     (work / "new.txt").write_text("not added yet\n")
 
 
 def _start(project: Path) -> subprocess.Popen[bytes]:
-    user, work = str(project / "user"), str(project / "work")
-    with (project / "stderr").open("wb") as complaint:
+    user, work = str(project / "user"), project / "work"
+    team = ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
+    begin = ["run", "--agents", team, "--yes", "Twelve parts"]
+    words = ["resume", "last"] if _has_begun(work / ".coterie" / "coterie.db") else begin
+    with (project / "said").open("wb") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "coterie.testing.ticket_run", user, work],
+            [sys.executable, "-m", "coterie", "-C", str(work), *words, "--json"],
             env={**os.environ, "COTERIE_HOME": user, "HOME": user},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=complaint,
+            stdout=said,
+            stderr=said,
         )
 
 
-def _complaint(project: Path) -> str:
-    return (project / "stderr").read_text(errors="replace")[-1000:]
-
-
-def _git(folder: Path, *words: str) -> str:
-    run = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return run.stdout
-
-
-# -- what came of it -----------------------------------------------------------------------------
-
-
-def outcome(project: Path) -> Outcome:
-    """What a session that has ended came to."""
-    work = project / "work"
-    session, tickets, said = anyio.run(_kept, work)
-    merged = f"coterie/{session}/merged"
-    written = work / ".coterie" / "sessions" / session / "final_report.json"
-    form = "--format=%(trailers:key=Coterie-Ticket,valueonly)"
-    branches = _git(work, "for-each-ref", "--format=%(refname)", "refs/heads").split()
-    return Outcome(
-        _without_what_varies(json.loads(written.read_text()), session),
-        _git(work, "rev-parse", f"{merged}^{{tree}}").strip(),
-        sorted(_git(work, "log", "--first-parent", "--merges", form, merged).split()),
-        [name.replace(session, "SESSION") for name in branches],
-        {one.id: [m.event for m in one.history if m.event in STATES] for one in tickets},
-        said,
-        [
-            _git(work, "symbolic-ref", "HEAD").strip(),
-            _git(work, "log", "--format=%s", "HEAD").strip(),
-            _git(work, "status", "--porcelain"),
-            (work / "notes.txt").read_text(),
-        ],
-    )
-
-
-async def _kept(work: Path) -> tuple[str, list[Ticket], dict[str, int]]:
-    storage = await SqliteStorage.open(work / ".coterie" / "coterie.db")
-    try:
-        session = (await storage.events.tasks())[-1].session_id
-        said = await storage.tickets.envelopes(session)
-        kinds = Counter(f"{one.ticket_id or 'session'} {one.payload_type}" for _, one in said)
-        return session, await storage.tickets.tickets(session), dict(sorted(kinds.items()))
-    finally:
-        await storage.close()
-
-
-def _without_what_varies(value: object, session: str) -> object:
-    match value:
-        case dict():
-            return {
-                key: _without_what_varies(one, session)
-                for key, one in value.items()  # pyright: ignore[reportUnknownVariableType]
-                if key not in _VARYING
-            }
-        case list():
-            return [_without_what_varies(one, session) for one in value]  # pyright: ignore[reportUnknownVariableType]
-        case str():
-            return _HASH.sub("HASH", _TIME.sub("TIME", value.replace(session, "SESSION")))
-        case _:
-            return value
-
-
-async def _broken_rules(project: Path) -> list[str]:
-    """What is wrong with a session whatever other sessions came to."""
-    work = project / "work"
-    storage = await SqliteStorage.open(work / ".coterie" / "coterie.db")
-    try:
-        session = (await storage.events.tasks())[-1].session_id
-        numbers = [number for number, _ in await storage.tickets.envelopes(session)]
-        tickets = await storage.tickets.tickets(session)
-        damage = await storage.problems()
-    finally:
-        await storage.close()
-    broken = [*damage]
-    if numbers != list(range(1, len(numbers) + 1)):
-        broken.append(f"the envelopes are numbered {numbers}")
-    if len(tickets) != TICKETS:
-        broken.append(f"there are {len(tickets)} tickets")
-    broken += [f"{one.id} went {_path(one)}" for one in tickets if not _is_legal(_path(one))]
-    lost = [one.id for one in tickets if _lost(work, session, one.id)]
-    broken += [f"the work of {one} is not on the branch" for one in lost]
-    return broken
-
-
-def _path(ticket: Ticket) -> list[str]:
-    return [moment.event for moment in ticket.history if moment.event in STATES]
-
-
-def _is_legal(path: Sequence[str]) -> bool:
-    """Whether a ticket went only where the table leads, and to its end once."""
-    steps = zip(["pending", *path], path, strict=False)
-    moves = {(before, after) for before, many in TRANSITIONS.items() for after in many}
-    return all(step in moves for step in steps) and path[-1:] == ["done"]
-
-
-def _lost(work: Path, session: str, ticket: str) -> bool:
-    branch = f"coterie/{session}/{ticket}"
-    words = ["git", "merge-base", "--is-ancestor", branch, f"coterie/{session}/merged"]
-    return subprocess.run(words, cwd=work, check=False).returncode != 0
+def _has_begun(database: Path) -> bool:
+    """Whether there is a task: the kill may have come before."""
+    if not database.exists():
+        return False
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            return bool(connection.execute("SELECT id FROM tasks").fetchall())
+        except sqlite3.OperationalError:
+            return False
 
 
 def _executions(project: Path) -> list[str]:
@@ -310,16 +202,3 @@ def _executions(project: Path) -> list[str]:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _begun(project: Path) -> int:
-    return _executions(project).count("begin")
-
-
-def _is_locked(lock: Path) -> bool:
-    with lock.open() as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False

@@ -76,8 +76,10 @@ class Commands:
         kept = {name: value for name, value in given.items() if not _VENDORS.match(name)}
         return {**kept, **_PLAINLY}
 
-    async def run(self, command: str, seconds: float) -> Ran:
+    async def run(self, command: str, seconds: float, output: Excerpt | None = None) -> Ran:
         """Run it to its end or its time limit; nothing of it is left when this returns.
+
+        `output` takes what it prints, where more of that is wanted than a model may see.
 
         It is recorded before it starts, so that whoever takes over from a dead Coterie finds it.
         Refusal when it cannot be started.
@@ -90,15 +92,15 @@ class Commands:
             self.children.ended(mark)
             raise Refusal(f"The command cannot be started: {missing.problem}.") from None
         self.children.started(mark, child.pid)
-        output, code, gone = Excerpt(), None, False
+        kept, code, gone = output or Excerpt(), None, False
         try:
             with anyio.move_on_after(seconds):
-                code = await _watched(child, output)
+                code = await _watched(child, kept)
         finally:
             gone = await child.terminate()
             if gone:
                 self.children.ended(mark)
-        return Ran(code, output.text, child.left if code is not None else 0, gone)
+        return Ran(code, kept.text, child.left if code is not None else 0, gone)
 
     def _words(self, command: str) -> tuple[str, ...]:
         held = self.sandbox.words(confines(self.root, self.workspace), self.root)

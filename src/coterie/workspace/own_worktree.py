@@ -20,15 +20,16 @@ from coterie.workspace.git import Git, repository_of
 from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, folder_of, named_by
 
 
-def own_worktree(root: Path, work: Path, owner: str) -> Path:
-    """Where a member works that has a worktree of its own at `work`; blocks.
+def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> Path:
+    """Where somebody works who has a worktree of their own at `work`; blocks.
 
-    `owner` is `<team>/<member>`.  In a project that is only a part of its repository it is the
-    same part of the worktree.
+    `owner` is `<team>/<member>` or `<session>/<ticket>`.  A new one begins `at` this commit, else
+    at the project's.  In a project that is only a part of its repository it is the same part of
+    the worktree.
     """
     git = _repository(root)
-    with _alone(work.parent) as lock:
-        place = _Place(replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}")
+    with alone(work.parent) as lock:
+        place = _Place(replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}", at)
         place.throw_away_unfinished()
         if not place.found():
             place.make()
@@ -65,7 +66,7 @@ def _repository(root: Path) -> Git:
 
 
 @contextmanager
-def _alone(folder: Path) -> Generator[int]:
+def alone(folder: Path) -> Generator[int]:
     """Keep other processes out; the lock is git's too, which may outlive us by a moment."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
@@ -83,6 +84,7 @@ class _Place:
     root: Path
     work: Path
     branch: str
+    at: str | None = None
 
     @property
     def unfinished(self) -> Path:
@@ -174,7 +176,7 @@ class _Place:
             mine = linked.branch == self.branch or linked.path == unfinished
             if mine and not linked.alive:
                 self.git.forget(linked)
-        at = branching_point(self.root)
+        at = self.at or branching_point(self.root)
         self.git.add_worktree(self.unfinished, self.branch, at, checkout=checkout)
 
     def _made(self) -> Worktree:

@@ -6,13 +6,14 @@ The user's own branch and tree are only ever read here.  All of it blocks.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import CHECKOUT, Git, repository_of
+from coterie.workspace.own_worktree import alone, own_worktree
 from coterie.workspace.worktree import HEADS, Worktree
 
 MERGED = "merged"
@@ -66,28 +67,30 @@ class GitGround:
 
     def open(self, ticket: str) -> Path:
         """The ticket's worktree, on all that is approved when it is first opened."""
-        return self._inside(self._worktree(ticket, self._branch(ticket), self.head()))
+        is_there = Worktree.at(self.folder / ticket) is not None
+        return self._worktree(ticket, self.base if is_there else self.head())
 
     def commit(self, ticket: str, message: str) -> str:
         """Commit all that is in the ticket's worktree; returns the tree's hash."""
-        path = self.folder / ticket
-        git = self._git_at(path)
-        made = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
-        # The branch moves to it; the index is set to agree, so that nobody sees phantom changes.
-        git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
-        git.run("read-tree", made)
-        return git.run("rev-parse", f"{made}^{{tree}}").strip()
+        with self._alone_in(ticket) as git:
+            made = git.snapshot(f"{message}\n\n{_TRAILER}: {ticket}")
+            # The branch moves to it; the index agrees, so that nobody sees phantom changes.
+            git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
+            git.run("read-tree", made)
+        return self.tree(ticket)
+
+    def tree(self, ticket: str) -> str:
+        """The hash of what was last committed for the ticket."""
+        return self.git.run("rev-parse", f"{HEADS}{self._branch(ticket)}^{{tree}}").strip()
 
     def changed(self, ticket: str) -> list[str]:
         """The files that the ticket's commits changed."""
-        since = self.git.run("merge-base", self.head(), self._tip(ticket)).strip()
-        listed = self.git.run("diff-tree", "-r", "-z", "--name-only", since, self._tip(ticket))
+        listed = self._difference(ticket, "-z", "--name-only")
         return [name for name in listed.split("\0") if name]
 
     def diff(self, ticket: str) -> str:
         """What the ticket's commits changed, as a patch."""
-        since = self.git.run("merge-base", self.head(), self._tip(ticket)).strip()
-        return self.git.run("diff-tree", "-r", "-p", since, self._tip(ticket))
+        return self._difference(ticket, "-p")
 
     def bring_up_to_date(self, ticket: str) -> tuple[str, ...]:
         """Put what was approved since below the ticket's work; the files that do not fit.
@@ -95,13 +98,14 @@ class GitGround:
         Those hold both versions between conflict marks, for the author to settle.
         """
         tip, head = self._tip(ticket), self.head()
-        tree, conflicts = self._merged_tree(tip, head)
-        if head in self.git.run("rev-list", tip).split():
+        if not self.git.run("rev-list", "--max-count=1", f"{tip}..{head}"):
             return ()
-        made = self._commit_tree(tree, (tip, head), f"Bring {ticket} up to date")
-        git = self._git_at(self.folder / ticket)
-        git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
-        git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
+        tree, conflicts = self._merged_tree(tip, head)
+        made = self.committed(tree, (tip, head), f"Bring {ticket} up to date")
+        with self._alone_in(ticket) as git:
+            # The files first: a branch ahead of them would say that the ticket takes it all back.
+            git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
+            git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
         return conflicts
 
     def unsettled(self, ticket: str) -> tuple[str, ...]:
@@ -120,45 +124,49 @@ class GitGround:
 
     def merge(self, ticket: str, title: str) -> Merge:
         """The ticket's work merged with all that is approved; no branch moves yet."""
-        head, tip = self.head(), self._tip(ticket)
-        tree, conflicts = self._merged_tree(head, tip)
+        message = f"{ticket}: {title}\n\n{_TRAILER}: {ticket}"
+        return self.combined(self.head(), self._tip(ticket), message)
+
+    def combined(self, ours: str, theirs: str, message: str) -> Merge:
+        """Two commits merged; no branch moves."""
+        tree, conflicts = self._merged_tree(ours, theirs)
         if conflicts:
             return Merge(conflicts=conflicts)
-        made = self._commit_tree(tree, (head, tip), f"{ticket}: {title}\n\n{_TRAILER}: {ticket}")
-        return Merge(made, tree)
+        return Merge(self.committed(tree, (ours, theirs), message), tree)
 
     def check_out(self, commit: str) -> Path:
         """The folder that checks are run in, with exactly this commit in it."""
-        path = self._worktree(MERGED, self.branch, self.base)
-        git = self._git_at(path)
-        git.run("checkout", "--quiet", "--detach", "--force", commit, patience=CHECKOUT)
-        git.run("clean", "-dffq")
-        return self._inside(path)
+        inside = self._worktree(MERGED, self.base)
+        with self._alone_in(MERGED) as git:
+            git.run("checkout", "--quiet", "--detach", "--force", commit, patience=CHECKOUT)
+            git.run("clean", "-dffq")
+        return inside
 
     def land(self, ticket: str, commit: str) -> None:
         """Approve a merge: the branch moves to it, if it still is where the merge began."""
-        if self.head() == commit:
-            return  # a run before this one was cut right here
-        ref = f"{HEADS}{self.branch}"
-        before = self.git.run("rev-parse", f"{commit}^1").strip()
-        if before == self.base and self.git.commit(ref) is None:
-            before = "0" * len(before)  # the first one makes the branch
-        self.git.run("update-ref", ref, commit, before)
+        with self._alone() as git:
+            if self.head() == commit:
+                return  # a run before this one was cut right here
+            ref = f"{HEADS}{self.branch}"
+            before = git.run("rev-parse", f"{commit}^1").strip()
+            if before == self.base and git.commit(ref) is None:
+                before = "0" * len(before)  # the first one makes the branch
+            git.run("update-ref", ref, commit, before)
 
     def landed(self, ticket: str) -> str | None:
-        """The merge of a ticket that is on the branch already."""
-        pattern = f"--grep=^{_TRAILER}: {ticket}$"
-        found = self.git.run(
-            "log",
-            "--first-parent",
-            "--merges",
-            "--format=%H",
-            pattern,
-            f"{self.base}..{self.head()}",
-        )
-        return found.split("\n", 1)[0].strip() or None
+        """The merge of the ticket's work as it is now, if it is on the branch already."""
+        with self._alone() as git:
+            onward = f"{self.base}..{self.head()}"
+            told = git.run("log", "--first-parent", "--merges", "--format=%H %P", onward)
+        tip = self._tip(ticket)
+        merges = (line.split() for line in told.splitlines())
+        return next((merge for merge, *parents in merges if tip in parents[1:]), None)
 
     # -- parts ---------------------------------------------------------------------------------
+
+    def _difference(self, ticket: str, *how: str) -> str:
+        ours, theirs = self.head(), f"{HEADS}{self._branch(ticket)}"
+        return self.git.run("diff-tree", "-r", "--merge-base", *how, ours, theirs)
 
     def _tip(self, ticket: str) -> str:
         found = self.git.commit(f"{HEADS}{self._branch(ticket)}")
@@ -166,26 +174,27 @@ class GitGround:
             raise GitFailed("rev-parse", str(self.folder), f"no branch {self._branch(ticket)}")
         return found
 
-    def _worktree(self, name: str, branch: str, at: str) -> Path:
+    def _worktree(self, name: str, at: str) -> Path:
+        """The project inside a worktree of the session, made whole if there is none."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return own_worktree(self.root, self.folder / name, f"{self.session}/{name}", at)
+
+    @contextmanager
+    def _alone(self) -> Generator[Git]:
+        """Git without any other of this session: one may have outlived the run that began it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with alone(self.folder) as lock:
+            yield replace(self.git, held=(lock,))
+
+    @contextmanager
+    def _alone_in(self, name: str) -> Generator[Git]:
+        """The same in one of the worktrees."""
         path = self.folder / name
-        found = Worktree.at(path)
-        if found is None:
-            for linked in self.git.worktrees():
-                if linked.path == path.resolve() and not linked.alive:
-                    self.git.forget(linked)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.git.add_worktree(path, branch, at)
-        return path
-
-    def _git_at(self, path: Path) -> Git:
-        found = Worktree.at(path)
-        if found is None:
-            raise GitFailed("worktree", str(path), "this worktree was taken away or changed")
-        return Git(path, found)
-
-    def _inside(self, path: Path) -> Path:
-        """The project inside a worktree of its repository."""
-        return path / self.root.resolve().relative_to(self.git.folder.resolve())
+        with self._alone() as git:
+            found = Worktree.at(path)
+            if found is None:
+                raise GitFailed("worktree", str(path), "this worktree was taken away or changed")
+            yield replace(git, folder=path, worktree=found)
 
     def _merged_tree(self, ours: str, theirs: str) -> tuple[str, tuple[str, ...]]:
         self._refuse_drivers()
@@ -202,7 +211,8 @@ class GitGround:
                 said = f"its config has {name}; take it out, or put it into your own configuration"
                 raise GitFailed("merge", str(self.git.folder), said)
 
-    def _commit_tree(self, tree: str, parents: Sequence[str], message: str) -> str:
+    def committed(self, tree: str, parents: Sequence[str], message: str) -> str:
+        """A tree as a commit that no branch has."""
         words = [word for parent in parents for word in ("-p", parent)]
         return self.git.run(
             "commit-tree", tree, *words, "-m", message, env=self.git.identity()
@@ -233,7 +243,11 @@ class SharedGround:
         return self.root
 
     def commit(self, ticket: str, message: str) -> str:
-        """Nothing can be committed; nobody can say on which tree a check is run."""
+        """Nothing can be committed."""
+        return ""
+
+    def tree(self, ticket: str) -> str:
+        """Nobody can say on which tree a check is run."""
         return ""
 
     def changed(self, ticket: str) -> list[str]:

@@ -135,7 +135,9 @@ async def turn(
                 if then is not None and (waited := then(update)) is not None:
                     await waited  # type: ignore[misc]
                 if isinstance(update, Asked):
-                    await channel.answer(update.key, answering(update))
+                    # In a thread, as the rules look at files.
+                    given = await anyio.to_thread.run_sync(answering, update)
+                    await channel.answer(update.key, given)
     return updates
 
 

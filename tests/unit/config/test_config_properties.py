@@ -135,6 +135,7 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=20)
 variables = st.from_regex(r"MY_[A-Z0-9_]{0,6}", fullmatch=True)
 limits = st.none() | st.integers(1, 10_000)
+rules = st.sampled_from(["npm test *", "run(make)", "write(src/**)", "read(漢/ä b/**)", "tool(ß*)"])
 
 
 @st.composite
@@ -161,7 +162,7 @@ def teams(draw: st.DrawFn) -> Team:
                 env=draw(st.dictionaries(variables, words, max_size=2)),
                 permissions=Permissions(
                     mode=draw(st.sampled_from(["read", "ask", "accept-edits", "full"])),
-                    allow=tuple(draw(st.lists(words.filter(bool), max_size=2))),
+                    allow=tuple(draw(st.lists(rules, max_size=2))),
                 ),
                 timeout_ms=draw(limits),
                 quiet_after_ms=draw(limits),

@@ -165,6 +165,9 @@ def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Ag
                 "work": "link",
                 "additionalArgs": [],
                 "env": {},
+                "capabilities": [],
+                "supportsMultipleInstances": False,
+                "metadata": {},
                 "permissions": {"mode": "ask", "allow": [], "deny": []},
             }
         ],

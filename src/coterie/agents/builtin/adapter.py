@@ -10,7 +10,7 @@ from uuid import uuid4
 import anyio.to_thread
 
 from coterie.agents.builtin.channel import BuiltinChannel
-from coterie.agents.builtin.choice import ModelChoice, choose
+from coterie.agents.builtin.choice import ModelChoice, address, choose
 from coterie.agents.builtin.entries import Entry, Returned, read
 from coterie.agents.builtin.instructions import instructions, text_of
 from coterie.agents.builtin.kit import CONTEXT_TOKENS, PAUSES, Kit
@@ -20,14 +20,19 @@ from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+from coterie.tools.search.embeddings import HttpEmbedder
+from coterie.tools.search.index import CodeIndex
+from coterie.tools.search.tool import SearchCode
 from coterie.tools.seen import Seen
-from coterie.tools.standard import open_toolbox
+from coterie.tools.standard import ground_of, open_toolbox
 from coterie.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
     from coterie.agents.builtin.model import LibraryModel
 
 INSTALL = 'pip install "coterie[builtin]"'
+INDEX = "code.db"
+"""What searchCode knows of the workspace, in the member's home."""
 
 
 async def _nothing(thread: str) -> list[str]:
@@ -62,8 +67,10 @@ class BuiltinAdapter(ProgramAdapter):
 
     async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
         """What the member can do; `seen` is what it has read in earlier turns."""
-        own = (AskUser(), AssignSubtask())
-        return await open_toolbox(member.id, workspace, self.children, own, seen)
+        ground = await anyio.to_thread.run_sync(ground_of, workspace)
+        search = SearchCode(CodeIndex(workspace.home / INDEX, ground), _embedder(workspace))
+        more = (search, AskUser(), AssignSubtask())
+        return await open_toolbox(member.id, workspace, self.children, more, seen)
 
     async def _connected(
         self, member: Member, workspace: Workspace, choice: ModelChoice
@@ -95,6 +102,15 @@ class BuiltinAdapter(ProgramAdapter):
             context_tokens=told.context_tokens or CONTEXT_TOKENS,
             pauses=self.pauses,
         )
+
+
+def _embedder(workspace: Workspace) -> HttpEmbedder | None:
+    """The user's own model for embeddings, where there is one."""
+    env = workspace.env
+    model = env.get("OPENAI_EMBEDDING_MODEL")
+    if not model or workspace.rehearsal is not None:
+        return None
+    return HttpEmbedder(address("openai", env), model, env.get("OPENAI_API_KEY", ""))
 
 
 def _seen(entries: Iterable[Entry]) -> Seen:

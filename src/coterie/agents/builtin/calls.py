@@ -14,6 +14,7 @@ from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
 from coterie.agents.builtin.speech import ToolCallRequest, Trouble
 from coterie.agents.builtin.thread import Pending, Thread
 from coterie.model.interaction import REJECT
+from coterie.model.redaction import REDACTED
 from coterie.model.update import (
     Delegated,
     Remembered,
@@ -34,6 +35,7 @@ _UNKNOWN: Mapping[str, object] = {
 _BROKEN_OFF = "The user broke the turn off while this ran; what it had done by then is done."
 _BROKEN_OFF_BEFORE = "It was not run: the user broke the turn off."
 _LEFT = "It was not run: the turn ended before."
+_NOT_KEPT = "It was not run: it held a secret, which is not kept. Make the call again."
 _AGAIN = (
     "You have made this same call {count} times in a row, so it was not made again. "
     "Its result will not change: do something else, or say what keeps you from going on."
@@ -93,6 +95,8 @@ class Calls:
             yield self._ended(request, Outcome(_UNKNOWN, is_error=True))
             return
         checked = self._repeated(request) or self._checked(request)
+        if resumed and REDACTED in str(request.arguments):
+            checked = Outcome.refused(_NOT_KEPT)
         if isinstance(checked, Outcome):
             yield self._ended(request, checked)
             return

@@ -101,18 +101,24 @@ def choose(
 
 def _keyed(provider: Provider, name: str, env: Mapping[str, str]) -> ModelChoice | TurnFailed:
     service = _SERVICES[provider]
-    moved = env.get(service.address)
+    moved = address(provider, env) != service.url
     holder = next((key for key in service.keys if env.get(key)), None)
     if holder is None and not (moved and provider == "openai"):
         return _no_key(provider)
     return ModelChoice(
         provider,
         name,
-        moved or service.url,
+        address(provider, env),
         env[holder] if holder else REHEARSAL_KEY,
         is_token=holder == "ANTHROPIC_AUTH_TOKEN",
-        is_moved=bool(moved),
+        is_moved=moved,
     )
+
+
+def address(provider: Provider, env: Mapping[str, str]) -> str:
+    """Where a service is, for a process with this environment."""
+    service = _SERVICES[provider]
+    return env.get(service.address) or service.url
 
 
 def _usable(env: Mapping[str, str]) -> Provider | None:

@@ -42,7 +42,7 @@ class Hearing:
         self._calls = calls
         self._characters = kit.characters
         self._reply: Reply | None = None
-        self.said = ""
+        self.said: str = ""
         """What the model has said in the reply that is under way."""
 
     async def reply(self) -> AsyncGenerator[Update]:

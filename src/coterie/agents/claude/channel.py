@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -81,24 +82,20 @@ class ClaudeChannel:
         said: Object = {"role": "user", "content": prompt.text}
         self._wire.send({"type": "user", "uuid": turn.message_id, "message": said})
         try:
-            while not turn.over:
-                message = await self._next(turn)
-                if message is None:
-                    await self._out_of_patience(turn)
-                    continue
-                for update in self._read(turn, message, await self._foreseen(turn, message)):
+            async with aclosing(self._updates(turn)) as updates:
+                async for update in updates:
                     yield update
-                if turn.failure is not None and not turn.interrupted:
-                    await self.interrupt()
             self.version: str = turn.version or self.version
-            for ended in turn.calls.leave(broken_off=turn.interrupted):
-                yield ended
-            yield self._finished(turn.end())
-        except WireEnded as end:
-            # Whether what ran then came to its end, nobody knows.
-            yield turn.end() if turn.interrupted else exited(end)
+            end = self._finished(turn.end())
+        except WireEnded as gone:
+            end = turn.end() if turn.interrupted else exited(gone)
         finally:
             self._turn = None
+        # What ran when Claude itself ended has no end: whether it came to one is unknown.
+        if self._wire.alive or turn.interrupted:
+            for ended in turn.calls.leave(broken_off=turn.interrupted):
+                yield ended
+        yield end
 
     async def answer(self, key: str, response: Response) -> None:
         """Give Claude the answer to what it asked; after an interrupt nobody waits for one."""
@@ -125,6 +122,17 @@ class ClaudeChannel:
     async def close(self) -> None:
         """End the process and its whole tree."""
         await self._wire.close()
+
+    async def _updates(self, turn: Turn) -> AsyncGenerator[Update]:
+        while not turn.over:
+            message = await self._next(turn)
+            if message is None:
+                await self._out_of_patience(turn)
+                continue
+            for update in self._read(turn, message, await self._foreseen(turn, message)):
+                yield update
+            if turn.failure is not None and not turn.interrupted:
+                await self.interrupt()
 
     # -- listening -----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The server of our own tools: Claude speaks to it over the control channel, so it has no process."""
+"""The server of our own tools: no process, as Claude speaks to it over the control channel."""
 
 from __future__ import annotations
 

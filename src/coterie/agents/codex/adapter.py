@@ -17,18 +17,22 @@ from coterie.agents.codex.channel import CodexChannel, Thread
 from coterie.agents.codex.failures import readable, signed_out
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.codex.rollout import Rollout
+from coterie.agents.inside import Serving
+from coterie.agents.inside.tools import Tool
 from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.codex import PROFILE, CodexHome, Leftovers, prepare
+from coterie.workspace.homes.codex import NETWORK, PROFILE, CodexHome, Leftovers, prepare
 
 START = 60.0
 """How long Codex may take to start and open a thread; in practice half a second."""
 _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
+ASKS_ALWAYS = "untrusted"
+"""The policy under which Codex asks about every command and every patch, whatever they do."""
 _UNHEARD = ("account/rateLimits/updated", "thread/readState/changed", "turn/diff/updated")
 _VERSION = re.compile(r"/(\d+\.\d+\.\d+\S*)")
 
@@ -52,9 +56,11 @@ class CodexAdapter(ProgramAdapter):
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
         start = partial(self._starting, member, workspace, home)
-        opening = Opening(member, home, leftovers, thread)
+        opening = Opening(member, home, leftovers, thread, Serving(workspace.others))
+        # Every command is asked about here, so that one which is allowed may have the network.
+        network = () if home.read_only else ("-c", f"{NETWORK}=true")
         try:
-            return await opening.on(await Wire.open(start("app-server")))
+            return await opening.on(await Wire.open(start("app-server", *network)))
         except NoAppServer:
             return OneShotChannel(start, member, leftovers, thread)
         except SignedOut:
@@ -76,13 +82,15 @@ class Opening:
     home: CodexHome
     leftovers: Leftovers
     thread: str | None
+    serving: Serving
 
     async def on(self, wire: Wire) -> CodexChannel:
         """A channel on this process, which is ended if there will be none."""
         rpc = Rpc(wire, jsonrpc=False)
         try:
             with anyio.move_on_after(START):
-                return CodexChannel(rpc, await self._opened(rpc), self.leftovers)
+                thread = await self._opened(rpc)
+                return CodexChannel(rpc, thread, self.leftovers, self.serving)
             raise self._missing(wire, f"it did not open a thread within {START:g} s")
         except RpcError as error:
             await wire.close()
@@ -109,7 +117,6 @@ class Opening:
         return Thread(
             id=str(thread["id"]),
             cwd=str(self.home.cwd),
-            mode=self.member.permissions.mode,
             version=version,
             rollout=rollout,
         )
@@ -148,7 +155,8 @@ class Opening:
 
     async def _resumed_or_new(self, rpc: Rpc) -> tuple[Object, bool]:
         # Neither sandbox nor permissions are named here: Codex would mark the folder as trusted.
-        where = {"cwd": str(self.home.cwd)}
+        # The policy is no longer taken from config.toml, only from here.
+        where = {"cwd": str(self.home.cwd), "approvalPolicy": ASKS_ALWAYS}
         if self.thread is not None:
             old = {"threadId": self.thread, "excludeTurns": True, **where}
             try:
@@ -156,7 +164,8 @@ class Opening:
             except RpcError:  # it cannot be found, or another process has it open: it is lost
                 pass
         role = self.member.system_instruction
-        new = {**where, "experimentalRawEvents": True}
+        tools = [_dynamic(tool) for tool in self.serving.tools]
+        new = {**where, "experimentalRawEvents": True, "dynamicTools": tools}
         if role:
             new["developerInstructions"] = role
         return await rpc.request("thread/start", new), False
@@ -165,7 +174,7 @@ class Opening:
         """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
         profile = opened.get("activePermissionProfile")
         name = cast("Object", profile).get("id") if isinstance(profile, dict) else None
-        if name != PROFILE or opened.get("approvalPolicy") != "on-request":
+        if name != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
             raise self._missing(wire, "it does not keep to the permissions it was given")
 
     def _missing(self, wire: Wire, problem: str) -> AgentMissing:
@@ -173,3 +182,9 @@ class Opening:
         tail = readable(wire.tail)
         told = f"{problem}\n{tail}" if tail else problem
         return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
+
+
+def _dynamic(tool: Tool) -> Object:
+    """A tool of ours as Codex wants to be told of it; a thread keeps those it began with."""
+    named = {"type": "function", "name": tool["name"], "description": tool["description"]}
+    return {**named, "inputSchema": tool["inputSchema"]}

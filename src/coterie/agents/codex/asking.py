@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
-from coterie.agents.codex.calls import PATCH, SHELL, Calls, changes_of, command_of
-from coterie.agents.fields import bounded
+from coterie.agents.codex.calls import PATCH, SHELL, TYPED, Calls, changes_of, command_of
+from coterie.agents.fields import bounded, mapping, text
 from coterie.agents.wire import Object
-from coterie.model.interaction import ContentKind, Display, Option
+from coterie.model.action import Action
+from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
 from coterie.model.update import Asked, PendingCall
 
-OPTIONS = (
-    Option(id="approve", label="this once", style="primary"),
-    Option(id="reject", label="no", style="danger"),
+_OPTIONS = (
+    Option(id=APPROVE, label="this once", style="primary"),
+    Option(id=REJECT, label="no", style="danger"),
 )
-GAVE_NONE = "gave none"
+_LEAVES = "It would leave Codex's sandbox, and could write anywhere."
+_ACCEPT, _DECLINE = {"decision": "accept"}, {"decision": "decline"}
 
 
 @dataclass(frozen=True)
@@ -38,85 +40,186 @@ class Request:
     no: Object
 
 
-_Content = tuple[str, str, ContentKind, PendingCall]
+@dataclass(frozen=True)
+class _Question:
+    """What is asked, and about what."""
+
+    title: str
+    content: str
+    call_id: str
+    input: Object
+    action: Action
+    kind: ContentKind = "PlainText"
+    note: str = ""
 
 
 def request_of(message: Object, around: Around) -> Request | None:
     """The question in a request; None where it is not one that a yes or a no answers."""
-    method = str(message.get("method"))
+    method, params = text(message.get("method")), mapping(message.get("params"))
     read = _READ.get(method)
-    params = (
-        cast("Object", message.get("params")) if isinstance(message.get("params"), dict) else {}
-    )
     found = read(params, around) if read else None
     if found is None:
         return None
-    title, content, kind, call = found
-    reason = str(params.get("reason") or "").strip()
-    said = f"\nIt last said: {around.said}" if around.said else ""
     asked = Asked(
         key=f"{message.get('id')}",
         kind="Confirm",
         purpose="confirm_risky_action",
-        display=Display(
-            title=title,
-            description=bounded(f"In {call.cwd}\nWhy: {reason or GAVE_NONE}{said}"),
-            content=bounded(content),
-            content_kind=kind,
+        display=Display(title=found.title, content=bounded(found.content), content_kind=found.kind),
+        options=_OPTIONS,
+        call=PendingCall(
+            call_id=around.calls.asked(found.call_id),
+            name=found.action.tool,
+            input=bounded(found.input),
+            cwd=found.action.cwd,
+            action=found.action,
+            why=text(params.get("reason")).strip(),
+            said=around.said,
+            note=found.note,
         ),
-        options=OPTIONS,
-        call=call,
     )
-    by_action = method == _ELICITATION
-    yes: Object = {"action": "accept", "content": None} if by_action else {"decision": "accept"}
-    no: Object = {"action": "decline", "content": None} if by_action else {"decision": "decline"}
-    return Request(message.get("id"), asked, yes, no)
+    return Request(message.get("id"), asked, *_answers(method, params))
 
 
-def _command(params: Object, around: Around) -> _Content:
-    command = command_of(params.get("command"))
-    call_id, cwd = str(params.get("itemId")), str(params.get("cwd") or around.cwd)
-    call = PendingCall(call_id, SHELL, bounded({"command": command}), cwd)
-    return "Run a command outside its sandbox", command, "PlainText", call
+def _answers(method: str, params: Object) -> tuple[Object, Object]:
+    """A yes for this once, and a no."""
+    if method == _ELICITATION:
+        return {"action": "accept", "content": None}, {"action": "decline", "content": None}
+    if method == _PERMISSIONS:
+        granted = {"permissions": mapping(params.get("permissions")), "scope": "turn"}
+        return granted, {"permissions": {}, "scope": "turn"}
+    return _ACCEPT, _DECLINE
 
 
-def _edit(params: Object, around: Around) -> _Content:
-    call_id = str(params.get("itemId"))
+# -- commands ----------------------------------------------------------------------------------
+
+
+def _command(params: Object, around: Around) -> _Question:
+    if params.get("kind") == "writeStdin":
+        return _typed(params, around)
+    reached = mapping(params.get("networkApprovalContext"))
+    if reached:
+        return _reached(reached, params, around)
+    line, call_id = text(params.get("command")), text(params.get("itemId"))
+    command, cwd = command_of(line), text(params.get("cwd")) or around.cwd
+    given: Object = {"command": command, "line": line}
+    leaves = _leaves_sandbox(params, around)
+    if leaves:
+        given["sandbox"] = "none"
+    return _Question(
+        "Run a command outside its sandbox" if leaves else "Run a command",
+        command,
+        call_id,
+        given,
+        Action("run", SHELL, cwd, command=command),
+        note=_LEAVES if leaves else "",
+    )
+
+
+def _leaves_sandbox(params: Object, around: Around) -> bool:
+    """Whether a command is to run without the sandbox; only one that is gives a reason."""
+    begun = around.calls.get(text(params.get("itemId")))
+    asked_for = begun.input.get("sandbox_permissions") if begun else None
+    more = params.get("reason") or params.get("additionalPermissions")
+    return asked_for == "require_escalated" or bool(more)
+
+
+def _typed(params: Object, around: Around) -> _Question:
+    line, cwd = text(params.get("command")), text(params.get("cwd")) or around.cwd
+    # Into whatever runs there: what it does with it, no rule can tell.
+    return _Question(
+        "Type into a terminal outside its sandbox",
+        line,
+        text(params.get("approvalId")),
+        {"command": line},
+        Action("other", TYPED, cwd),
+        note=_LEAVES,
+    )
+
+
+def _reached(reached: Object, params: Object, around: Around) -> _Question:
+    host = text(reached.get("host"))
+    address = f"{text(reached.get('protocol'))}://{host}"
+    action = Action("fetch", "network", around.cwd, target=host)
+    call_id = text(params.get("approvalId")) or text(params.get("itemId"))
+    return _Question("Reach the network", address, call_id, {"address": address}, action)
+
+
+# -- files -------------------------------------------------------------------------------------
+
+
+def _edit(params: Object, around: Around) -> _Question:
+    call_id = text(params.get("itemId"))
     begun = around.calls.get(call_id)  # the diff stands in its item alone
     given: Object = dict(begun.input) if begun else {}
-    diff = "\n".join(map(_diff, changes_of(given)))
-    call = PendingCall(call_id, PATCH, given, around.cwd)
-    return "Change files outside its folder", diff, "Diff", call
+    changes = changes_of(given)
+    paths = tuple(dict.fromkeys(path for change in changes for path in _paths(change)))
+    return _Question(
+        f"Change {', '.join(paths)}" if paths else "Change files",
+        "\n".join(map(_diff, changes)),
+        call_id,
+        given,
+        Action("write", PATCH, around.cwd, paths=paths),
+        kind="Diff",
+    )
 
 
-def _tool(params: Object, around: Around) -> _Content | None:
+def _paths(change: Object) -> list[str]:
+    """The file that a change is about, and where it would be moved to."""
+    moved = text(mapping(change.get("kind")).get("move_path"))
+    return [path for path in (text(change.get("path")), moved) if path]
+
+
+def _diff(change: Object) -> str:
+    """One file's change as a diff; of a file that comes or goes Codex gives its text alone."""
+    kind, said = change.get("kind"), text(change.get("diff"))
+    path, moved = (*_paths(change), "", "")[:2]
+    match mapping(kind).get("type") or kind:
+        case "update":
+            return f"--- {path}\n+++ {moved or path}\n{said}"
+        case "delete":
+            sign, old, new = "-", path, "/dev/null"
+        case _:
+            sign, old, new = "+", "/dev/null", path
+    lines = "\n".join(f"{sign}{line}" for line in said.splitlines())
+    return f"--- {old}\n+++ {new}\n{lines}"
+
+
+# -- the rest ----------------------------------------------------------------------------------
+
+
+def _tool(params: Object, around: Around) -> _Question | None:
     """The use of a tool of an MCP server; a form that a server wants filled in is none."""
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or cast("Object", meta).get("codex_approval_kind") is None:
+    if mapping(params.get("_meta")).get("codex_approval_kind") is None:
         return None
     prefix = f"mcp__{params.get('serverName')}__"
     running = [call for call in around.calls.running if call.name.startswith(prefix)]
     if not running:
         return None
     call = running[-1]
-    pending = PendingCall(call.call_id, call.name, call.input, around.cwd)
-    return "Use a tool", f"{call.name} {dict(call.input)}", "PlainText", pending
+    whole = json.dumps(dict(call.input), indent=2, ensure_ascii=False)
+    action = Action("other", call.name, around.cwd)
+    return _Question(f"Use {call.name}", whole, call.call_id, dict(call.input), action, "Json")
+
+
+def _more(params: Object, around: Around) -> _Question:
+    """More than the sandbox allows, for all that comes in this turn."""
+    wanted = mapping(params.get("permissions"))
+    network = mapping(wanted.get("network")).get("enabled") is True
+    cwd = text(params.get("cwd")) or around.cwd
+    effect = "fetch" if network and not wanted.get("fileSystem") else "other"
+    whole = json.dumps(wanted, indent=2, ensure_ascii=False)
+    action = Action(effect, "request_permissions", cwd)
+    call_id = text(params.get("itemId"))
+    return _Question(
+        "Have more permissions", whole, call_id, {"permissions": wanted}, action, "Json"
+    )
 
 
 _ELICITATION = "mcpServer/elicitation/request"
-_READ: Mapping[str, Callable[[Object, Around], _Content | None]] = {
+_PERMISSIONS = "item/permissions/requestApproval"
+_READ: Mapping[str, Callable[[Object, Around], _Question | None]] = {
     "item/commandExecution/requestApproval": _command,
     "item/fileChange/requestApproval": _edit,
     _ELICITATION: _tool,
+    _PERMISSIONS: _more,
 }
-
-
-def _diff(change: Object) -> str:
-    """One file's change as a diff; of a file that comes or goes Codex gives its text alone."""
-    kind, path, text = change.get("kind"), change.get("path"), str(change.get("diff", ""))
-    name = cast("Object", kind).get("type") if isinstance(kind, dict) else kind
-    if name == "update":
-        return f"--- {path}\n+++ {path}\n{text}"
-    sign, old, new = ("-", path, "/dev/null") if name == "delete" else ("+", "/dev/null", path)
-    lines = "\n".join(f"{sign}{line}" for line in text.splitlines())
-    return f"--- {old}\n+++ {new}\n{lines}"

@@ -1,8 +1,8 @@
 """The tool calls of a turn, each told once, from the two ways in which Codex tells of them.
 
 An item tells more (the exit code, the diff), but a command that the sandbox stopped may have no
-item at all.  The raw response items miss none, so whatever comes first begins a call; its item
-ends it, or where it has none the raw output does.
+item, or one that never ends.  The raw response items miss none, so whatever comes first begins a
+call; its item ends it, or where that does not, the raw output that comes after it does.
 """
 
 from __future__ import annotations
@@ -10,17 +10,33 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import cast
 
 from coterie.agents.fields import bounded, mapping
+from coterie.agents.inside import is_ours
 from coterie.agents.wire import Object
+from coterie.model.action import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
 SHELL = "shell"
 PATCH = "apply_patch"
+TYPED = "write_stdin"
 _EXIT = re.compile(r"exited with code (-?\d+)")
+_GOES_ON = re.compile(r"running with session ID \d+")
 _OWN_NAMES = {"exec_command": SHELL}
+_EFFECTS: Mapping[str, Effect] = {
+    SHELL: "run",
+    TYPED: "run",
+    PATCH: "write",
+    **dict.fromkeys(("tool_search_call", "update_plan", "view_image"), "read"),
+}
+_SHELLS = frozenset(
+    f"{folder}{name}"
+    for folder in ("", "/bin/", "/usr/bin/")
+    for name in ("bash", "dash", "sh", "zsh")
+)
 
 Told = ToolCallStarted | ToolCallFinished
 
@@ -33,7 +49,9 @@ class Calls:
         self._held: dict[str, ToolCallStarted] = {}
         """Patches that were only asked for: their item, if they get one, tells them better."""
         self._with_item: set[str] = set()
+        self._in_background: set[str] = set()
         self._ended: set[str] = set()
+        self._asked: Counter[str] = Counter()
 
     @property
     def running(self) -> list[ToolCallStarted]:
@@ -43,6 +61,12 @@ class Calls:
     def get(self, call_id: str) -> ToolCallStarted | None:
         """A call that has begun."""
         return self._begun.get(call_id)
+
+    def asked(self, call_id: str) -> str:
+        """A name for a question about a call: a further one about the same is another."""
+        self._asked[call_id] += 1
+        times = self._asked[call_id]
+        return f"{call_id}#{times}" if times > 1 else call_id
 
     def item_started(self, item: Object) -> Iterator[Told]:
         """An item has begun."""
@@ -65,17 +89,31 @@ class Calls:
             return
         if kind.endswith("_call"):
             yield from self._asked_for(_raw_call(call_id, item))
-        elif kind.endswith("_output") and call_id not in self._with_item:
-            if held := self._held.pop(call_id, None):
-                yield from self._begin(held)
-            if call := self._begun.get(call_id):
-                yield from self._end(call_id, *_raw_outcome(call, item.get("output")))
+        elif kind.endswith("_output"):
+            yield from self._raw_output(call_id, item.get("output"))
 
     def leave(self, *, broken_off: bool) -> Iterator[Told]:
-        """The turn is over: say of what still runs that it does, or was broken off."""
-        status = "interrupted" if broken_off else "running"
+        """The turn is over: say of what has no end that it runs on, was broken off, or neither."""
         for call in self.running:
-            yield from self._end(call.call_id, broken_off, {"status": status})
+            status = "interrupted" if broken_off else "unknown"
+            if not broken_off and call.call_id in self._in_background:
+                status = "running"
+            yield from self._end(call.call_id, status != "running", {"status": status})
+
+    def _raw_output(self, call_id: str, output: object) -> Iterator[Told]:
+        if held := self._held.pop(call_id, None):
+            yield from self._begin(held)
+        call = self._begun.get(call_id)
+        if call is None:
+            return
+        if call_id not in self._with_item:
+            yield from self._end(call_id, *_raw_outcome(call, output))
+        elif call.name == SHELL:
+            text = _raw_text(output)
+            if _GOES_ON.search(text):
+                self._in_background.add(call_id)
+            elif _EXIT.search(text):
+                yield from self._end(call_id, *_raw_outcome(call, output))
 
     def _asked_for(self, call: ToolCallStarted) -> Iterator[Told]:
         if call.name == PATCH:
@@ -110,9 +148,16 @@ def _call_of(item: Object) -> ToolCallStarted | None:
         case "mcpToolCall":
             name = mcp_name(item.get("server"), item.get("tool"))
             given = mapping(item.get("arguments"))
+        case "dynamicToolCall":
+            name, given = str(item.get("tool")), mapping(item.get("arguments"))
         case _:
             return None
-    return ToolCallStarted(str(item.get("id")), name, bounded(given))
+    return _started(str(item.get("id")), name, given)
+
+
+def _started(call_id: str, name: str, given: Object) -> ToolCallStarted:
+    effect = "read" if is_ours(name) else _EFFECTS.get(name, "other")
+    return ToolCallStarted(call_id, name, bounded(given), effect)
 
 
 def _outcome(item: Object) -> Object:
@@ -120,7 +165,7 @@ def _outcome(item: Object) -> Object:
         "status": item.get("status"),
         "exit_code": item.get("exitCode"),
         "output": item.get("aggregatedOutput"),
-        "result": item.get("result"),
+        "result": item.get("result") or item.get("contentItems"),
         "error": item.get("error"),
     }
     return bounded({key: value for key, value in told.items() if value is not None})
@@ -133,7 +178,7 @@ def command_of(command: object) -> str:
         words = shlex.split(text)
     except ValueError:
         return text
-    wrapped = len(words) == 3 and words[1] in ("-c", "-lc")
+    wrapped = len(words) == 3 and words[0] in _SHELLS and words[1] in ("-c", "-lc")
     return words[2] if wrapped else text
 
 
@@ -160,7 +205,7 @@ def _raw_call(call_id: str, item: Object) -> ToolCallStarted:
     if name in _OWN_NAMES:
         given = {"command": given.get("cmd"), **{k: v for k, v in given.items() if k != "cmd"}}
     full = f"{namespace}__{name}" if namespace else _OWN_NAMES.get(name, name)
-    return ToolCallStarted(call_id, full, bounded(given))
+    return _started(call_id, full, given)
 
 
 def _arguments(item: Object) -> Object:

@@ -13,13 +13,14 @@ import anyio.to_thread
 from coterie.agents.codex.asking import Request
 from coterie.agents.codex.failures import gone, refused
 from coterie.agents.codex.rollout import Rollout
-from coterie.agents.codex.turn import Tokens, Turn
+from coterie.agents.codex.turn import Tokens, Turn, tool_result
+from coterie.agents.inside import Serving
+from coterie.agents.inside.serving import NOBODY_ANSWERED
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, WireEnded
-from coterie.model.interaction import Response
+from coterie.model.interaction import APPROVE, Response
 from coterie.model.prompt import Prompt
-from coterie.model.team import Mode
-from coterie.model.update import Asked, TurnInterrupted, Update
+from coterie.model.update import TurnInterrupted, Update
 from coterie.workspace.homes.codex import Leftovers
 
 PATIENCE = 5.0
@@ -32,7 +33,6 @@ class Thread:
 
     id: str
     cwd: str
-    mode: Mode
     version: str
     rollout: Rollout | None
     """Where the raw items stand, for a thread that was taken up again."""
@@ -43,14 +43,14 @@ class CodexChannel:
 
     holds_past = True
 
-    def __init__(self, rpc: Rpc, thread: Thread, leftovers: Leftovers) -> None:
+    def __init__(self, rpc: Rpc, thread: Thread, leftovers: Leftovers, serving: Serving) -> None:
         self._rpc = rpc
         self._wire = rpc.wire
         self._thread = thread
         self._leftovers = leftovers
+        self._serving = serving
         self._tokens = Tokens()
         self._turn: Turn | None = None
-        self._request: Request | None = None
 
     @property
     def thread(self) -> str:
@@ -74,7 +74,8 @@ class CodexChannel:
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
-        turn = self._turn = Turn(self._thread.id, self._thread.cwd, self._tokens)
+        self._serving.begin()
+        turn = self._turn = Turn(self._thread.id, self._thread.cwd, self._tokens, self._serving)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
@@ -84,7 +85,7 @@ class CodexChannel:
         except RpcError as error:
             turn.end = refused(error)
         finally:
-            self._turn = self._request = None
+            self._turn = None
         self._tokens = turn.tokens
         await anyio.to_thread.run_sync(self._leftovers.remove)
         assert turn.end is not None
@@ -92,14 +93,16 @@ class CodexChannel:
 
     async def answer(self, key: str, response: Response) -> None:
         """Give Codex the answer; a word that goes with a no is said to it too."""
-        request, self._request = self._request, None
-        if request is None or request.asked.key != key:
+        turn = self._turn
+        if turn is None:
             return
-        approved = response.selected_option_id == "approve"
-        word = response.comment or response.input_value
-        if word and not approved and self._turn is not None:
-            await self._tell(self._turn, word)
-        self._rpc.reply(request.id, request.yes if approved else request.no)
+        if key in turn.waiting:
+            result = self._serving.answered(key, response)
+            self._rpc.reply(turn.waiting.pop(key), tool_result(result or NOBODY_ANSWERED))
+            return
+        request, turn.request = turn.request, None
+        if request is not None and request.asked.key == key:
+            await self._decide(turn, request, response)
 
     async def interrupt(self) -> None:
         """Ask Codex to break off the turn."""
@@ -130,6 +133,13 @@ class CodexChannel:
         for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
             yield update
 
+    async def _decide(self, turn: Turn, request: Request, response: Response) -> None:
+        approved = response.selected_option_id == APPROVE
+        word = response.comment or response.input_value
+        if word and not approved:
+            await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
+        self._rpc.reply(request.id, request.yes if approved else request.no)
+
     async def _tell(self, turn: Turn, word: str) -> None:
         """Say something into the turn; known to be heard before the no that it goes with."""
         told = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
@@ -143,25 +153,16 @@ class CodexChannel:
 
     async def _heard(self, turn: Turn, message: Object) -> list[Update]:
         """What a message has to tell, after we have answered what needs no person."""
-        updates = [
-            update
-            for update in turn.take(message)
-            if not (isinstance(update, Asked) and self._granted(turn))
-        ]
+        updates = list(turn.take(message))
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
+        for request_id, reply in turn.replies:
+            self._rpc.reply(request_id, reply)
+        turn.replies.clear()
         for item in await self._recorded(message):
             updates += turn.raw(item)
         return updates
-
-    def _granted(self, turn: Turn) -> bool:
-        """Whether the member may do what was asked for without anybody being asked."""
-        self._request = turn.request
-        if self._thread.mode != "full" or turn.request is None:
-            return False
-        self._rpc.reply(turn.request.id, turn.request.yes)
-        return True
 
     async def _recorded(self, message: Object) -> list[Object]:
         """What Codex's own record has to tell after each answer of the model, and at the end."""

@@ -1,6 +1,6 @@
 """The fallback: `codex exec --json`, a process for each turn on one thread.
 
-It can ask nothing: what would need a yes is refused by Codex itself.  Its audit may lack
+It can ask nothing, so whatever the member may do, here it can only look.  Its audit may lack
 commands that the sandbox stopped.
 """
 
@@ -31,7 +31,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.process.completion import clean
-from coterie.workspace.homes.codex import Leftovers, toml_value
+from coterie.workspace.homes.codex import LOOKING, Leftovers, toml_value
 
 
 class Start(Protocol):
@@ -170,8 +170,10 @@ class OneShotChannel:
     def _call(self) -> tuple[str, ...]:
         thread = self._run.thread
         role = f"developer_instructions={toml_value(self._member.system_instruction)}"
+        sandbox = f"default_permissions={toml_value(LOOKING)}"
         resumed = ("resume", thread) if thread else ()
-        return ("exec", "--json", "--skip-git-repo-check", "-c", role, *resumed, "-")
+        settings = ("-c", role, "-c", sandbox)
+        return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
 
     async def _drop(self) -> None:
         wire, self._wire = self._wire, None

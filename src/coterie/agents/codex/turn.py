@@ -9,9 +9,11 @@ from typing import cast
 from coterie.agents.codex.asking import Around, Request, request_of
 from coterie.agents.codex.calls import Calls
 from coterie.agents.codex.failures import failed, waiting
+from coterie.agents.inside import Result, Serving
 from coterie.agents.wire import Object
 from coterie.model.update import (
     Activity,
+    Asked,
     End,
     TextDelta,
     TurnCompleted,
@@ -24,6 +26,7 @@ from coterie.process.completion import clean
 
 SOURCE = "codex"
 _USAGE = "thread/tokenUsage/updated"
+_CALL = "item/tool/call"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class Turn:
     thread: str
     cwd: str
     before: Tokens
+    serving: Serving = field(default_factory=lambda: Serving({}))
     id: str = ""
     interrupted: bool = False
     """Whether the user broke it off."""
@@ -53,6 +57,10 @@ class Turn:
     """What was asked last; nothing comes after it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
     """Requests that a yes or a no does not answer, by their ids."""
+    waiting: dict[str, object] = field(default_factory=dict[str, object])
+    """By the key of a question of a tool of ours: the request that waits for its answer."""
+    replies: list[tuple[object, Object]] = field(default_factory=list[tuple[object, Object]])
+    """What is to be said at once to requests, by their ids."""
     calls: Calls = field(default_factory=Calls)
     _spent: Tokens | None = None
     _texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -102,6 +110,9 @@ class Turn:
     # -- what comes ----------------------------------------------------------------------------
 
     def _asked(self, message: Object) -> Iterator[Update]:
+        if message.get("method") == _CALL:
+            yield from self._own_tool(message.get("id"), _object(message.get("params")))
+            return
         around = Around(self.cwd, self.text, self.calls)
         self.request = request_of(message, around)
         if self.request is None:
@@ -109,6 +120,17 @@ class Turn:
             yield Activity()
         else:
             yield self.request.asked
+
+    def _own_tool(self, request_id: object, params: Object) -> Iterator[Update]:
+        key = f"ask.{params.get('callId')}"
+        name, given = str(params.get("tool")), _object(params.get("arguments"))
+        outcome = self.serving.call(key, name, given)
+        if isinstance(outcome, Asked):
+            self.waiting[key] = request_id
+            yield outcome
+        else:
+            self.replies.append((request_id, tool_result(outcome)))
+            yield Activity()
 
     def _said(self, params: Object) -> Iterator[Update]:
         key, delta = str(params.get("itemId")), clean(str(params.get("delta", "")))
@@ -146,7 +168,7 @@ class Turn:
         match turn.get("status"):
             case "completed":
                 spent = self._spent.since(self.before) if self._spent else None
-                self.end = TurnCompleted(self.text, spent)
+                self.end = TurnCompleted(self.serving.ended(self.text), spent)
             case "interrupted" if self.interrupted:
                 self.end = TurnInterrupted(self.text)
             case "failed":
@@ -159,6 +181,12 @@ class Turn:
         """What was late from an earlier turn, or told of one when the thread was taken up."""
         if method == _USAGE and self._spent is None:
             self.before = _total(params)
+
+
+def tool_result(result: Result) -> Object:
+    """What Codex gets for a call of a tool of ours."""
+    said = [{"type": "inputText", "text": result.text}]
+    return {"contentItems": said, "success": not result.failed}
 
 
 def _turn_of(params: Object) -> str:

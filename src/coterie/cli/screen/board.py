@@ -52,6 +52,8 @@ class _Doing:
 class Board:
     """Follows the records of one task."""
 
+    queued: str = "heard after this turn"
+    """What becomes of a word while somebody works."""
     commands: Mapping[str, str] = COMMANDS
     """What may be typed after a slash, and what it does."""
 

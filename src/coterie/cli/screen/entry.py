@@ -168,7 +168,8 @@ class Entry:
 
     async def _say(self, app: App, line: str) -> None:
         if await app.say(self._board.task, line) == "queued":
-            self._around.print([f" {YOU}   {clip(one_line(line), 50)}   (heard after this turn)"])
+            said = clip(one_line(line), 50)
+            self._around.print([f" {YOU}   {said}   ({self._board.queued})"])
 
     async def _show_turn(self, question: Interaction) -> None:
         """What was done in the turn that asks, before it asked."""

@@ -100,7 +100,8 @@ class OpenCard:
                 told(f" ! {refused}")
         self.put_away()
         if answered.rule is not None:
-            told(f"   saved for {answered.member}: {answered.rule}")
+            rules = f".coterie/teams/{answered.team}/rules.json"
+            told(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
 
     async def _give(
         self, app: App, question: Interaction, choice: str | None, text: str | None

@@ -138,25 +138,28 @@ class _Seen:
             for path in action.paths
             for text in {path, at_home(path), path.strip(), path.removeprefix("file://")}
         ]
-        in_commands = (
-            one for command in self._unfolded.commands for one in self._in_command(command)
-        )
-        return (*tools, *in_commands)
+        return (*tools, *self._in_words(), *self._in_redirections())
 
-    def _in_command(self, command: Command) -> Iterator[_Named]:
-        writes = self._look(command) is None
-        uproots = program(command.words) in _UPROOTING
-        for word in (*command.words, *command.assignments):
+    def _in_words(self) -> Iterator[_Named]:
+        # The same words stand in a command and in those that it runs.
+        once: dict[tuple[Word, bool, bool], None] = {}
+        for command in self._unfolded.commands:
+            how = self._look(command) is None, program(command.words) in _UPROOTING
+            once |= dict.fromkeys((word, *how) for word in command.words + command.assignments)
+        for word, writes, uproots in once:
             for place in self._places(word):
                 yield _Named(place, True, writes)
                 if uproots:
                     yield _Named(place, False, True, whole=True)
             for place in self._wide(word):
                 yield _Named(place, True, writes, whole=True)
-        for opened in command.redirections:
-            if opened.target.text not in FREE:
-                for place in self._places(opened.target):
-                    yield _Named(place, opened.effect == "read", opened.effect == "write")
+
+    def _in_redirections(self) -> Iterator[_Named]:
+        for command in self._unfolded.commands:
+            for opened in command.redirections:
+                if opened.target.text not in FREE:
+                    for place in self._places(opened.target):
+                        yield _Named(place, opened.effect == "read", opened.effect == "write")
 
     def _look(self, command: Command) -> Look | None:
         plain = all(word.known and not word.glob for word in command.words)

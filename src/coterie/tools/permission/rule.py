@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from dataclasses import dataclass
@@ -65,6 +64,8 @@ def _parse(text: str) -> Rule:
     called = _CALLED.fullmatch(text)
     kind, inside = (called[1], called[2].strip()) if called else ("run", text.strip())
     if kind not in KINDS:
+        import difflib
+
         near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
         raise RuleError(text, _FORMS + (f" (did you mean {near[0]}?)" if near else ""))
     if not inside:

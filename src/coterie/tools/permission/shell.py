@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from coterie.tools.permission.words import Tape, Word, closing, names
+from coterie.tools.permission.words import Tape, Word, names
 
 LONGEST = 1_000_000
 DEEPEST = 8
@@ -82,7 +82,7 @@ OPAQUE = names(
 )
 """What changes the meaning of that which follows, or runs text that is made up meanwhile."""
 
-_EXPANSION = re.compile(r"\$(\w+|\{[^}]*\}|\([^)]*\)|.)|`[^`]*`", re.ASCII)
+_EXPANSION = re.compile(r"\$(\w+|\{[^}]{0,80}\}|\([^)]{0,80}\)|.)|`[^`]{0,80}`", re.ASCII)
 """Roughly: what may come to nothing, and then `r$xm` is `rm`."""
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(\[[^\]]*\])?\+?=", re.ASCII)
 _DELIMITER = re.compile(r"""(['"]?)(\w+)\1""", re.ASCII)
@@ -272,13 +272,8 @@ class _Parser(Tape):
 
     def _process(self) -> None:
         """`<(…)` and `>(…)` are arguments that are made by running something."""
-        start, end = self.at, closing(self.text, self.at + 1)
-        if end < 0:
-            self.lost()
-            end = len(self.text)
         self.clear = False
-        self.inner.append(self.text[start + 2 : end])
-        self.at = min(end + 1, len(self.text))
+        start, self.at = self.at, self.substitution(self.at + 1)
         raw = self.text[start : self.at]
         self._draft.words.append(Word(raw, raw, known=False))
 

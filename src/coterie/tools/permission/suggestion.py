@@ -10,15 +10,9 @@ from coterie.model.action import Action
 from coterie.tools.permission.addresses import Address
 from coterie.tools.permission.looking import may_look
 from coterie.tools.permission.paths import GUARDED, Place, locate
+from coterie.tools.permission.programs import AWKS, INTERPRETERS, SHELLS, WRAPPERS
 from coterie.tools.permission.shell import KEYWORDS, OPAQUE, parse
-from coterie.tools.permission.unfolding import (
-    AWKS,
-    INTERPRETERS,
-    SHELLS,
-    WRAPPERS,
-    without_shell,
-    without_wrappers,
-)
+from coterie.tools.permission.unfolding import without_shell, without_wrappers
 from coterie.tools.permission.words import names
 
 _UNWISE = (

@@ -10,56 +10,36 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from coterie.tools.permission.programs import (
+    AWKS,
+    FINDS,
+    INLINE,
+    INTERPRETERS,
+    NONE,
+    OPERANDS,
+    RUNNERS,
+    RUNS_VALUE,
+    SED_RUNS,
+    SHELLS,
+    SPACED,
+    TELLING,
+    WRAPPERS,
+)
 from coterie.tools.permission.shell import DEEPEST, OPAQUE, Command, Line, parse
-from coterie.tools.permission.words import Word, names
+from coterie.tools.permission.words import Word
 
-SHELLS = names("ash bash dash fish ksh mksh sh zsh")
+MOST_COMMANDS = 200
+"""What holds more commands inside commands than these was made to be looked at for ever."""
 
-WRAPPERS = names(
-    "busybox caffeinate chroot chrt command doas env exec flock ionice ltrace nice nohup nsenter "
-    "parallel runuser script setsid ssh stdbuf strace su sudo systemd-run taskset time timeout "
-    "toybox unbuffer unshare watch xargs bwrap firejail"
-)
-"""They run what their arguments say."""
+LONG = 2000
+"""What is not worth looking through is taken for the worst."""
 
-_OPERANDS = {
-    **dict.fromkeys(("chroot", "flock", "ssh", "taskset"), 1),
-    **dict.fromkeys(("docker", "kubectl", "podman"), 1),
-}
-"""How many words of its own a program takes before the command that it runs."""
-
-RUNNERS = {
-    **dict.fromkeys(names("bunx npx pnpx uvx"), names("")),
-    **dict.fromkeys(
-        names(
-            "bun bundle docker hatch kubectl mise nix npm pdm pipenv pixi pnpm podman poetry rye "
-            "uv yarn"
-        ),
-        names("dlx exec run x"),
-    ),
-}
-"""They run what comes after one of these words, or after their own name."""
-
-INTERPRETERS = re.compile(
-    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh|Rscript|ghci"
-    r"|julia|groovy|scala|elixir|guile|racket)[0-9.]*"
-)
-AWKS = frozenset({"awk", "gawk", "mawk", "nawk"})
-_INLINE = re.compile(r"-[A-Za-z]*[ceEprn]|--(eval|print|exec|run)(=.*)?|-|eval")
-_SED_RUNS = re.compile(
-    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.).*\4.*\4[gpiImM0-9]*e", re.DOTALL
-)
-_RUNS_VALUE = re.compile(
-    r"--(pre|hostname-bin|pager|editor|rsh|[a-z-]*(program|command|exec|cmd|-pack))"
-)
-"""Options whose value is a program, in whichever program they are."""
-_FINDS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_OWN_WORD = re.compile(r"-?[0-9.]+[smhd]?|[A-Za-z_]\w*=.*|--", re.DOTALL)
 _PLAIN_SHELLS = frozenset(
     f"{folder}{name}"
     for folder in ("", "/bin/", "/usr/bin/")
     for name in ("bash", "sh", "zsh", "dash")
 )
+_OWN_WORD = re.compile(r"-?[0-9.]+[smhd]?|[A-Za-z_]\w*=.*|--", re.DOTALL)
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 
 
@@ -136,18 +116,31 @@ class _Finding:
             self._run(command.words, depth)
 
     def _run(self, words: Sequence[Word], depth: int) -> None:
-        if not words or depth > DEEPEST:
+        if depth > DEEPEST:
+            self.sure = False
             return
-        first = words[0]
-        if not first.known or first.glob or "{}" in first.text or _is_opaque(words):
+        if words and not self._is_known(words):
             self.sure = False
         for start in _inner(words):
+            if self._is_full():
+                return
             self.commands.append(Command(tuple(words[start:])))
             self._run(words[start:], depth + 1)
         for script in _scripts(words):
+            if self._is_full():
+                return
             self.follow(parse(script), depth + 1)
-        if _executes(words) and not all(word.known for word in words):
-            self.sure = False
+
+    def _is_full(self) -> bool:
+        full = len(self.commands) > MOST_COMMANDS
+        self.sure = self.sure and not full
+        return full
+
+    def _is_known(self, words: Sequence[Word]) -> bool:
+        first = words[0]
+        if not first.known or first.glob or "{}" in first.text or _is_opaque(words):
+            return False
+        return not _executes(words) or all(word.known for word in words)
 
 
 def program(words: Sequence[Word]) -> str:
@@ -161,14 +154,15 @@ def _executes(words: Sequence[Word]) -> bool:
 
 
 def _scripts(words: Sequence[Word]) -> Iterator[str]:
-    """Arguments that are command lines themselves."""
-    shell, executes, before = program(words) in SHELLS, _executes(words), ""
+    """Arguments that are command lines themselves, or hold one."""
+    executes, before = _executes(words), ""
+    telling = TELLING.get(program(words), SPACED if executes else NONE)
     for text in (word.text for word in words[1:]):
-        told = _RUNS_VALUE.fullmatch(before) or (executes and before == "-c")
-        if told or shell or (executes and re.search(r"[\s;&|$`(]", text)):
+        option, _, value = text.partition("=")
+        told = RUNS_VALUE.fullmatch(before) or (executes and before == "-c")
+        if told or telling.search(text):
             yield text
-        name, _, value = text.partition("=")
-        if value and _RUNS_VALUE.fullmatch(name):
+        elif value and RUNS_VALUE.fullmatch(option):
             yield value
         before = text
 
@@ -179,13 +173,13 @@ def _is_opaque(words: Sequence[Word]) -> bool:
     if name in OPAQUE or name in AWKS or name == "parallel":
         return True
     if name == "sed":
-        return any(_SED_RUNS.search(text) for text in arguments)
+        return any(len(text) > LONG or SED_RUNS.search(text) for text in arguments)
     if name in SHELLS:
         return not any(re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", text) for text in arguments)
     if name == "git":
         return any(text.startswith(("-c", "--exec-path", "--config-env")) for text in arguments)
     if INTERPRETERS.fullmatch(name):
-        inline = any(_INLINE.fullmatch(text) for text in arguments)
+        inline = any(INLINE.fullmatch(text) for text in arguments)
         return inline or all(text.startswith("-") for text in arguments)
     return False
 
@@ -194,15 +188,15 @@ def _inner(words: Sequence[Word]) -> Iterator[int]:
     """Where in the words a command of its own may begin."""
     name = program(words)
     if name in WRAPPERS:
-        yield from _after_own_words(words, 1, _OPERANDS.get(name, 0))
+        yield from _after_own_words(words, 1, OPERANDS.get(name, 0))
     elif name in RUNNERS:
         begins = RUNNERS[name]
         for place, word in enumerate(words):
             if word.text in begins or (not begins and place == 0):
-                yield from _after_own_words(words, place + 1, _OPERANDS.get(name, 0))
+                yield from _after_own_words(words, place + 1, OPERANDS.get(name, 0))
     elif name == "find":
         for place, word in enumerate(words[:-1]):
-            if word.text in _FINDS:
+            if word.text in FINDS:
                 yield place + 1
 
 

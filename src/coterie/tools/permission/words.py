@@ -12,14 +12,13 @@ META = frozenset("|&;()<> \t\n")
 _HIDDEN = "\0"
 """Stands for a quoted character where only unquoted ones mean something."""
 
-_GLOB = re.compile(r"[*?]|\[.*\]", re.DOTALL)
 _EXPANDED = re.compile(
-    r"\{.*(,|\.\.)"  # braces
-    r"|(^|[=:])~"  # a home; after = bash does it too when a word looks like an assignment
+    r"(^|[=:])~"  # a home; after = bash does it too when a word looks like an assignment
     r"|^=[\w/]"  # zsh: =ls is the path of ls
-    r"|!(?!$|[\s=])",  # history, in an interactive shell
-    re.DOTALL,
+    r"|!(?!$|[\s=])"  # history, in an interactive shell
 )
+MOST_NESTED = 100
+"""Substitutions in one line; what has more is not taken apart."""
 _UNQUOTED = re.compile(r"[^|&;()<>\s\\'\"$`]+")
 _QUOTED = re.compile(r"[^\\\"$`!]+")
 _LITERAL_DOLLAR = frozenset(" \t\n;|&)")
@@ -59,9 +58,10 @@ class _Parts:
 
     def word(self, raw: str) -> Word:
         bare = "".join(self.bare)
-        known = self.known and not _EXPANDED.search(bare)
-        glob = raw not in ("[", "]") and _GLOB.search(bare) is not None
-        return Word(raw, "".join(self.text), known, glob)
+        _, brace, braced = bare.partition("{")
+        expanded = _EXPANDED.search(bare) or (brace and ("," in braced or ".." in braced))
+        glob = "*" in bare or "?" in bare or "]" in bare.partition("[")[2]
+        return Word(raw, "".join(self.text), self.known and not expanded, glob)
 
 
 class Tape:
@@ -100,6 +100,15 @@ class Tape:
         word = parts.word(self.text[start : self.at])
         self.clear = self.clear and word.known
         return word
+
+    def substitution(self, opening: int) -> int:
+        """Keep what stands in the brackets that open there; the place after them."""
+        end = closing(self.text, opening) if len(self.inner) < MOST_NESTED else -1
+        if end < 0:
+            self.lost()
+            end = len(self.text)
+        self.inner.append(self.text[opening + 1 : end])
+        return min(end + 1, len(self.text))
 
     def expansions(self) -> None:
         """Go through all the text as if it stood in double quotes: a here-document."""
@@ -181,12 +190,7 @@ class Tape:
 
     def _nested(self, parts: _Parts, opening: int) -> None:
         """`$(…)` or `${…}`: what is inside is looked at as commands."""
-        end = closing(self.text, opening)
-        if end < 0:
-            self.lost()
-            end = len(self.text)
-        self.inner.append(self.text[opening + 1 : end])
-        self._unknown(parts, min(end + 1, len(self.text)))
+        self._unknown(parts, self.substitution(opening))
 
     def _backticks(self, parts: _Parts) -> None:
         ended = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)

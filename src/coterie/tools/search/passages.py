@@ -5,6 +5,7 @@ Knows no language: definitions and comments are told by forms that most of them 
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,8 +27,7 @@ _KINDS = (
     r"|record|macro_rules!|sub|proc"
 )
 _DEFINITION = re.compile(
-    rf"^[ \t]*(?:(?:{_BEFORE})[ \t]+)*(?:{_KINDS})[ \t]+(?:\([^)\n]*\)[ \t]*)?([A-Za-z_$][\w$]*)",
-    re.MULTILINE,
+    rf"[ \t]*(?:(?:{_BEFORE})[ \t]+)*(?:{_KINDS})[ \t]+(?:\([^)\n]*\)[ \t]*)?([A-Za-z_$][\w$]*)"
 )
 _LEADS_IN = ("@", "#", "//", "/*", "*", "--")
 """Comments and decorators above a definition belong to it."""
@@ -43,7 +43,6 @@ _COMMENT_OR_STRING = re.compile(
     r"|`(?:[^`\\]|\\.){0,4000}`",
     re.DOTALL,
 )
-_NOT_NEWLINE = re.compile(r"[^\n]+")
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,8 @@ class Passage:
 
     first: int
     last: int
+    digest: str
+    """Of the lines, so that what is known of them outlives a change elsewhere in the file."""
     words: Words
 
 
@@ -79,27 +80,37 @@ class Page:
 
 def read(path: str, text: str) -> Page:
     """Cut a file up."""
-    prose, code = _apart(path, text)
     lines = text.split("\n")
+    prose, code = _apart(path, text)
+    defined = [found[1] if (found := _DEFINITION.match(line)) else "" for line in lines]
     above = split(path)
     passages = tuple(
-        Passage(first + 1, last, _words(above, *("\n".join(part[first:last]) for part in parts)))
-        for parts in [(lines, prose, code)]
-        for first, last in _cuts(lines)
+        Passage(
+            first + 1,
+            last,
+            digest("\n".join(lines[first:last])),
+            Words(
+                above,
+                split(" ".join(defined[first:last])),
+                split("\n".join(prose[first:last])),
+                split("\n".join(code[first:last])),
+            ),
+        )
+        for first, last in _cuts(lines, defined)
     )
-    names = " ".join(passage.words.names for passage in passages)
     whole = Words(
         above,
-        names,
+        " ".join(passage.words.names for passage in passages),
         " ".join(passage.words.prose for passage in passages),
         " ".join(passage.words.code for passage in passages),
     )
     heads = split("\n".join(_heads(prose)))
-    return Page(passages, whole, Words(above, names, heads, ""))
+    return Page(passages, whole, Words(above, whole.names, heads, ""))
 
 
-def _words(path: str, text: str, prose: str, code: str) -> Words:
-    return Words(path, split(" ".join(_DEFINITION.findall(text))), split(prose), split(code))
+def digest(text: str) -> str:
+    """What two passages have in common only if they are the same."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _apart(path: str, text: str) -> tuple[list[str], list[str]]:
@@ -112,23 +123,27 @@ def _apart(path: str, text: str) -> tuple[list[str], list[str]]:
     for found in _COMMENT_OR_STRING.finditer(text):
         token, before = found.group(), text[last : found.start()]
         is_prose = " " in token
-        prose += (_NOT_NEWLINE.sub("", before), token if is_prose else "")
-        code += (before, _NOT_NEWLINE.sub("", token) if is_prose else token)
+        prose += (_blank(before), token if is_prose else _blank(token))
+        code += (before, _blank(token) if is_prose else token)
         last = found.end()
-    prose.append(_NOT_NEWLINE.sub("", text[last:]))
+    prose.append(_blank(text[last:]))
     code.append(text[last:])
     return "".join(prose).split("\n"), "".join(code).split("\n")
 
 
-def _cuts(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _blank(text: str) -> str:
+    return "\n" * text.count("\n") or " "
+
+
+def _cuts(lines: Sequence[str], defined: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where each passage begins, and where it ends."""
     start = 0
-    for number, line in enumerate(lines):
+    for number, name in enumerate(defined):
         size = number - start
         if size >= LONGEST:
             yield start, number
             start = number
-        elif size >= SHORTEST and _DEFINITION.match(line):
+        elif size >= SHORTEST and name:
             cut = _with_lead(lines, start, number)
             yield start, cut
             start = cut

@@ -148,6 +148,10 @@ class Board:
 
         await self._change(ticket_id, noted, event, said)
 
+    def announce(self, ticket_id: str, message: str) -> None:
+        """Let surfaces know something of a ticket that changes nothing of it."""
+        self._tell(self._tickets[ticket_id], message)
+
     async def close(self, ticket_id: str, by: str, reason: str) -> None:
         """Take a ticket out of the run; its state stays."""
 

@@ -16,10 +16,8 @@ from coterie.model.ticket import Ticket
 from coterie.model.ticket_view import check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
+from coterie.workflows.tickets.steps import FINAL
 from coterie.workspace.ticket_ground import ground_for
-
-FINAL = "final/commit"
-"""The step that says which commit the session ended with: that one is accepted, and no other."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Life:
         return await self._opinion(worker, proposal) if proposal else ""
 
     async def _opinion(self, worker: Member, proposal: object) -> str:
-        """The proposal and what the worker says of it; one that gives no answer is not waited for."""
+        """The proposal and what the worker says of it, if it gives an answer."""
         job, letters = self._job, self._crew.letters
         assert isinstance(proposal, InstructionProposal)
         shown = f"You proposed:\n{proposal.model_dump_json(indent=2)}"
@@ -145,7 +145,7 @@ class Life:
         return Done(report, strays)
 
     async def _brought_up_to_date(self) -> tuple[str, ...]:
-        """For work that was sent back: what was approved since below it; the files that conflict."""
+        """Put what was approved since below work that was sent back; the files that conflict."""
         job, ground = self._job, self._crew.ground
         if not job.times("awaiting_review"):
             return ()

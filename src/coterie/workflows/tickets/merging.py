@@ -55,8 +55,18 @@ class MergeQueue:
             failed = tuple(one for one in outcomes if not one.passed)
             if failed:
                 return Landing(merge.commit, merge.tree, (), failed, outcomes)
-            await anyio.to_thread.run_sync(self._ground.land, ticket, merge.commit)
+            await self._land(f"{name}/land", ticket, merge)
             return Landing(merge.commit, merge.tree, (), (), outcomes)
+
+    async def _land(self, name: str, ticket: str, merge: Merge) -> None:
+        """Move the branch, once it is on record that the work was approved."""
+
+        async def land() -> object:
+            await anyio.to_thread.run_sync(self._ground.land, ticket, merge.commit)
+            return merge.commit
+
+        if merge.commit:
+            await self._context.step(name, [ticket], land)
 
     async def _checked(
         self, name: str, merge: Merge, checks: Sequence[str]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import cast
 
 from pydantic import ValidationError
@@ -55,6 +56,7 @@ def payload_in(text: str, wanted: PayloadType, ticket: str | None = None) -> Pay
     return found[0]
 
 
+@cache
 def schema_of(kind: PayloadType) -> Mapping[str, object]:
     """What a reply must look like, for agents that can be held to a schema."""
     return PAYLOADS[kind].model_json_schema()

@@ -123,9 +123,8 @@ class Reviewing:
 
     async def _check(self, name: str, commands: Sequence[str]) -> Checked:
         job, ground = self.job, self.job.crew.ground
-        tree = await anyio.to_thread.run_sync(
-            ground.commit, job.id, f"{job.id}: {job.ticket.title}"
-        )
+        # As it was committed after the turn: what a check leaves behind is nobody's work.
+        tree = await anyio.to_thread.run_sync(ground.tree, job.id)
         if job.times("awaiting_review") > 1:  # else nothing was put into it yet
             unsettled = await anyio.to_thread.run_sync(ground.unsettled, job.id)
             if unsettled:
@@ -136,6 +135,8 @@ class Reviewing:
             outcome = await job.crew.context.check(f"{name}/check/{number}", command, folder)
             outcomes.append(replace(outcome, tree=tree))
         job.crew.board.checks[job.id] = _score(outcomes)
+        ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
+        job.crew.board.announce(job.id, f"{ran}{job.manager.id} (manager) reviews")
         return Checked(tree, tuple(outcomes))
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Said]:

@@ -25,6 +25,7 @@ from coterie.workflows.tickets.outside import Outside
 from coterie.workflows.tickets.planning import Planning
 from coterie.workflows.tickets.roster import Roster, check_team
 from coterie.workflows.tickets.stalls import Stalls
+from coterie.workflows.tickets.steps import GROUND
 from coterie.workspace.ticket_ground import SharedGround, ground_for
 
 
@@ -54,7 +55,7 @@ class Session:
         tickets, said = await self._context.tickets()
         await self._letters.open(said)
         self._board.load(tickets, said)
-        base = str(await self._context.step("ground", [], self._begin))
+        base = str(await self._context.step(GROUND, [], self._begin))
         if not self._board.plans:
             clarified = await self._planning.clarify()
             plan = await self._planning.plan(clarified)

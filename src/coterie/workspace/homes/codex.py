@@ -1,6 +1,6 @@
 """A Codex member's home: its config.toml, its AGENTS.md, its login, and what its commands may do.
 
-Four things of Codex 0.166 decide what stands here:
+Six things of Codex 0.166 decide what stands here:
 
 - A folder without a trust level of its own is marked as trusted as soon as a thread is started
   in it with a sandbox or a permission profile; then the repository's MCP servers run, and its
@@ -10,6 +10,12 @@ Four things of Codex 0.166 decide what stands here:
 - `sandbox_mode` lets a command write all of the project, and with it `.coterie` and the homes
   of every member.  A permission profile can leave that out, and does.
 - A git worktree's own folder below `.git` is kept from writing unless a profile names it.
+- A command that was allowed and that the sandbox stops is run a second time, without it.  Not so
+  where the profile keeps something from being read: so there is always such a file.  Then even
+  a command that is allowed to leave the sandbox only gets to write everywhere, and has the
+  network only where all have it: which they do where each is asked about.
+- What is typed into a terminal is asked about only where that has left the sandbox, so there are
+  terminals for those alone who need not be asked.
 """
 
 from __future__ import annotations
@@ -35,8 +41,15 @@ from coterie.workspace.worktree import Worktree, top_of
 
 PROFILE = "coterie"
 """The permission profile that every command runs under."""
+LOOKING = "coterie-read"
+"""The one of a Codex that can ask nobody."""
+NETWORK = f"permissions.{PROFILE}.network.enabled"
+"""The setting that opens the network to commands."""
 OFF = ("apps", "goals", "hooks", "multi_agent", "plugins", "unbounded_connection_retries")
 """Features that would run what nobody of the team asked for, or wait for a network for ever."""
+_TERMINALS = "unified_exec_tty"
+_KEPT = "kept"
+_WHY_KEPT = "Kept from every command, so that Codex runs none a second time without its sandbox.\n"
 REHEARSAL_MODEL = "gpt-5.5"
 """A model of its catalogue with plain tools; a rehearsal need not speak any other."""
 KEY = "CODEX_API_KEY"
@@ -69,13 +82,16 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     cwd = workspace.execution_dir.resolve()
     worktree = Worktree.around(cwd)
     read_only = member.permissions.mode == "read"
-    login = _link_login(path / "auth.json", workspace)
-    allowed = {":root": "read"} if read_only else _writable(cwd, worktree, workspace)
+    write_private(path / _KEPT, _WHY_KEPT)
+    kept = dict.fromkeys((str(path / _KEPT), *_link_login(path / "auth.json", workspace)), "deny")
+    looking = {"filesystem": {":root": "read", **kept}}
+    writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
     config = {
         **_provider(workspace),
         **({"model": member.model} if member.model else {}),
         **_settings(_scratch(workspace)),
-        "permissions": {PROFILE: {"filesystem": {**allowed, **dict.fromkeys(login, "deny")}}},
+        "features": {**dict.fromkeys(OFF, False), _TERMINALS: member.permissions.mode == "full"},
+        "permissions": {PROFILE: looking if read_only else writing, LOOKING: looking},
         "projects": {
             str(folder): {"trust_level": "untrusted"} for folder in _around(cwd, worktree)
         },
@@ -110,7 +126,6 @@ def _settings(scratch: Path) -> Table:
         "web_search": "disabled",
         "agents": {"enabled": False},
         "analytics": {"enabled": False},
-        "features": dict.fromkeys(OFF, False),
         "skills": {"include_instructions": False, "bundled": {"enabled": False}},
         # What has KEY, SECRET or TOKEN in its name is kept from commands; our mark is not.
         "shell_environment_policy": {

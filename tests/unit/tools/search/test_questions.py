@@ -20,9 +20,7 @@ def names_in(file: Path) -> set[str]:
         tokens = list(tokenize.generate_tokens(source.readline))
     names = {token.string for token in tokens if token.type == tokenize.NAME}
     return {
-        name.lower()
-        for name in names
-        if len(name) >= SHORTEST_NAME and not keyword.iskeyword(name)
+        name.lower() for name in names if len(name) >= SHORTEST_NAME and not keyword.iskeyword(name)
     }
 
 

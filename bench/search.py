@@ -1,0 +1,58 @@
+"""What searchCode costs: the first index of a real package, one changed file, one question."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.tools.ground import Ground
+from coterie.tools.search.index import CodeIndex, Refreshed
+
+QUESTION = "How long is the pause between failing attempts?"
+
+
+@dataclass(frozen=True)
+class Took:
+    """Medians of wall time in seconds, and how many source files there were."""
+
+    files: int
+    index: float
+    one_changed: float
+    question: float
+
+
+def _timed(do: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start
+
+
+def searched(folder: Path, repeats: int = 5) -> Took:
+    """Index a copy of pip, again and again; change one file of it, again and again."""
+    spec = importlib.util.find_spec("pip")
+    assert spec is not None
+    assert spec.origin is not None
+    package = folder / "package"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(spec.origin).parent, package, ignore=ignored)
+    ground = Ground.at(package)
+    firsts = [
+        _timed(CodeIndex(folder / f"{number}.db", ground).refresh) for number in range(repeats)
+    ]
+    index = CodeIndex(folder / "0.db", ground)
+    index.refresh()
+    file = package / "_internal" / "cache.py"
+    changes: list[float] = []
+    for number in range(4 * repeats):
+        file.write_text(f"{file.read_text()}\n# changed {number}\n")
+        found: list[Refreshed] = []
+        changes.append(_timed(lambda found=found: found.append(index.refresh())))
+        assert found == [Refreshed(0, 1, 0)]
+    questions = [_timed(lambda: index.search(QUESTION)) for _ in range(repeats)]
+    count = len(list(package.rglob("*.py")))
+    return Took(count, *map(statistics.median, (firsts, changes, questions)))

@@ -1,0 +1,161 @@
+"""What a ticket costs: sessions on in-process members beside a bare loop that commits as many rows.
+
+A session plans so many tickets, and every one is instructed, worked on, reported, reviewed and
+done, three at once, in a plain folder: no git, and no agent that costs anything.  Its envelopes
+are written to files besides, as they are in earnest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from bench.bare import TEXT, bare_loop
+from coterie.model import instant
+from coterie.model.message import Message
+from coterie.model.prompt import Prompt
+from coterie.model.task import Caps, TaskCreated
+from coterie.model.team import Member, Team
+from coterie.stores.ledger import Ledger
+from coterie.testing.scripted import ScriptedChannels
+from coterie.testing.stage import TASK, stage
+from coterie.workflows.tickets import Tickets
+
+T = TypeVar("T")
+WORKERS = ("ada", "ben", "cleo")
+_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a session cost per ticket: CPU in microseconds, and rows in its database."""
+
+    cpu: float
+    rows: float
+
+
+def session(folder: Path, tickets: int) -> Session:
+    """A session of so many tickets, carried out to its end."""
+    cpu = asyncio.run(_carried_out(folder, tickets))
+    return Session(cpu / tickets * 1e6, _rows(folder / ".coterie" / "coterie.db") / tickets)
+
+
+async def _carried_out(folder: Path, tickets: int) -> float:
+    home = folder / ".coterie"
+    home.mkdir()
+    async with stage(home, workflow=Tickets()) as it:
+        created = _created()
+        opening = Message(TASK, 1, "you", TEXT, created.at)
+        assert await it.storage.create(created, it.owner.id, opening) is not None
+        care = replace(it.engine.care, ledger=Ledger(home, it.storage.tickets, TASK))
+        it.engine = replace(it.engine, root=folder, care=care)
+        cpu = time.process_time()
+        result = await it.run(ScriptedChannels(_script(tickets)))
+        cpu = time.process_time() - cpu
+    assert (result.reason, result.summary) == ("done", f"{tickets} done"), result
+    return cpu
+
+
+def _created() -> TaskCreated:
+    names = ("mira", *WORKERS)
+    members = tuple(
+        Member(
+            id=name,
+            name=name,
+            display_name=name,
+            role="manager" if name == "mira" else "worker",
+            agent="scripted",
+            order=place,
+        )
+        for place, name in enumerate(names)
+    )
+    return TaskCreated(
+        task_id=TASK,
+        at=instant.now(),
+        session_id=TASK,
+        workflow="tickets",
+        workflow_version=1,
+        goal=TEXT,
+        author="you",
+        team=Team(name="bench", workflow="tickets", members=members),
+        caps=Caps(yes=True),
+    )
+
+
+def _script(tickets: int) -> Callable[[Member, Prompt], str]:
+    """Manager and workers: what the last line of a prompt asks for, and at once."""
+    replies: dict[str, object] = {
+        '"intent_summary"': {"status": "clear", "intent_summary": "all of it"},
+        '"tasks"': {"tasks": [_task(number) for number in range(1, tickets + 1)]},
+        '"acceptance_criteria"': {"summary": TEXT[:150], "steps": ["look", "write"]},
+        '"decision"': {"decision": "approved", "notes": "fine"},
+        '"status"': {"status": "completed", "outputs": ["it"], "evidence": [TEXT[:100]]},
+    }
+    said = {key: f"Done.\n```json\n{json.dumps(reply)}\n```" for key, reply in replies.items()}
+
+    def answer(member: Member, prompt: Prompt) -> str:
+        asked = prompt.text.rstrip().rpartition("\n")[2]
+        return next(reply for key, reply in said.items() if key in asked)
+
+    return answer
+
+
+def _task(number: int) -> dict[str, object]:
+    """Every fourth waits for the one before it; all change files of their own."""
+    return {
+        "task_id": f"part-{number}",
+        "description": TEXT[:120],
+        "dependencies": [f"part-{number - 1}"] if number % 4 == 0 else [],
+        "expected_outputs": [f"parts/{number}.py"],
+    }
+
+
+def _rows(database: Path) -> int:
+    connection = sqlite3.connect(database)
+    try:
+        tables = [name for (name,) in connection.execute(_TABLES)]
+        counts = (connection.execute(f'SELECT count(*) FROM "{name}"') for name in tables)
+        return sum(count.fetchone()[0] for count in counts)
+    finally:
+        connection.close()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Medians of runs that were taken by turns, so that all saw the same machine."""
+
+    small: Session
+    large: Session
+    bare: float
+    """CPU of a bare loop with as many rows as a ticket has, in microseconds."""
+
+
+def compared(few: int = 50, many: int = 1000, repeats: int = 5) -> Compared:
+    """Sessions of both sizes, and the bare loop."""
+    small: list[Session] = []
+    large: list[Session] = []
+    bare: list[float] = []
+    _in_a_folder(session, 5)  # imports, and what is compiled when first used
+    for _ in range(repeats):
+        small.append(_in_a_folder(session, few))
+        rows = round(small[-1].rows * few)
+        bare.append(_in_a_folder(bare_loop, rows).cpu * small[-1].rows)
+        large.append(_in_a_folder(session, many))
+    return Compared(_median(small), _median(large), statistics.median(bare))
+
+
+def _median(sessions: list[Session]) -> Session:
+    return Session(statistics.median(one.cpu for one in sessions), sessions[0].rows)
+
+
+def _in_a_folder(run: Callable[[Path, int], T], size: int) -> T:
+    with tempfile.TemporaryDirectory() as folder:
+        return run(Path(folder), size)

@@ -1,0 +1,315 @@
+"""Accepting a session's work into the user's branch, showing it, and taking it back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import anyio
+import anyio.to_thread
+
+from coterie.app.sessions import Sessions
+from coterie.engine.children import TaskChildren
+from coterie.engine.takeover import Claimant
+from coterie.errors import NotAccepted, TaskBusy, UsageError
+from coterie.model import instant
+from coterie.model.check import CheckOutcome
+from coterie.model.journal import AppendAudit, Fence, Step
+from coterie.model.message import YOU
+from coterie.model.task import TaskState
+from coterie.model.tool_call import AuditEntry
+from coterie.ports import Checks
+from coterie.workflows.tickets import FINAL
+from coterie.workspace.acceptance import Acceptance, Figures
+from coterie.workspace.snapshots.folder_snapshots import Difference
+from coterie.workspace.snapshots.patch import FileFigures, Patch
+from coterie.workspace.snapshots.reverting import Reverted
+from coterie.workspace.ticket_ground import GitGround
+
+ACCEPT, REVERT = "accept", "revert"
+"""What the audit calls the two."""
+_CHECK = re.compile(r".*/check/\d+")
+_SHORT = 7
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A session's work, in the user's branch; hooks of the repository were not run."""
+
+    task: str
+    branch: str
+    before: str
+    commit: str
+    files: tuple[Figures, ...]
+    checks: tuple[CheckOutcome, ...] = ()
+    """Those that were run again."""
+
+
+@dataclass(frozen=True)
+class Accepting:
+    """Takes the work of sessions in, on the user's word, and back out."""
+
+    sessions: Sessions
+    claimant: Claimant | None = None
+    """Needed to change anything."""
+
+    # -- looking -------------------------------------------------------------------------------
+
+    async def work_of(self, task_id: str) -> Acceptance | None:
+        """A session's work as it can be taken in; None where there is none on a branch."""
+        ground = await self.sessions.ground(task_id)
+        return Acceptance(ground) if isinstance(ground, GitGround) else None
+
+    async def diff(self, task_id: str, work: Acceptance) -> Difference:
+        """What a session changed: all that is approved so far."""
+        at = await self._reverted_at(task_id)
+        return await anyio.to_thread.run_sync(partial(_difference, work, at))
+
+    async def _reverted_at(self, task_id: str) -> str | None:
+        """When the work was taken back, unless that was undone."""
+        found: str | None = None
+        undo: Mapping[str, object] = {}
+        for entry in await self.sessions.look.storage.audit.of_task(task_id):
+            if entry.tool_name == REVERT and entry.kind == "ToolCallRequested":
+                undo = entry.input or {}
+            elif entry.tool_name == REVERT and not entry.is_error:
+                found = None if undo.get("undo") else entry.timestamp
+        return found
+
+    # -- taking in -----------------------------------------------------------------------------
+
+    async def accept(self, task_id: str, checks: Checks, *, recheck: bool) -> Accepted:
+        """Bring the work into the branch that the user has checked out.
+
+        Raises NotAccepted, and then nothing was changed.
+        """
+        state = await self.sessions.look.state(task_id)
+        work = await self._acceptable(state)
+        final = str(await self.sessions.step(task_id, FINAL) or "")
+        async with self._held(task_id) as fence:
+            head, branch = await _place(work)
+            commands: Sequence[str] = ()
+            if recheck:
+                commands = await self._commands(state)
+            else:
+                await anyio.to_thread.run_sync(_check_unmoved, work, head, branch, final)
+            commit = await anyio.to_thread.run_sync(_combined, work, head, state)
+            ran = await self._checked(work, commit, commands, checks, fence)
+            given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
+            async with self._recorded(task_id, ACCEPT, given):
+                await anyio.to_thread.run_sync(work.take, commit)
+            _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
+            return Accepted(task_id, branch, head, commit, files, ran)
+
+    async def _acceptable(self, state: TaskState) -> Acceptance:
+        task_id = state.id
+        if state.status != "completed":
+            hint = f"coterie resume {task_id}"
+            raise NotAccepted(task_id, f"{task_id} is {state.status}, not completed", hint)
+        work = await self.work_of(task_id)
+        if work is None:
+            problem = f"{task_id} has no branch of its own: its work is in the folder already"
+            raise NotAccepted(task_id, problem, f"coterie diff {task_id}")
+        await anyio.to_thread.run_sync(_check_wanted, work)
+        return work
+
+    async def _commands(self, state: TaskState) -> list[str]:
+        """The checks that the work has passed: the user's own, and those of its tickets."""
+        passed: dict[str, bool] = dict.fromkeys(state.created.scheduler.checks, True)
+        for step in await self.sessions.look.storage.journal.steps(state.id):
+            outcome = _outcome(step)
+            if outcome is not None:
+                passed[outcome.command] = outcome.passed
+        return [command for command, well in passed.items() if well]
+
+    async def _checked(
+        self,
+        work: Acceptance,
+        commit: str,
+        commands: Sequence[str],
+        checks: Checks,
+        fence: Fence,
+    ) -> tuple[CheckOutcome, ...]:
+        if not commands:
+            return ()
+        assert self.claimant is not None
+        children = TaskChildren(self.claimant.leases, fence, self.claimant.machine)
+        folder = await anyio.to_thread.run_sync(work.ground.check_out, commit)
+        ran = [await checks.run(command, folder, children) for command in commands]
+        failed = [one for one in ran if not one.passed]
+        if failed:
+            told = "; ".join(f"{one.command}: exit {one.exit_code}" for one in failed)
+            tail = failed[0].output[-500:].strip()
+            raise NotAccepted(work.task, f"with your branch as it is now, {told}\n{tail}")
+        return tuple(ran)
+
+    # -- back out ------------------------------------------------------------------------------
+
+    async def revert(
+        self, task_id: str, work: Acceptance, *, undo: bool, dry_run: bool
+    ) -> Reverted:
+        """Take the work back out of the user's branch, or mark it as not wanted; or undo that."""
+        taken = await anyio.to_thread.run_sync(lambda: work.accepted)
+        make = _bring_back if undo else _take_back
+        if dry_run:
+            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
+        async with self._held(task_id), self._recorded(task_id, REVERT, {"undo": undo}):
+            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _held(self, task_id: str) -> AsyncGenerator[Fence]:
+        """Own the task, so that nobody can run it, or do the same."""
+        assert self.claimant is not None
+        try:
+            fence = await self.claimant.take(task_id)
+        except TaskBusy as busy:
+            hint = f"Stop it first: coterie stop {task_id}"
+            raise TaskBusy(busy.task, busy.pid, busy.host, hint) from None
+        try:
+            yield fence
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.sessions.look.storage.leases.park(fence)
+
+    @asynccontextmanager
+    async def _recorded(
+        self, task_id: str, what: str, given: Mapping[str, object]
+    ) -> AsyncGenerator[None]:
+        """Put on record who did what and when, and what came of it."""
+        storage = self.sessions.look.storage
+        begun = instant.now()
+        call = f"{what}-{begun}"
+        asked = AuditEntry("ToolCallRequested", call, what, YOU, task_id, begun, input=given)
+        await storage.commit(None, AppendAudit(asked))
+        problem = "it was cut"
+        try:
+            yield
+            problem = ""
+        except Exception as error:
+            problem = str(error)
+            raise
+        finally:
+            output = {"problem": problem} if problem else dict(given)
+            done = AuditEntry(
+                "ToolCallCompleted",
+                call,
+                what,
+                YOU,
+                task_id,
+                instant.now(),
+                output=output,
+                is_error=bool(problem),
+            )
+            with anyio.CancelScope(shield=True):
+                await storage.commit(None, AppendAudit(done))
+
+
+# -- on a thread -------------------------------------------------------------------------------
+
+
+async def _place(work: Acceptance) -> tuple[str, str]:
+    def look() -> tuple[str, str]:
+        work.check_place()
+        return work.head(), work.branch()
+
+    return await anyio.to_thread.run_sync(look)
+
+
+def _check_wanted(work: Acceptance) -> None:
+    task = work.task
+    if work.reverted is not None:
+        raise NotAccepted(task, f"{task} was reverted", f"coterie revert {task} --undo")
+    if work.accepted is not None:
+        commit = work.accepted[1][:_SHORT]
+        raise NotAccepted(task, f"{task} was accepted already, as {commit}", f"coterie diff {task}")
+    if work.ground.head() == work.ground.base:
+        raise NotAccepted(task, f"{task} changed nothing", f"coterie show {task}")
+
+
+def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None:
+    """Raise NotAccepted where something moved since it was checked."""
+    base, now = work.ground.base, work.ground.head()
+    hint = f"coterie accept {work.task} --recheck"
+    if head != base:
+        said = f"{branch} moved since the checks ({base[:_SHORT]}, now {head[:_SHORT]})"
+        raise NotAccepted(work.task, said, hint)
+    if now != final:
+        which = work.ground.branch
+        said = f"{which} moved since the checks ({final[:_SHORT]}, now {now[:_SHORT]})"
+        raise NotAccepted(work.task, said, hint)
+
+
+def _combined(work: Acceptance, head: str, state: TaskState) -> str:
+    title = state.created.goal.strip().partition("\n")[0][:60]
+    return work.merged_with(head, work.ground.head(), f"Take in {work.task}: {title}")
+
+
+def _outcome(step: Step) -> CheckOutcome | None:
+    if step.result is None or not _CHECK.fullmatch(step.name):
+        return None
+    return CheckOutcome(**json.loads(step.result))
+
+
+def _difference(work: Acceptance, reverted_at: str | None) -> Difference:
+    before, after = work.accepted or (work.ground.base, work.ground.head())
+    text, files = work.patch(before, after)
+    shown = tuple(FileFigures(one.path, one.added, one.removed) for one in files)
+    patches = (Patch(work.git.folder, "", text, shown),) if files else ()
+    return Difference(patches, reverted_at=reverted_at)
+
+
+def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> Reverted:
+    task = work.task
+    if work.reverted is not None:
+        raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
+    if taken is None:  # nothing of the user's was touched: it is only not wanted any more
+        if not dry_run:
+            work.mark_reverted()
+        return Reverted()
+    return _undo(work, taken, f"Revert {task}", work.take_back, dry_run=dry_run)
+
+
+def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> Reverted:
+    task, reverted = work.task, work.reverted
+    if reverted is None:
+        raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
+    if taken is None:
+        if not dry_run:
+            work.unmark_reverted()
+        return Reverted()
+    span = (work.parent_of(reverted), reverted)
+    return _undo(work, span, f"Bring {task} back", work.bring_back, dry_run=dry_run)
+
+
+def _undo(
+    work: Acceptance,
+    span: tuple[str, str],
+    message: str,
+    move_to: Callable[[str], None],
+    *,
+    dry_run: bool,
+) -> Reverted:
+    """Take out what came between two commits; all of it, or nothing."""
+    work.check_place()
+    work.branch()
+    head = work.head()
+    commit, conflicts = work.undone(*span, message)
+    if conflicts:
+        said = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
+        raise UsageError(f"{said} Nothing was changed.", f"coterie diff {work.task}")
+    if not dry_run:
+        move_to(commit)
+    files = work.differs(head, commit)
+    left = set(work.files_of(commit))
+    others = set(work.differs(span[1], head))
+    return Reverted(
+        restored=tuple(one for one in files if one in left and one not in others),
+        merged=tuple(one for one in files if one in left and one in others),
+        removed=tuple(one for one in files if one not in left),
+    )

@@ -1,0 +1,191 @@
+"""Sessions with tickets: looked after while they run, and looked at by surfaces."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.to_thread
+
+from coterie.config.environment import passthrough, user_home
+from coterie.config.project import Project
+from coterie.engine import steering
+from coterie.engine.budget import usage_of
+from coterie.engine.desk import Care
+from coterie.engine.look import Lookout
+from coterie.engine.steering import Answered
+from coterie.errors import NotFound, UsageError
+from coterie.model import instant
+from coterie.model.journal import Turn
+from coterie.model.record import ResultRecord
+from coterie.model.redaction import Redactor
+from coterie.model.task import TaskCreated
+from coterie.model.ticket import Ticket
+from coterie.model.ticket_view import TicketView, check_results, check_scores
+from coterie.model.update import sum_of
+from coterie.ports import Checks, Snapshots, TicketStore
+from coterie.workflows.tickets import GROUND
+from coterie.workspace.ticket_ground import Ground, ground_for
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import Envelope
+
+TICKETS = "tickets"
+"""The workflow whose tasks are such sessions."""
+_ABOUT = re.compile(r"(?:ticket|manager)/(?P<ticket>[^/]+)/")
+"""How the name of a turn begins that was taken for a ticket."""
+
+
+@dataclass(frozen=True)
+class OutsideWorktrees:
+    """`ports.Snapshots` without the worktrees of tickets: what is done there is committed."""
+
+    snapshots: Snapshots
+    root: Path
+
+    def before(self, task_id: str, folder: str) -> None:
+        """A turn may change files from now on."""
+        if not self._is_worktree(folder):
+            self.snapshots.before(task_id, folder)
+
+    def after(self, task_id: str, folder: str) -> None:
+        """It changes none any more."""
+        if not self._is_worktree(folder):
+            self.snapshots.after(task_id, folder)
+
+    def _is_worktree(self, folder: str) -> bool:
+        worktrees = (self.root / ".coterie" / "worktrees").resolve()
+        return Path(folder).resolve().is_relative_to(worktrees)
+
+
+def with_session(care: Care, root: Path, store: TicketStore, created: TaskCreated) -> Care:
+    """The care of a task that is a session: its checks are run, and its files are kept."""
+    if created.workflow != TICKETS:
+        return care
+    from coterie.stores.ledger import Ledger
+
+    folder, session = Project(root).folder, created.session_id
+    return replace(
+        care,
+        snapshots=OutsideWorktrees(care.snapshots, root) if care.snapshots else None,
+        checks=checks_of(root, created, care.redactor),
+        ledger=Ledger(folder, store, session, signed=created.scheduler.sign),
+    )
+
+
+def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
+    """What runs the checks of a session."""
+    from coterie.tools.check import SandboxedChecks
+
+    minutes = created.scheduler.time_limits.check
+    return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """What is known of sessions, whoever runs them."""
+
+    look: Lookout
+
+    async def tickets(self, task_id: str) -> list[TicketView]:
+        """A session's tickets as they stand, in the order in which they were made."""
+        session = await self._session(task_id)
+        store = self.look.storage.tickets
+        scores = check_scores(one for _, one in await store.envelopes(session))
+        turns: dict[str, list[Turn]] = {}
+        for turn in await self.look.storage.journal.turns(session):
+            about = _ABOUT.match(turn.step)
+            if about is not None:
+                turns.setdefault(about["ticket"], []).append(turn)
+        return [
+            _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
+            for ticket in await store.tickets(session)
+        ]
+
+    async def envelopes(self, task_id: str) -> list[Envelope]:
+        """All that was said about a session's tickets, in order."""
+        session = await self._session(task_id)
+        return [one for _, one in await self.look.storage.tickets.envelopes(session)]
+
+    async def branch(self, task_id: str) -> str:
+        """Where a session's approved work is; empty where it is done in the folder itself."""
+        ground = await self.ground(task_id)
+        return ground.branch if ground else ""
+
+    async def ground(self, task_id: str) -> Ground | None:
+        """Where a session's tickets are worked on; None where it has not begun."""
+        session = await self._session(task_id)
+        base = await self.step(session, GROUND)
+        if base is None:
+            return None
+        return await anyio.to_thread.run_sync(ground_for, self.look.root, session, str(base))
+
+    async def step(self, task_id: str, name: str) -> object:
+        """What a step gave; None where it was not taken to its end."""
+        for step in await self.look.storage.journal.steps(task_id):
+            if step.name == name and step.result is not None:
+                found: object = json.loads(step.result)
+                return found
+        return None
+
+    async def reset(self, task_id: str, ticket_id: str, author: str) -> Answered:
+        """Have a ticket that failed tried again, by answering the question about it."""
+        tickets = await self.look.storage.tickets.tickets(await self._session(task_id))
+        ticket = _one_of(tickets, ticket_id)
+        asked = re.compile(rf"ticket/{re.escape(ticket.id)}/at/\d+/failed")
+        for question in await self.look.storage.inbox.questions():
+            found = question.interaction
+            if found.task_id == task_id and asked.fullmatch(question.step):
+                return await steering.answer(self.look, found.interaction_id, "reset", None, author)
+        raise _no_question(task_id, ticket)
+
+    async def concluded(self, result: ResultRecord) -> ResultRecord:
+        """The result of a run, with what its session checked and what comes next."""
+        envelopes = await self.envelopes(result.task)
+        checks = tuple(
+            {"ticket": ticket, "command": command, "passed": passed}
+            for ticket, results in check_results(envelopes).items()
+            for command, passed in results.items()
+        )
+        onward = result.next
+        if result.status == "completed" and await self.branch(result.task):
+            onward = tuple(f"coterie {verb} {result.task}" for verb in ("diff", "accept", "revert"))
+        return replace(result, checks=checks, next=onward)
+
+    async def _session(self, task_id: str) -> str:
+        return (await self.look.state(task_id)).created.session_id
+
+
+def _view(ticket: Ticket, checks: str, turns: Iterable[Turn]) -> TicketView:
+    taken = list(turns)
+    seconds = sum(
+        instant.seconds_between(turn.opened_at, turn.closed_at) for turn in taken if turn.closed_at
+    )
+    used = sum_of(usage for turn in taken if (usage := usage_of(turn)) is not None)
+    tokens = None if used is None else (used.input_tokens or 0) + (used.output_tokens or 0)
+    done = sum(turn.outcome in ("completed", "interrupted") for turn in taken)
+    return TicketView(ticket, checks, done, seconds, tokens)
+
+
+def _one_of(tickets: list[Ticket], ticket_id: str) -> Ticket:
+    wanted = ticket_id.rpartition("/")[2].casefold()
+    for ticket in tickets:
+        if ticket.id.casefold() == wanted:
+            return ticket
+    known = ", ".join(ticket.id for ticket in tickets) or "none"
+    raise NotFound(f'No ticket "{ticket_id}". There are: {known}.', "coterie tickets")
+
+
+def _no_question(task_id: str, ticket: Ticket) -> UsageError:
+    if ticket.closed_by is not None:
+        why = f"{ticket.id} counts no more ({ticket.closed_by}): {ticket.reason}."
+        return UsageError(why, f"coterie say {task_id} TEXT")
+    if ticket.state != "error":
+        why = f"{ticket.id} is {ticket.state}; only a ticket that failed can be reset."
+        return UsageError(why, f"coterie show {task_id}")
+    why = f"Nobody has asked about {ticket.id} yet: its manager may still plan it anew."
+    return UsageError(why, f"coterie resume {task_id}")

@@ -1,0 +1,190 @@
+"""What the live lines of a session with tickets say: the table, how far it is, who asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from coterie.cli import card, figures
+from coterie.cli.paint import Paint
+from coterie.cli.screen.board import Board
+from coterie.cli.screen.completion import COMMANDS
+from coterie.cli.text import cells, clip, ends, one_line
+from coterie.cli.ticket_lines import AT_WORK, ticket_of
+from coterie.cli.ticket_table import Row, progress, rows, table, thousands
+from coterie.model.record import MessageRecord, Record, TicketRecord
+from coterie.model.team import Team
+from coterie.model.ticket import Ticket
+from coterie.model.ticket_view import TicketView
+
+_NO_COLOUR = Paint(wanted=False)
+_TELLS, _HELP = "type to tell the manager", "/help"
+_SPARE = (_HELP, _TELLS)
+"""What goes first from a hint that is too long."""
+_HEAD = 3
+"""Lines above the table: what it is about, how far it is, a blank one."""
+
+
+class TicketBoard(Board):
+    """Follows the records of a session, and how each ticket stands."""
+
+    commands: Mapping[str, str] = {
+        **{name: what for name, what in COMMANDS.items() if name != "/end"},
+        "/T4": "one ticket: its history, instruction, report and review",
+    }
+
+    queued: str = "the manager hears it next"
+
+    def __init__(self, team: Team, max_turns: int | None) -> None:
+        super().__init__(team, max_turns)
+        self.goal: str = ""
+        self._views: dict[str, TicketView] = {}
+        self._begun: dict[str, tuple[float, float]] = {}
+        """By ticket that is worked on: since when, and what it had taken before that."""
+        self._money = 0.0
+
+    # -- following -----------------------------------------------------------------------------
+
+    def load(self, views: Iterable[TicketView]) -> None:
+        """How the tickets stand, with what they took, from what is kept."""
+        self._views = {view.ticket.id: view for view in views}
+        for view in self._views.values():
+            self._clock(view)
+
+    def spent(self, money: float) -> None:
+        """What earlier runs cost."""
+        self._money = money
+
+    def saw(self, record: Record) -> None:
+        """Something happened."""
+        super().saw(record)
+        if isinstance(record, TicketRecord):
+            self._ticket(record)
+        elif isinstance(record, MessageRecord) and record.usage is not None:
+            self._money += record.usage.cost_usd or 0.0
+
+    def _ticket(self, record: TicketRecord) -> None:
+        before = self._views.get(record.id) or TicketView(Ticket(record.id, "", record.title))
+        ticket = replace(
+            before.ticket,
+            state=record.state,
+            owner=record.owner,
+            dependencies=record.dependencies,
+            closed_by=record.closed_by,
+        )
+        view = replace(before, ticket=ticket, checks=record.checks or before.checks)
+        self._views[record.id] = view
+        self._clock(view)
+
+    def _clock(self, view: TicketView) -> None:
+        """Let the time of a ticket run on while somebody works on it."""
+        name = view.ticket.id
+        if view.ticket.state not in AT_WORK or view.ticket.closed_by is not None:
+            self._begun.pop(name, None)
+        elif name not in self._begun:
+            self._begun[name] = (time.monotonic(), view.seconds)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @property
+    def tickets(self) -> Sequence[str]:
+        """The names of all tickets."""
+        return list(self._views)
+
+    def rows(self) -> list[Row]:
+        """All tickets as they stand this second."""
+        now = time.monotonic()
+        views: list[TicketView] = []
+        for name, view in self._views.items():
+            begun, before = self._begun.get(name, (now, 0.0))
+            views.append(replace(view, seconds=max(view.seconds, before + now - begun)))
+        return rows(views, self._team, self._asking())
+
+    def _asking(self) -> dict[str, str]:
+        """By ticket: the question that its work waits for."""
+        tickets = {name: view.ticket for name, view in self._views.items()}
+        found: dict[str, str] = {}
+        for record, _ in self.asked:
+            name = ticket_of(record.interaction, tickets)
+            found.setdefault(name, record.interaction.interaction_id)
+        return found
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def table(self, width: int, height: int, paint: Paint = _NO_COLOUR) -> list[str]:
+        """What it is about, how far it is, and the tickets, in at most so many lines."""
+        if not self.task:
+            return []
+        listed = self.rows()
+        lines = [self._title(width, paint)]
+        if listed:
+            lines.append(progress(listed, width))
+            if height > _HEAD + 2:
+                lines += ["", *table(listed, width, paint, height - _HEAD)]
+        return lines[: max(height, 0)]
+
+    def _title(self, width: int, paint: Paint) -> str:
+        facts = [_clock(time.monotonic() - self._began), self._used()]
+        facts.append(f"${self._money:.2f}" if self._money else "")
+        told = " · ".join(fact for fact in facts if fact)
+        left = clip(f" {self.task}  {one_line(self.goal)}", max(width - cells(told) - 2, 8))
+        line = ends(left, told, width)
+        return line.replace(left, paint(left, "title"), 1)
+
+    def _used(self) -> str:
+        if self._limit:
+            return f"{thousands(self._tokens)} of {thousands(self._limit)} tokens"
+        return f"{thousands(self._tokens)} tokens" if self._tokens else ""
+
+    def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
+        """The oldest open question; where there is none, who does what."""
+        if not self.asked:
+            return super().status(width, paint)
+        record, came = self.asked[0]
+        asked = record.interaction
+        what = asked.risk.command if asked.risk and asked.risk.command else card.in_short(asked)
+        more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
+        waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
+        line = f" ▲ {asked.interaction_id} {record.member}: {one_line(what)}"
+        return paint(ends(line, waiting.strip(), width), "asks")
+
+    def _facts(self) -> list[str]:
+        """They stand above the table."""
+        return [] if self.task else super()._facts()
+
+    def hint(self, width: int) -> str:
+        """The keys that do something now."""
+        parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
+        parts.append(_TELLS)
+        if self._views:
+            parts.append(f"/{self._telling()} one ticket")
+        parts += ["^C stop, keep", _HELP]
+        while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
+            spare = next((one for one in _SPARE if one in parts), parts[-1])
+            parts.remove(spare)
+        return clip(" " + " · ".join(parts), width)
+
+    def _telling(self) -> str:
+        """A ticket that there is something to see of."""
+        asking = [name for name in self._asking() if name]
+        at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
+        return [*asking, *at_work, *self._views][0]
+
+    def keys(self) -> list[str]:
+        """What keys and commands do, for `/help`."""
+        return [
+            "   Enter    tell the manager, who may change the plan",
+            "   Tab      opens the oldest question, then the next; completes commands",
+            "   Esc      breaks off the turns that run",
+            "   ^C       stops and keeps: coterie resume goes on",
+            *(f"   {name:<8} {what}" for name, what in self.commands.items()),
+        ]
+
+
+def _clock(seconds: float) -> str:
+    """`0m20`, `12m04s`, `2h03m`: of the same length for as long as possible."""
+    minutes, left = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{left:02d}s"
+    return figures.duration(seconds).replace(" ", "")

@@ -1,0 +1,182 @@
+"""What a session with tickets came to: read from its database, its branches and its files."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import anyio
+
+from coterie.model.envelope import Envelope
+from coterie.model.ticket import STATES, TRANSITIONS, Ticket
+from coterie.stores.sqlite import SqliteStorage
+
+_VARYING = frozenset({"session_id", "commit", "digest", "size_bytes", "usage", "attempts"})
+"""Fields that differ between two runs that came to the same."""
+_FORMS = (
+    (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
+    (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"^\d+-(?=.*\.log$)"), "NUMBER-"),
+)
+"""Words that differ too, known by their form."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What must not depend on when a session was killed."""
+
+    report: object
+    """The final report but for times, ids, hashes, usage and attempts."""
+    tree: str
+    """The hash of the files that were approved."""
+    landed: Sequence[str]
+    """The tickets of the merges on the branch."""
+    branches: Sequence[str]
+    states: dict[str, Sequence[str]]
+    """By ticket: the states it went through."""
+    said: dict[str, int]
+    """How often which payload was sent about which ticket."""
+    users_tree: Sequence[str]
+
+    def differences(self, wanted: Outcome) -> Iterator[str]:
+        """Where this is not what was wanted."""
+        for name, found in vars(self).items():
+            for place, (one, other) in _unlike(found, vars(wanted)[name], name):
+                yield f"{place} is {one!r}, not {other!r}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the database has of a session."""
+
+    session: str
+    tickets: Sequence[Ticket]
+    envelopes: Sequence[tuple[int, Envelope]]
+    damage: Sequence[str]
+
+
+def kept_in(work: Path) -> Kept:
+    """Read the last session of a project that nobody runs."""
+    return anyio.run(_kept, work / ".coterie" / "coterie.db")
+
+
+async def _kept(database: Path) -> Kept:
+    storage = await SqliteStorage.open(database)
+    try:
+        session = (await storage.events.tasks())[-1].session_id
+        tickets = await storage.tickets.tickets(session)
+        envelopes = await storage.tickets.envelopes(session)
+        return Kept(session, tickets, envelopes, await storage.problems())
+    finally:
+        await storage.close()
+
+
+def git(folder: Path, *words: str) -> str:
+    """What git prints."""
+    run = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
+    return run.stdout
+
+
+# -- compared with another -----------------------------------------------------------------------
+
+
+def outcome(work: Path, kept: Kept) -> Outcome:
+    """What a session that has ended came to."""
+    session = kept.session
+    merged = f"coterie/{session}/merged"
+    report = work / ".coterie" / "sessions" / session / "final_report.json"
+    trailers = "--format=%(trailers:key=Coterie-Ticket,valueonly)"
+    branches = git(work, "for-each-ref", "--format=%(refname)", "refs/heads").split()
+    said = Counter(f"{one.ticket_id or '-'} {one.payload_type}" for _, one in kept.envelopes)
+    return Outcome(
+        report=_constant(json.loads(report.read_text()), session),
+        tree=git(work, "rev-parse", f"{merged}^{{tree}}").strip(),
+        landed=sorted(git(work, "log", "--first-parent", "--merges", trailers, merged).split()),
+        branches=[name.replace(session, "SESSION") for name in branches],
+        states={one.id: _path(one) for one in kept.tickets},
+        said=dict(said),
+        users_tree=[
+            git(work, "symbolic-ref", "HEAD"),
+            git(work, "log", "--format=%s", "HEAD"),
+            git(work, "status", "--porcelain"),
+            git(work, "diff"),
+        ],
+    )
+
+
+def _constant(value: object, session: str) -> object:
+    """A value without what varies; lists of objects in an order that does not."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {k: _constant(one, session) for k, one in fields.items() if k not in _VARYING}
+    if isinstance(value, list):
+        many = [_constant(one, session) for one in cast("list[object]", value)]
+        return sorted(many, key=json.dumps) if many and isinstance(many[0], dict) else many
+    if isinstance(value, str):
+        text = value.replace(session, "SESSION")
+        for form, word in _FORMS:
+            text = form.sub(word, text)
+        return text
+    return value
+
+
+def _unlike(found: object, wanted: object, place: str) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """The places, as far down as there are names, where two values are not the same."""
+    if found == wanted:
+        return
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        one, other = cast("dict[str, object]", found), cast("dict[str, object]", wanted)
+        for key in one.keys() | other.keys():
+            yield from _unlike(one.get(key), other.get(key), f"{place}.{key}")
+    else:
+        yield place, (found, wanted)
+
+
+# -- by itself -----------------------------------------------------------------------------------
+
+
+def broken_rules(work: Path, kept: Kept) -> Iterator[str]:
+    """What is wrong with a session, whatever others came to."""
+    yield from kept.damage
+    numbers = [number for number, _ in kept.envelopes]
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"the envelopes are numbered {numbers}"
+    for ticket in kept.tickets:
+        if not _is_legal(_path(ticket)):
+            yield f"{ticket.id} went {_path(ticket)}"
+        if not _is_merged(work, kept.session, ticket.id):
+            yield f"the work of {ticket.id} is not all on the branch"
+    yield from _wrong_files(work / ".coterie" / "logs" / kept.session, kept)
+
+
+def _path(ticket: Ticket) -> list[str]:
+    return [moment.event for moment in ticket.history if moment.event in STATES]
+
+
+def _is_legal(path: Sequence[str]) -> bool:
+    """Whether a ticket went only where the table leads, and to its end."""
+    moves = {(before, after) for before, many in TRANSITIONS.items() for after in many}
+    steps = zip(["pending", *path], path, strict=False)
+    return path[-1:] == ["done"] and all(step in moves for step in steps)
+
+
+def _is_merged(work: Path, session: str, ticket: str) -> bool:
+    onward = f"coterie/{session}/merged..coterie/{session}/{ticket}"
+    return git(work, "rev-list", onward) == ""
+
+
+def _wrong_files(logs: Path, kept: Kept) -> Iterator[str]:
+    """Envelopes on disk that are not those of the database."""
+    wanted = {f"{number:06d}-{one.payload_type}.json": one for number, one in kept.envelopes}
+    found = {path.name: path for path in logs.glob("*.json")}
+    if found.keys() != wanted.keys():
+        yield f"the files differ from the envelopes: {sorted(found.keys() ^ wanted.keys())}"
+    for name in found.keys() & wanted.keys():
+        if Envelope.model_validate_json(found[name].read_bytes()) != wanted[name]:
+            yield f"{name} is not what the database has"

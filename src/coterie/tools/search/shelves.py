@@ -1,0 +1,186 @@
+"""The index as SQLite keeps it: every file on three shelves, in passages, whole and in outline.
+
+Each shelf is a full-text table of FTS5, which stems the words and weighs them by BM25.  Blocks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from math import log
+
+from coterie.tools.search.passages import Page, Words
+from coterie.tools.search.thesaurus import STEMMER
+
+VERSION = 1
+"""Of the tables, and of how files are cut up: an index of another is made anew."""
+PASSAGES, WHOLES, OUTLINES = "passages", "wholes", "outlines"
+SHELVES = (PASSAGES, WHOLES, OUTLINES)
+WEIGHTS = (3.0, 3.0, 2.0, 1.0)
+"""What a word counts in a path, in a definition, in prose and in code."""
+MOST_ROWS = 5_000
+"""As many as one word may find on a shelf: the best."""
+
+_SCHEMA = (
+    "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL)",
+    "CREATE TABLE places (id INTEGER PRIMARY KEY, file INTEGER NOT NULL, first INTEGER NOT NULL,"
+    " last INTEGER NOT NULL, digest TEXT NOT NULL)",
+    "CREATE TABLE vectors (model TEXT NOT NULL, digest TEXT NOT NULL, vector BLOB NOT NULL,"
+    " PRIMARY KEY (model, digest)) WITHOUT ROWID",
+    "CREATE INDEX places_of_file ON places (file)",
+    *(
+        f"CREATE VIRTUAL TABLE {shelf} USING fts5(path, names, prose, code, tokenize='{STEMMER}')"
+        for shelf in SHELVES
+    ),
+    f"PRAGMA user_version={VERSION}",
+)
+_FOR_ASKING = tuple(
+    f"CREATE VIRTUAL TABLE temp.{shelf}_used USING fts5vocab('main', '{shelf}', 'row')"
+    for shelf in SHELVES
+)
+
+
+class Shelves:
+    """An open index."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        if self._one("PRAGMA user_version") == 0:
+            self._run(_SCHEMA)
+        self._run(_FOR_ASKING)
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is of the kind that this Coterie makes."""
+        return self._one("PRAGMA user_version") == VERSION
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing damaged it; looks at every page."""
+        return self._one("PRAGMA quick_check(1)") == "ok"
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Nothing that follows is seen by others until `commit`."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Keep what was changed."""
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Forget what was changed, if anything was begun."""
+        with suppress(sqlite3.Error):
+            self._connection.rollback()
+
+    def stamps(self) -> dict[str, str]:
+        """Every file that is indexed, and what it looked like then."""
+        return dict(self._connection.execute("SELECT path, stamp FROM files"))
+
+    def paths(self) -> dict[int, str]:
+        """The path of every file."""
+        return dict(self._connection.execute("SELECT id, path FROM files"))
+
+    def places(self) -> dict[int, tuple[int, int, int]]:
+        """The file of every passage, its first line and its last."""
+        rows = self._connection.execute("SELECT id, file, first, last FROM places")
+        return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+    def put(self, path: str, stamp: str, page: Page) -> None:
+        """Index a file that is not indexed."""
+        ask = self._connection.execute
+        file = ask("INSERT INTO files (path, stamp) VALUES (?, ?)", (path, stamp)).lastrowid
+        for passage in page.passages:
+            place = ask(
+                "INSERT INTO places (file, first, last, digest) VALUES (?, ?, ?, ?)",
+                (file, passage.first, passage.last, passage.digest),
+            ).lastrowid
+            ask(_insert(PASSAGES), _row(place, passage.words))
+        ask(_insert(WHOLES), _row(file, page.whole))
+        ask(_insert(OUTLINES), _row(file, page.outline))
+
+    def drop(self, path: str) -> None:
+        """Take a file out, if it is in."""
+        ask = self._connection.execute
+        for (file,) in ask("SELECT id FROM files WHERE path = ?", (path,)).fetchall():
+            ask(
+                "DELETE FROM passages WHERE rowid IN (SELECT id FROM places WHERE file = ?)",
+                (file,),
+            )
+            ask("DELETE FROM places WHERE file = ?", (file,))
+            ask("DELETE FROM wholes WHERE rowid = ?", (file,))
+            ask("DELETE FROM outlines WHERE rowid = ?", (file,))
+            ask("DELETE FROM files WHERE id = ?", (file,))
+
+    # -- vectors ---------------------------------------------------------------------------------
+
+    def without_vector(self, model: str, most: int) -> list[tuple[str, int, int]]:
+        """The path and lines of passages that a model has not been asked about."""
+        return self._connection.execute(
+            "SELECT path, first, last FROM places JOIN files ON files.id = file"
+            " WHERE digest NOT IN (SELECT digest FROM vectors WHERE model = ?)"
+            " GROUP BY digest ORDER BY path, first LIMIT ?",
+            (model, most),
+        ).fetchall()
+
+    def keep_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
+        """Remember what a model said of passages, and forget it of those that are gone."""
+        self._connection.executemany(
+            "INSERT OR REPLACE INTO vectors (model, digest, vector) VALUES (?, ?, ?)",
+            [(model, digest, vector) for digest, vector in vectors.items()],
+        )
+        self._connection.execute(
+            "DELETE FROM vectors WHERE digest NOT IN (SELECT digest FROM places)"
+        )
+
+    def vectors(self, model: str) -> Iterator[tuple[int, int, bytes]]:
+        """Each passage that a model knows: its number, its file's, and the vector."""
+        yield from self._connection.execute(
+            "SELECT places.id, file, vector FROM places JOIN vectors USING (digest)"
+            " WHERE model = ?",
+            (model,),
+        )
+
+    # -- words -----------------------------------------------------------------------------------
+
+    def rarity(self, shelf: str, stems: Mapping[str, str]) -> dict[str, float]:
+        """How much each word tells, as BM25 has it; those that are nowhere are left out."""
+        total = self._one(f"SELECT count(*) FROM {shelf}_docsize")  # noqa: S608
+        assert isinstance(total, int)
+        told: dict[str, float] = {}
+        for word, stem in stems.items():
+            sql = f"SELECT doc FROM temp.{shelf}_used WHERE term = ?"  # noqa: S608
+            for (count,) in self._connection.execute(sql, (stem,)):
+                told[word] = max(log((total - count + 0.5) / (count + 0.5)), 1e-6)
+        return told
+
+    def find(self, shelf: str, expression: str) -> dict[int, float]:
+        """The rows that an FTS5 expression finds, and how well they fit."""
+        weights = ", ".join(map(str, WEIGHTS))
+        rows = self._connection.execute(
+            f"SELECT rowid, -bm25({shelf}, {weights}) AS fit FROM {shelf}"  # noqa: S608
+            f" WHERE {shelf} MATCH ? ORDER BY fit DESC LIMIT {MOST_ROWS}",
+            (expression,),
+        )
+        return dict(rows)
+
+    def _run(self, statements: Iterable[str]) -> None:
+        for statement in statements:
+            self._connection.execute(statement)
+
+    def _one(self, sql: str) -> object:
+        return self._connection.execute(sql).fetchone()[0]
+
+
+def _insert(shelf: str) -> str:
+    return f"INSERT INTO {shelf} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+
+
+def _row(number: int | None, words: Words) -> tuple[object, ...]:
+    return number, words.path, words.names, words.prose, words.code

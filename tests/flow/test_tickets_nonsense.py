@@ -1,0 +1,356 @@
+"""A manager that plans nonsense, and workers that cannot be trusted: a named error each, and
+nothing is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anyio
+import anyio.from_thread
+import pytest
+
+from coterie.model.envelope import Report
+from coterie.model.prompt import Limits
+from coterie.model.record import ErrorRecord
+from coterie.model.scheduler import Alerts, SchedulerConfig
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.testing.stage import TASK
+from tests.flow.ticket_stage import (
+    PLAN,
+    FakeChecks,
+    block,
+    but,
+    folder_of,
+    git,
+    obedient,
+    part,
+    plan,
+    repository,
+    session,
+    team,
+    ticket_in,
+)
+
+ONE = plan(part("a"))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return repository(tmp_path / "shop")
+
+
+def in_turn(*said: object) -> Callable[[Member, str], object]:
+    """Each answer once; the last one for ever."""
+    left = [*said]
+
+    def answer(member: Member, text: str) -> object:
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return answer
+
+
+# -- the manager -------------------------------------------------------------------------------
+
+NONSENSE: dict[str, tuple[object, str]] = {
+    "a circle": (
+        plan(part("a", "c"), part("b", "a"), part("c", "b")),
+        "The plan cannot be carried out: a -> c -> b -> a is a circle: none of them could ever "
+        "begin",
+    ),
+    "an unknown worker": (
+        plan(part("a", assigned_to={"role_id": "bob"})),
+        "The plan cannot be carried out: a is assigned to bob; the workers are wren, finn",
+    ),
+    "an unknown part": (
+        plan(part("a", "z")),
+        "The plan cannot be carried out: a depends on z, which is not in the plan",
+    ),
+    "a part twice": (
+        plan(part("a"), part("a")),
+        "The plan cannot be carried out: a is there twice",
+    ),
+    "too much": (
+        plan(*(part(f"t{n}") for n in range(10_000))),
+        "The plan cannot be carried out: the plan has 10000 tasks; at most 1000 can be looked over",
+    ),
+    "nothing": ({"tasks": []}, "The reply is no plan: tasks: Tuple should have at least 1 item"),
+    "no JSON": ("I would rather not.", "The reply is no plan: there is no JSON object in it"),
+    "half of it": ('```json\n{"tasks": [\n```', "The reply is no plan: there is no JSON object"),
+    "another kind": (
+        {"payload_type": "review", "payload": {"decision": "approved"}},
+        'The reply is no plan: payload_type is "review"; it must be plan',
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NONSENSE)
+async def test_a_plan_that_is_none_goes_back_with_the_reason(project: Path, what: str) -> None:
+    nonsense, why = NONSENSE[what]
+    prompts: list[str] = []
+
+    def planned(member: Member, text: str) -> object:
+        prompts.append(text)
+        return nonsense if len(prompts) == 1 else ONE
+
+    async with session(project) as on:
+        assert await on.run(but(Split_the_goal=planned)) == "completed done 1 done"
+        assert await on.errors() == ["validation_failed"]
+        assert (await on.error("validation_failed")).startswith(why)
+    told = why.removeprefix("The plan cannot be carried out: ").removeprefix(
+        "The reply is no plan: "
+    )
+    assert told[:60] in prompts[1]
+
+
+async def test_a_manager_that_only_ever_plans_nonsense_ends_as_a_question(project: Path) -> None:
+    circle = plan(part("a", "b"), part("b", "a"))
+    async with session(project) as on:
+        assert await on.run(but(Split_the_goal=circle)) == "waiting question"
+        assert await on.errors() == ["validation_failed"] * 3
+        assert await on.answer("retry") == "mira gives no plan that can be carried out"
+        assert await on.run(but(Split_the_goal=in_turn(PLAN))) == "completed done 3 done"
+
+
+async def test_a_manager_that_never_says_json_ends_as_a_question(project: Path) -> None:
+    async with session(project) as on:
+        assert await on.run(but(Split_the_goal="no")) == "waiting question"
+        assert await on.answer("retry") == "mira (manager) gives no answer that can be used"
+        assert await on.run() == "completed done 3 done"
+
+
+async def test_a_manager_that_fails_on_the_way_is_asked_about_once(project: Path) -> None:
+    """Two tickets need it at the same time; there is one question, and both go on after it."""
+    gone = TurnFailed("exit", "it broke", exit_code=3, retry=False)
+    two = plan(part("a"), part("b"))
+    async with session(project) as on:
+        say = but(Split_the_goal=two, Write_the_instruction=gone)
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "pending", "T2": "pending"}
+        assert await on.answer("retry") == "mira (manager) gives no answer that can be used"
+        assert await on.run(but(Split_the_goal=two)) == "completed done 2 done"
+
+
+async def test_a_review_that_is_none_moves_nothing(project: Path) -> None:
+    odd = in_turn({"decision": "perhaps"}, {"decision": "approved"})
+    async with session(project) as on:
+        say = but(Split_the_goal=ONE, **{"Is_it_done?": odd})
+        assert await on.run(say) == "completed done 1 done"
+        assert await on.errors() == ["validation_failed"]
+        assert await on.moves("T1") == ["created", "in_progress", "awaiting_review", "done"]
+
+
+# -- workers -----------------------------------------------------------------------------------
+
+
+async def test_done_is_what_the_checks_say(project: Path) -> None:
+    """The worker says that it is done, the manager too; the check does not."""
+    checks = FakeChecks({"make test": 1})
+    config = SchedulerConfig(checks=("make test",))
+
+    def works(member: Member, text: str) -> object:
+        if "It was sent back" in text:
+            assert "make test: exit 1\nmake test said so" in text
+            checks.ends = {}
+        return obedient(member, text)
+
+    say = but(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project, config=config, checks=checks) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "awaiting_review"}
+        assert await on.answer("back") == "T1 was approved, but make test: exit 1"
+        assert await on.run(say) == "completed done 1 done"
+        assert await on.errors() == ["checks_failed"]
+
+
+async def test_only_the_user_lets_a_failed_check_pass_and_that_is_on_record(project: Path) -> None:
+    checks = FakeChecks({"make test": 1})
+    config = SchedulerConfig(checks=("make test",))
+    async with session(project, config=config, checks=checks) as on:
+        assert await on.run(but(Split_the_goal=ONE)) == "waiting question"
+        await on.answer("override")
+        assert await on.run(but(Split_the_goal=ONE)) == "completed done 1 done"
+        (ticket,) = await on.tickets()
+        assert ticket.reason == "approved, and merged; you let failed checks pass"
+
+
+async def test_a_worker_that_never_reports_is_timed_out_and_replaced(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        return None if member.id == "wren" else obedient(member, text)
+
+    first = part("a", assigned_to={"role_id": "wren"})
+    say = but(Split_the_goal=plan(first), Do_the_work_now=works)
+    async with session(project) as on:
+        # The manager and finn need a moment too: what is short is only far less than for ever.
+        result = await on.run(say, clocks=Limits(total=2.0, quiet_after=2.0))
+        assert result == "completed done 1 done"
+        assert await on.errors() == ["timeout"]
+        assert (await on.moves("T1"))[1:4] == ["in_progress", "blocked", "in_progress"]
+
+
+async def test_when_all_tries_are_used_up_the_manager_plans_anew(project: Path) -> None:
+    broken = TurnFailed("exit", "it broke", exit_code=3)
+
+    def works(member: Member, text: str) -> object:
+        return broken if ticket_in(text) == "T1" else obedient(member, text)
+
+    say = but(
+        Split_the_goal=plan(part("a"), part("b", "a")),
+        Do_the_work_now=works,
+        The_plan_has_to_change=plan(part("a"), part("b", "a")),
+    )
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
+        assert await on.errors() == ["worker_exit"] * 3 + ["retries_exceeded"]
+        tickets = {one.id: one for one in await on.tickets()}
+        assert (tickets["T1"].state, tickets["T1"].closed_by) == ("error", "T3")
+        assert tickets["T2"].dependencies == ("T3",)
+
+
+async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
+    both = block({"status": "blocked", "issues": ["no"]}) + "\n" + block({"status": "completed"})
+    reported = in_turn(both, {"status": "completed"})
+    async with session(project) as on:
+        say = but(Split_the_goal=ONE, Do_the_work_now=reported)
+        assert await on.run(say) == "completed done 1 done"
+        assert await on.error("validation_failed") == (
+            "The reply is no report: it holds 2 different reports; give one"
+        )
+        reports = [one for one in await on.envelopes() if isinstance(one.payload, Report)]
+        assert len(reports) == 1
+
+
+async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        ticket = ticket_in(text)
+        said = "T2" if ticket == "T1" and "The reply is no report" not in text else ticket
+        return {"ticket_id": said, "status": "completed"}
+
+    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 2 done"
+        assert await on.errors() == ["validation_failed"]
+        assert await on.error("validation_failed") == (
+            'The reply is no report: ticket_id is "T2"; this is about T1'
+        )
+        about = [one.ticket_id for one in await on.envelopes() if one.payload_type == "error"]
+        assert about == ["T1"]
+
+
+async def test_a_blocked_report_must_say_what_is_needed(project: Path) -> None:
+    reported = in_turn({"status": "blocked"}, {"status": "completed"})
+    async with session(project) as on:
+        say = but(Split_the_goal=ONE, Do_the_work_now=reported)
+        assert await on.run(say) == "completed done 1 done"
+        assert "issues must say what is needed" in await on.error("validation_failed")
+
+
+async def test_an_edit_outside_the_worktree_is_named_and_never_put_back(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        if "An earlier try" not in text:
+            (project / "cart.py").write_text("mine now\n")
+            (project / "new.py").write_text("new\n")
+        return obedient(member, text)
+
+    say = but(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project, team("wren")) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "blocked"}
+        told = "While wren worked on T1, files outside its folder changed: cart.py, new.py"
+        assert await on.error("outside_worktree") == told
+        records = [r for r in on.on.recorder.records if isinstance(r, ErrorRecord)]
+        assert [(r.code, r.message) for r in records] == [("outside_worktree", told)]
+        assert (project / "cart.py").read_text() == "mine now\n"
+        assert await on.answer("redo") == f"Was it you? {told}"
+        assert await on.run(say) == "completed done 1 done"
+    assert (project / "cart.py").read_text() == "mine now\n"
+
+
+async def test_the_users_own_edit_costs_nothing_but_a_question(project: Path) -> None:
+    """The report counts: the worker is not asked to do it again."""
+    turns: list[str] = []
+
+    def works(member: Member, text: str) -> object:
+        turns.append(member.id)
+        (project / "notes.md").write_text("an idea\n")
+        return obedient(member, text)
+
+    say = but(Split_the_goal=ONE, Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "waiting question"
+        await on.answer("mine")
+        assert await on.run(say) == "completed done 1 done"
+        moves = ["created", "in_progress", "blocked", "in_progress", "awaiting_review", "done"]
+        assert await on.moves("T1") == moves
+    assert len(turns) == 1
+
+
+async def test_a_commit_of_the_users_is_nobodys_edit(project: Path) -> None:
+    (project / "cart.py").write_text("total = 1\n")
+
+    def works(member: Member, text: str) -> object:
+        git(project, "commit", "-qam", "mine")
+        return obedient(member, text)
+
+    async with session(project) as on:
+        say = but(Split_the_goal=ONE, Do_the_work_now=works)
+        assert await on.run(say) == "completed done 1 done"
+
+
+async def test_work_that_cannot_be_committed_blocks_its_ticket_and_no_other(project: Path) -> None:
+    def works(member: Member, text: str) -> object:
+        if ticket_in(text) == "T1":
+            nested = folder_of(member) / "nested"
+            if "cannot be committed" in text:
+                (nested / ".git").rename(nested / "git")
+            else:
+                nested.mkdir()
+                git(nested, "init", "-q")
+                git(nested, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q",
+                    "--allow-empty", "-m", "x")  # fmt: skip
+        return obedient(member, text)
+
+    say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 2 done"
+        assert await on.errors() == ["not_committed"]
+
+
+# -- standing still ----------------------------------------------------------------------------
+
+
+async def test_a_stalled_dependency_is_announced_once_and_a_late_report_counts(
+    project: Path,
+) -> None:
+    config = SchedulerConfig(alerts=Alerts(stalled=0.0005))
+    async with session(project, config=config) as on:
+
+        async def announced() -> None:
+            """Until everybody has heard of it, and time enough for a second time has passed."""
+            while not [r for r in on.on.recorder.records if isinstance(r, ErrorRecord)]:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.1)
+
+        def works(member: Member, text: str) -> object:
+            if ticket_in(text) == "T1":
+                anyio.from_thread.run(announced)
+            return obedient(member, text)
+
+        say = but(
+            Split_the_goal=plan(part("a"), part("b", "a"), part("c", "b")), Do_the_work_now=works
+        )
+        assert await on.run(say) == "completed done 3 done"
+        stalled = [r for r in on.on.recorder.records if isinstance(r, ErrorRecord)]
+        first = [
+            r for r in stalled if r.message.startswith("T2 waits for T1, which is in_progress")
+        ]
+        assert [r.code for r in first] == ["stalled"]
+        told = [
+            (one.source, one.target, one.payload.status)
+            for one in await on.envelopes()
+            if one.ticket_id == "T2" and isinstance(one.payload, Report)
+        ]
+        assert told[0] == ("coterie", "mira", "blocked")
+        assert "stalled" in await on.moves("T2")
+        assert TASK in (first[0].hint or "")

@@ -1,0 +1,117 @@
+"""The tool: by words alone, and by the vectors of a model behind a real server as well."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from coterie.model.action import Action
+from coterie.tools.search.embeddings import Embedder, HttpEmbedder
+from coterie.tools.search.index import CodeIndex
+from coterie.tools.search.tool import SearchCode
+from coterie.tools.toolbox import Outcome, Prepared
+from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
+
+TOPICS = (("colour", "paint", "vermilion"), ("letter", "parcel", "courier"))
+
+
+class Model(ThreadingHTTPServer):
+    """Knows two topics; each text is as near to one as it has words of it."""
+
+    broken = False
+    asked: int = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        model = self.server
+        assert isinstance(model, Model)
+        texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+        right = self.headers["Authorization"] == "Bearer key" and self.path == "/v1/embeddings"
+        model.asked += len(texts)
+        vectors = [[sum(map(text.lower().count, topic)) for topic in TOPICS] for text in texts]
+        data = [{"index": at, "embedding": vector} for at, vector in enumerate(vectors)]
+        body = json.dumps({} if model.broken else {"data": data[::-1]}).encode()
+        self.send_response(200 if right else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def model() -> Iterator[Model]:
+    with Model(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Workshop:
+    made = workshop(tmp_path)
+    made.write("brush.py", "# how paint dries\n")
+    made.write("van.py", "# where a parcel goes\n")
+    return made
+
+
+def tool(shop: Workshop, embedder: Embedder | None = None) -> SearchCode:
+    return SearchCode(CodeIndex(shop.workspace.tmp / "search.db", shop.ground), embedder)
+
+
+def embedder(model: Model, key: str = "key") -> HttpEmbedder:
+    return HttpEmbedder(f"http://127.0.0.1:{model.server_port}/v1/", "topics", key)
+
+
+async def asked(shop: Workshop, one: SearchCode, query: str) -> Outcome:
+    return await call(toolbox(shop, one), "searchCode", query=query)
+
+
+async def test_files_are_found_as_they_are_now(shop: Workshop) -> None:
+    one = tool(shop)
+    assert await asked(shop, one, "drying paint") == Outcome(
+        {"count": 1, "results": "brush.py:1-2\n# how paint dries"}
+    )
+    shop.write("brush.py", "# how glue dries\n")
+    assert await asked(shop, one, "paint") == Outcome({"count": 0, "results": ""})
+
+
+def test_it_reads_and_says_so(shop: Workshop) -> None:
+    prepared = toolbox(shop, tool(shop)).check("searchCode", {"query": "paint"})
+    assert isinstance(prepared, Prepared)
+    assert prepared.tool.read_only
+    assert prepared.action == Action("read", "searchCode", str(shop.ground.root), paths=(".",))
+
+
+async def test_a_model_finds_what_no_word_tells(shop: Workshop, model: Model) -> None:
+    one = tool(shop, embedder(model))
+    assert (await asked(shop, tool(shop), "vermilion")).output["count"] == 0
+    outcome = await asked(shop, one, "vermilion")
+    assert str(outcome.output["results"]).startswith("brush.py:1-2")
+    assert model.asked == 3
+
+    await asked(shop, one, "vermilion")
+    assert model.asked == 4  # only the question: what did not change is known
+    shop.write("van.py", "# where a courier goes\n")
+    await asked(shop, one, "vermilion")
+    assert model.asked == 6
+
+
+@pytest.mark.parametrize("fault", ["key", "reply", "gone"])
+async def test_without_the_model_words_still_find(shop: Workshop, model: Model, fault: str) -> None:
+    model.broken = fault == "reply"
+    used = embedder(model, "wrong" if fault == "key" else "key")
+    if fault == "gone":
+        used = HttpEmbedder("file:///etc", "topics")
+    outcome = await asked(shop, tool(shop, used), "paint")
+    assert outcome.output["count"] == 1
+    assert "embedding model failed" in str(outcome.output["note"])
