@@ -66,9 +66,9 @@ bench: $(DEV) compiled ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) compiled ## kill -9 at 200 random instants
-	$(SAY) "killing 200 times"
-	@$(BIN)/python -m bench.chaos --kills 200 $(ARGS)
+chaos: $(DEV) compiled ## kill -9 at 200 random instants of chats, at 100 of sessions with tickets
+	$(SAY) "killing 300 times (ARGS='--only tickets' for those alone)"
+	@$(BIN)/python -m bench.chaos $(ARGS)
 
 coverage: $(DEV) compiled ## lines no test reaches
 	@$(BIN)/coverage erase

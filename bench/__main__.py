@@ -43,6 +43,23 @@ def chat_turns(report: Report) -> None:
     report.line("characters sent per turn, last over second", sent[-1] / sent[1], 1, "x")
 
 
+def tickets(report: Report) -> None:
+    """Sessions with tickets."""
+    from bench.tickets import FEW, MANY, compared
+
+    took = compared()
+    sys.stdout.write("A ticket with its review beside a bare loop that commits as many rows\n")
+    sys.stdout.write(
+        f"  {took.few.rows:.0f} rows: bare {took.bare:.0f} us, ticket {took.few.cpu:.0f} us of CPU "
+        f"at {FEW}, {took.many.cpu:.0f} us at {MANY}\n"
+    )
+    report.line(
+        f"CPU per ticket over the bare loop, {FEW} tickets", took.few.cpu / took.bare, 5, "x"
+    )
+    grown = took.many.cpu / took.few.cpu
+    report.line(f"CPU per ticket, {MANY:,} tickets over {FEW}", grown, 1.2, "x")
+
+
 def commands(report: Report) -> None:
     """Whole commands."""
     sys.stdout.write("Commands from process start, CPU of everything started\n")
@@ -88,6 +105,7 @@ def main() -> int:
     """Print every figure; exit 1 when one is over its bound."""
     report = Report()
     chat_turns(report)
+    tickets(report)
     commands(report)
     search(report)
     real_clis(report)

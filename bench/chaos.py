@@ -1,4 +1,7 @@
-"""`make chaos`: kill -9 at random instants of durable chats, and what came of it."""
+"""`make chaos`: kill -9 at random instants of chats and of sessions with tickets.
+
+Exits with 1 when anything was lost, doubled or left running.
+"""
 
 from __future__ import annotations
 
@@ -8,27 +11,55 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from coterie.testing.chaos import Chaos, Tally
+from coterie.testing.chaos import Chaos
+from coterie.testing.ticket_chaos import TicketChaos
+
+CHAT_KILLS = 200
+TICKET_KILLS = 100
 
 
 def main() -> int:
-    """Kill as often as asked; exit 1 when anything was lost, doubled or left running."""
+    """Kill as often as asked."""
+    options = _options()
+    clean = True
+    if options.only != "tickets":
+        clean &= chats(options, options.kills or CHAT_KILLS)
+    if options.only != "chat":
+        clean &= tickets(options, options.kills or TICKET_KILLS)
+    return 0 if clean else 1
+
+
+def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--turns", type=int, default=30)
+    parser.add_argument("--only", choices=["chat", "tickets"])
+    parser.add_argument("--kills", type=int, help=f"of each; {CHAT_KILLS} and {TICKET_KILLS}")
+    parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keeper", default="auto", choices=["auto", "bubblewrap", "subreaper"])
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def chats(options: argparse.Namespace, kills: int) -> bool:
+    """Durable chats; whether nothing went wrong."""
     with tempfile.TemporaryDirectory() as folder:
         chaos = Chaos(Path(folder), options.turns, keeper=options.keeper, seed=options.seed)
-        tally = chaos.run(options.kills, lambda now: _tell(now, options.kills))
-    sys.stdout.write(f"{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.chats} chats"))
+    sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     clean = not (tally.wrong or tally.overlaps or tally.survivors)
-    return 0 if clean and tally.repeated <= tally.kills else 1
+    return clean and tally.repeated <= tally.kills
 
 
-def _tell(tally: Tally, kills: int) -> None:
-    sys.stderr.write(f"\r{tally.kills} of {kills} kills, {tally.chats} chats ")
+def tickets(options: argparse.Namespace, kills: int) -> bool:
+    """Sessions of twelve tickets with three workers; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = TicketChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+        tally = chaos.run(kills, lambda now: _tell(now.kills, kills, f"{now.sessions} sessions"))
+    sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
+    return tally.clean
+
+
+def _tell(done: int, kills: int, what: str) -> None:
+    sys.stderr.write(f"\r{done} of {kills} kills, {what} ")
     sys.stderr.flush()
 
 

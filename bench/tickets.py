@@ -30,6 +30,7 @@ from coterie.testing.stage import TASK, stage
 from coterie.workflows.tickets import Tickets
 
 T = TypeVar("T")
+FEW, MANY = 50, 1_000
 WORKERS = ("ada", "ben", "cleo")
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
@@ -132,24 +133,25 @@ def _rows(database: Path) -> int:
 class Compared:
     """Medians of runs that were taken by turns, so that all saw the same machine."""
 
-    small: Session
-    large: Session
+    few: Session
+    many: Session
     bare: float
     """CPU of a bare loop with as many rows as a ticket has, in microseconds."""
 
 
-def compared(few: int = 50, many: int = 1000, repeats: int = 5) -> Compared:
+def compared(rounds: int = 3) -> Compared:
     """Sessions of both sizes, and the bare loop."""
-    small: list[Session] = []
-    large: list[Session] = []
+    few: list[Session] = []
+    many: list[Session] = []
     bare: list[float] = []
-    _in_a_folder(session, 5)  # imports, and what is compiled when first used
-    for _ in range(repeats):
-        small.append(_in_a_folder(session, few))
-        rows = round(small[-1].rows * few)
-        bare.append(_in_a_folder(bare_loop, rows).cpu * small[-1].rows)
-        large.append(_in_a_folder(session, many))
-    return Compared(_median(small), _median(large), statistics.median(bare))
+    _in_a_folder(session, 5)  # imports, and what is made when first used
+    for _ in range(rounds):
+        for _ in range(3):
+            few.append(_in_a_folder(session, FEW))
+            rows = few[-1].rows
+            bare.append(_in_a_folder(bare_loop, round(rows * FEW)).cpu * rows)
+        many.append(_in_a_folder(session, MANY))
+    return Compared(_median(few), _median(many), statistics.median(bare))
 
 
 def _median(sessions: list[Session]) -> Session:

@@ -10,6 +10,8 @@ JSON object per line, a step:
     {"out": {...}}                                     print this as a line
     {"raw": "..."}                                     print just this
     {"err": "..."}                                     print this to stderr
+    {"tool": "...", "given": {...}}                    call a tool of the first server that it was
+                                                       told of, and say its result, in the ACP
     {"exit": 3}                                        end
 
 Where a step prints "{{name}}", the value that an earlier one remembered stands in its place.
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,6 +59,7 @@ class Player:
     def __init__(self, heard: Path) -> None:
         self.heard = heard
         self.known: dict[str, Any] = {}
+        self.said = 0
 
     def play(self, steps: list[dict[str, Any]]) -> int:
         for step in steps:
@@ -64,6 +68,8 @@ class Player:
                     return 0
             elif "exit" in step:
                 return step["exit"]
+            elif "tool" in step:
+                self.call(step)
             else:
                 self.say(step)
         while self.line():
@@ -83,6 +89,33 @@ class Player:
         line = sys.stdin.buffer.readline()
         self.note(line)
         return line
+
+    def call(self, step: dict[str, Any]) -> None:
+        """Start the server, call the tool, and once this was heard, say what came of it."""
+        server = self.known["servers"][0]
+        command = [server["command"], *server["args"]]
+        with subprocess.Popen(command, stdin=-1, stdout=-1, text=True) as child:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
+            given = {"name": step["tool"], "arguments": step["given"]}
+            for number, (method, params) in enumerate(
+                [("initialize", hello), ("tools/list", {}), ("tools/call", given)]
+            ):
+                request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+                child.stdin.write(json.dumps(request) + "\n")
+                child.stdin.flush()
+                if method == "tools/call" and "first" in step:
+                    self.wait_for(step["first"])
+                reply = json.loads(child.stdout.readline())
+            child.stdin.close()
+        text = reply["result"]["content"][0]["text"]
+        block = {"type": "text", "text": text}
+        self.said += 1
+        name = f"m{self.said}"
+        told = {"sessionUpdate": "agent_message_chunk", "content": block, "messageId": name}
+        params = {"sessionId": "s1", "update": told}
+        self.say({"out": {"jsonrpc": "2.0", "method": "session/update", "params": params}})
 
     def say(self, step: dict[str, Any]) -> None:
         if "err" in step:

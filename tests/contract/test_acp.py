@@ -11,13 +11,19 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.acp import AcpAdapter, channel, opening
+from coterie.agents.acp.actions import action_of
+from coterie.agents.acp.calls import Call
+from coterie.agents.inside import listening
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.agent import Capabilities
+from coterie.model.interaction import Display
 from coterie.model.prompt import Limits
-from coterie.model.team import Mode
+from coterie.model.team import Mode, Permissions
 from coterie.model.update import (
     Activity,
     Asked,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
     ToolCallStarted,
@@ -42,6 +48,7 @@ from tests.contract.acp.playing import (
     hello,
     request,
     says,
+    text_block,
     update,
 )
 from tests.unit.process.children import until
@@ -104,6 +111,7 @@ async def test_a_longer_recording(house: PlayingHouse) -> None:
                     call_id="toolu_9955f4b924ec4cbf99a493bc",
                     name="Bash",
                     input={"command": "touch denied", "description": "d"},
+                    effect="run",
                 ),
                 ToolCallFinished(
                     call_id="toolu_9955f4b924ec4cbf99a493bc",
@@ -181,8 +189,8 @@ async def test_texts_are_kept_apart(house: PlayingHouse) -> None:
     assert taken.text == "I look.\n\nIt is good.\n\nAll of it."
     texts = [update.text for update in taken.of(TextDelta)]
     assert "".join(texts) == taken.text
-    assert taken.calls == [("other", None, False)]
-    assert taken.of(ToolCallFinished)[0].output == {"status": "not told"}
+    assert taken.calls == [("other", None, True)]
+    assert taken.of(ToolCallFinished)[0].output == {"status": "unknown"}
 
 
 async def test_the_price_is_that_of_the_turn(house: PlayingHouse) -> None:
@@ -208,9 +216,29 @@ COMMAND = {"kind": "execute", "title": "touch x", "rawInput": {"command": "touch
 
 
 async def test_leave_is_given_and_refused_once(house: PlayingHouse) -> None:
-    steps = [asks(7, "c1", **COMMAND), answered(7), done()]
-    assert (await played(house, *steps)).calls == [("execute", "touch x", False)]
+    steps = [asks(7, "c1", **COMMAND), answered(7), called("c1", status="completed"), done()]
+    taken = await played(house, says("I look."), *steps)
+    assert taken.calls == [("execute", "touch x", False)]
     assert house.replies() == [chosen("allow_once")]
+    (asked,) = taken.of(Asked)
+    project = str(house.project)
+    assert asked == Asked(
+        "7",
+        "Confirm",
+        "confirm_risky_action",
+        Display(title="Run a command", content="touch x"),
+        asked.options,
+        call=PendingCall(
+            "c1",
+            "execute",
+            {"command": "touch x"},
+            project,
+            action=Action("run", "execute", project, command="touch x"),
+            said="I look.",
+        ),
+        takes_words=False,
+    )
+    assert [option.id for option in asked.options] == ["approve", "reject"]
 
 
 async def test_leave_is_refused(house: PlayingHouse) -> None:
@@ -229,20 +257,23 @@ async def test_leave_is_refused(house: PlayingHouse) -> None:
     assert house.replies() == [chosen("reject_once")]
 
 
-async def test_a_word_that_goes_with_a_no(house: PlayingHouse) -> None:
+async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHouse) -> None:
+    """What a person says with a no is said by the engine, as the protocol has no place for it."""
     turn = [PROMPT, asks(7, "c1", **COMMAND), answered(7), done()]
-    house.plays([*hello(), *turn, PROMPT, says("Yes."), done()])
+    house.plays([*hello(), *turn, *turn, PROMPT, says("Yes."), done()])
+    gate = house.gate(person=lambda asked: said("reject", "use git instead"))
     async with house.open() as opened:
-
-        def no(update: object) -> Any:
-            word = said("reject", "use git instead")
-            return opened.answer(update.key, word) if isinstance(update, Asked) else None
-
-        await take(opened, choice="", hook=no)
+        first = await take(opened, choice=gate)
+        gate.permissions = Permissions(deny=("run(touch *)",))
+        await take(opened, "again", choice=gate)
         await take(opened, "go on")
-    assert house.heard()[-1]["params"]["prompt"][0]["text"] == (
-        "[NOTE]\nThe user said no to touch x: use git instead\n\ngo on"
-    )
+    prompts = [heard for heard in house.heard() if heard.get("method") == "session/prompt"]
+    texts = [prompt["params"]["prompt"][0]["text"] for prompt in prompts]
+    why = "not permitted here: deny run(touch *)"
+    assert texts[1:] == ["again", f"[NOTE]\nThe answer to touch x was no: {why}\n\ngo on"]
+    assert first.of(ToolCallFinished) == [
+        ToolCallFinished("c1", True, {"status": "rejected", "reason": "use git instead"})
+    ]
 
 
 async def test_a_change_that_no_line_shows(house: PlayingHouse) -> None:
@@ -289,7 +320,10 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
         ("full", COMMAND, "allow_once"),
         ("read", {"kind": "edit", "content": [DIFF]}, "reject_once"),
         ("read", {"kind": "search", "title": "x"}, "allow_once"),
-        ("read", {"kind": "fetch", "title": "x"}, None),
+        ("read", {"kind": "think", "title": "x"}, "allow_once"),
+        ("read", {"kind": "read", "locations": [{"path": "cart.py"}]}, "allow_once"),
+        ("read", {"kind": "read", "locations": [{"path": "/etc/hosts"}]}, None),
+        ("read", {"kind": "fetch", "title": "x"}, "reject_once"),
         ("accept-edits", {"kind": "edit", "content": [DIFF]}, "allow_once"),
         ("accept-edits", {"kind": "edit", "content": [DIFF, OUTSIDE]}, None),
         ("accept-edits", {"kind": "edit", "content": [HOOK]}, None),
@@ -298,12 +332,195 @@ HOOK = {**DIFF, "path": ".git/hooks/pre-commit"}
     ],
 )
 async def test_modes(house: PlayingHouse, mode: Mode, tool_call: Json, reply: str | None) -> None:
-    house.plays([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), done()])
+    """What is asked for is always asked; who answers is for the gate to say."""
+    end = called("c1", status="completed")
+    house.plays([*hello(), PROMPT, asks(7, "c1", **tool_call), answered(7), end, done()])
+    gate = house.gate(mode)
     async with house.open(house.member(mode)) as opened:
-        taken = await take(opened, choice="approve")
-    assert len(taken.of(Asked)) == (reply is None)
+        taken = await take(opened, choice=gate)
+    assert len(taken.of(Asked)) == 1
+    assert len(gate.asked) == (reply is None)
     assert house.replies() == [chosen(reply or "allow_once")]
     assert [ended for *_, ended in taken.calls] == [reply == "reject_once"]
+
+
+CWD = "/w"
+
+
+@pytest.mark.parametrize(
+    ("tool_call", "action"),
+    [
+        # Claude's bridge, Qwen and OpenCode tell the input.
+        (COMMAND, Action("run", "execute", CWD, command="touch x")),
+        (
+            {"kind": "execute", "rawInput": {"command": "ls", "workdir": "sub", "cwd": CWD}},
+            Action("run", "execute", "/w/sub", command="ls"),
+        ),
+        (
+            {"kind": "execute", "rawInput": {"command": "ls", "directory": "/else"}},
+            Action("run", "execute", "/else", command="ls"),
+        ),
+        # Gemini has the command as its title, and the folder in what it says about it.
+        ({"kind": "execute", "title": "ls"}, Action("run", "execute", CWD, command="ls")),
+        (
+            {"kind": "execute", "title": "ls", "content": [text_block("[in sub] (to see)")]},
+            Action("run", "execute", "/w/sub", command="ls"),
+        ),
+        # Some of no kind run commands all the same.
+        (
+            {"kind": "other", "rawInput": {"command": "rm x"}},
+            Action("run", "other", CWD, command="rm x"),
+        ),
+        (
+            {"kind": "edit", "rawInput": {"command": "create", "path": "a"}},
+            Action("write", "edit", CWD, paths=("a",)),
+        ),
+        (
+            {"kind": "edit", "content": [DIFF, OUTSIDE], "locations": [{"path": "third"}]},
+            Action("write", "edit", CWD, paths=("cart.py", "/etc/hosts", "third")),
+        ),
+        # The worse of both counts.
+        (
+            {"kind": "read", "content": [DIFF]},
+            Action("write", "read", CWD, paths=("cart.py",)),
+        ),
+        (
+            {"kind": "move", "rawInput": {"path": "a", "destination": "/b"}},
+            Action("write", "move", CWD, paths=("a", "/b")),
+        ),
+        ({"kind": "delete", "title": "a"}, Action("write", "delete", CWD)),
+        (
+            {"kind": "read", "rawInput": {"file_path": "a"}},
+            Action("read", "read", CWD, paths=("a",)),
+        ),
+        ({"kind": "read", "title": "something"}, Action("other", "read", CWD)),
+        ({"kind": "search", "title": "x"}, Action("read", "search", CWD, paths=(".",))),
+        (
+            {"kind": "search", "rawInput": {"pattern": "/etc/*", "path": "a"}},
+            Action("read", "search", CWD, paths=("/etc",)),
+        ),
+        (
+            {"kind": "search", "rawInput": {"pattern": "a/b*"}, "_meta": {"toolName": "glob"}},
+            Action("read", "glob", CWD, paths=("a",)),
+        ),
+        ({"kind": "think", "title": "x"}, Action("read", "think", CWD)),
+        (
+            {"kind": "fetch", "rawInput": {"url": "http://x"}},
+            Action("fetch", "fetch", CWD, target="http://x"),
+        ),
+        ({"kind": "switch_mode"}, Action("other", "switch_mode", CWD)),
+        ({"title": "tomorrow"}, Action("other", "other", CWD)),
+    ],
+)
+def test_what_calls_would_do(tool_call: Json, action: Action) -> None:
+    told = Call("c1")
+    told.learn(tool_call)
+    assert action_of(told, CWD) == action
+
+
+def test_what_is_told_in_pieces_is_put_together() -> None:
+    told = Call("c1")
+    told.learn({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/else"}})
+    told.learn({"kind": "execute", "rawInput": {"command": "ls"}, "locations": []})
+    assert action_of(told, CWD) == Action("run", "execute", "/else", command="ls")
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("[current working directory /w] (to see)", "to see"),
+        ("[in sub] (to (really) see) [background]", "to (really) see"),
+        ("[current working directory /w]", ""),
+        ("because", "because"),
+    ],
+)
+async def test_why_it_asks(house: PlayingHouse, said: str, why: str) -> None:
+    step = asks(7, "c1", kind="execute", title="ls", content=[text_block(said)])
+    (asked,) = (await played(house, step, answered(7), done())).of(Asked)
+    assert asked.call.why == why
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+def calling(tool: str, **given: object) -> Json:
+    """The agent calls a tool by the program that it was told of; what it gets, it says."""
+    return {"tool": tool, "given": given}
+
+
+async def test_asking_the_human_and_handing_over(house: PlayingHouse) -> None:
+    steps = [
+        calling("ask_human", question="Which?", options=["Red", "Blue"]),
+        calling("ask_human", question="Why?"),
+        calling("hand_over", to="rex", message="Look at it."),
+    ]
+    house.plays([*hello(), PROMPT, *steps, done()])
+    gate = house.gate(person=lambda asked: said("blue") if asked.options else said(""))
+    async with house.open(others={"rex": "speed"}) as opened:
+        taken = await take(opened, choice=gate)
+    assert [(one.kind, one.display.title, one.call) for one in gate.asked] == [
+        ("Select", "Which?", None),
+        ("Input", "Why?", None),
+    ]
+    keys = [one.key for one in gate.asked]
+    assert len(set(keys)) == 2
+    assert [update.text for update in taken.of(TextDelta)] == [
+        "Blue",
+        "\n\nNobody answered.",
+        "\n\nok, your turn ends here",
+    ]
+    assert taken.text.endswith("ok, your turn ends here\n\nLook at it.\n\n[NEXT: rex]")
+    assert list((house.home.parent / "tmp").iterdir()) == []
+
+
+async def test_a_tool_of_ours_needs_no_leave(house: PlayingHouse) -> None:
+    steps = [
+        asks(7, "c1", kind="other", title="coterie_ask_human"),
+        answered(7),
+        asks(8, "c2", kind="execute", title="ask_human"),
+        answered(8),
+        done(),
+    ]
+    taken = await played(house, *steps, choice="reject")
+    assert house.replies() == [chosen("allow_once"), chosen("reject_once")]
+    assert [(call.name, call.effect) for call in taken.of(ToolCallStarted)] == [
+        ("coterie_ask_human", "read"),
+        ("execute", "run"),
+    ]
+
+
+async def test_a_question_that_an_interrupt_takes_back(house: PlayingHouse) -> None:
+    cancel = {"in": {"method": "session/cancel"}}
+    steps = [{**calling("ask_human", question="Why?"), "first": cancel}, done("cancelled")]
+    house.plays([*hello(), PROMPT, *steps])
+    async with house.open() as opened:
+
+        def stop(update: object) -> Any:
+            return opened.interrupt() if isinstance(update, Asked) else None
+
+        taken = await take(opened, choice="approve", hook=stop)  # the answer comes too late
+    assert taken.end == TurnInterrupted("Nobody answered.")
+
+
+async def test_a_call_between_turns_is_nobodys(house: PlayingHouse) -> None:
+    late = calling("ask_human", question="Why?")
+    house.plays([*hello(), PROMPT, says("One."), done(), late, PROMPT, done()])
+    async with house.open() as opened:
+        assert (await take(opened)).text == "One."
+        await until(lambda: len(opened._wire._messages) == 1)
+        second = await take(opened)
+    assert second.text == "It is not your turn, so nobody can be asked."
+
+
+async def test_tools_that_cannot_be_served(
+    house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening, "_LONGEST_ADDRESS", 1000)
+    house.plays(hello())
+    tmp = house.home.parent / "tmp"
+    with pytest.raises(AgentMissing, match="its tools cannot be served: No such file"):
+        async with house.open(tmp=tmp / "nowhere"):
+            pass
 
 
 async def test_a_question_that_is_withdrawn(house: PlayingHouse) -> None:

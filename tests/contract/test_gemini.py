@@ -14,6 +14,7 @@ from coterie.agents.gemini import GeminiAdapter
 from coterie.agents.gemini.arguments import passed_on
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.prompt import Limits
 from coterie.model.update import (
     Activity,
@@ -118,6 +119,7 @@ async def test_an_edit(house: PlayingHouse) -> None:
 """,
                     "path": "/lab/work/acp2nofs/out.txt",
                 },
+                effect="write",
             ),
             ToolCallFinished(
                 call_id="write_file__write_file_1794723762318_0",
@@ -132,7 +134,10 @@ async def test_an_edit(house: PlayingHouse) -> None:
         ]
     )
     (asked,) = taken.of(Asked)
-    assert asked.display.description == f"In {house.project.resolve()}\nWhy: gave none"
+    project = str(house.project.resolve())
+    assert (asked.call.cwd, asked.call.why, asked.takes_words) == (project, "", False)
+    path = "/lab/work/acp2nofs/out.txt"
+    assert asked.call.action == Action("write", "write_file", project, paths=(path,))
     assert (asked.display.title, asked.display.content_kind, asked.display.content) == snapshot(
         (
             "Change /lab/work/acp2nofs/out.txt",
@@ -172,6 +177,7 @@ async def test_commands(house: PlayingHouse) -> None:
                         "command": "echo A",
                         "description": "[current working directory /lab/work/m1] (d)",
                     },
+                    effect="run",
                 ),
                 ToolCallFinished(
                     call_id="run_shell_command__run_shell_command_1794724835261_0", is_error=False
@@ -193,6 +199,7 @@ async def test_commands(house: PlayingHouse) -> None:
                         "command": "touch x",
                         "description": "[current working directory /lab/work/m1] (d)",
                     },
+                    effect="run",
                 ),
                 ToolCallFinished(
                     call_id="run_shell_command__run_shell_command_1794724837472_0",
@@ -221,6 +228,7 @@ async def test_what_needed_no_leave(house: PlayingHouse) -> None:
                         "command": "echo SHELL_RAN_42 && pwd",
                         "description": "[current working directory /lab/work/acp5] (t)",
                     },
+                    effect="run",
                 ),
                 ToolCallFinished(
                     call_id="run_shell_command__run_shell_command_1794724022205_0",
@@ -245,6 +253,7 @@ SHELL_RAN_42
                     call_id="write_file__write_file_1794724023650_0",
                     name="write_file",
                     input={"title": "Writing to out.txt", "path": "/lab/work/acp5/out.txt"},
+                    effect="write",
                 ),
                 ToolCallFinished(
                     call_id="write_file__write_file_1794724023650_0",
@@ -283,6 +292,7 @@ async def test_breaking_off(house: PlayingHouse) -> None:
                         "command": "sleep 30; echo late",
                         "description": "[current working directory /lab/work/acp1] (t)",
                     },
+                    effect="run",
                 ),
                 ToolCallFinished(
                     call_id="run_shell_command__run_shell_command_1794723528128_0",
@@ -438,6 +448,7 @@ async def test_tools_without_the_protocol(house: PlayingHouse) -> None:
                 call_id="read_file__read_file_1794723410322_0",
                 name="read_file",
                 input={"file_path": "in.txt"},
+                effect="read",
             ),
             ToolCallFinished(call_id="read_file__read_file_1794723410322_0", is_error=False),
         ]

@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -296,7 +296,8 @@ async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) ->
     async def kill_when_it_runs() -> None:
         await until(lambda: sleeping(mark) != [])
         for process in marked(mark):
-            process.send_signal(signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):  # the end of one may be that of another
+                process.send_signal(signal.SIGKILL)
 
     async with house.open() as channel:
         [mark] = house.log.living
@@ -718,10 +719,16 @@ async def test_nobody_signed_in(house: House) -> None:
 
 
 async def test_settings_that_would_lift_the_limits_are_refused(house: House) -> None:
-    for setting in ('approval_policy="never"', 'sandbox_mode="danger-full-access"'):
-        with pytest.raises(AgentMissing, match="does not keep to the permissions"):
-            async with house.open(house.member(additional_args=("-c", setting))):
-                pass
+    member = house.member(additional_args=("-c", 'sandbox_mode="danger-full-access"'))
+    with pytest.raises(AgentMissing, match="does not keep to the permissions"):
+        async with house.open(member):
+            pass
+    house.script(shell("touch a.txt"), reply("Done."))
+    member = house.member(additional_args=("-c", 'approval_policy="never"'))
+    async with house.open(member) as channel:
+        taken = await take(channel, "try", no)
+    assert len(taken.of(Asked)) == 1
+    assert not (house.project / "a.txt").exists()
 
 
 async def test_an_argument_it_does_not_know(house: House) -> None:
@@ -874,14 +881,12 @@ async def test_a_hostile_repository_does_nothing(
     house: House, canaries: Path, place: str, trusted: bool
 ) -> None:
     house.script(shell("env"), outside(f"touch {canaries}/text"), reply("Done."))
-    gate = house.gate(
-        person=lambda asked: yes(asked) if "env" in asked.display.content else no(asked)
-    )
+    gate = house.gate(person=no)
     member = house.member(execution_dir=str(house.project / place)) if place else house.member()
     async with house.open(member, trusted=trusted) as channel:
         taken = await take(channel, "please $evil", gate)
     assert isinstance(taken.end, TurnCompleted)
-    assert [asked.display.content for asked in gate.asked] == ["env", f"touch {canaries}/text"]
+    assert [asked.display.content for asked in gate.asked] == [f"touch {canaries}/text"]
     assert list(canaries.iterdir()) == []
     sent = body(house, 1)
     texts = (2 if place else 1) if trusted else 0

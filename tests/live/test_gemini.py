@@ -20,13 +20,17 @@ from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.gemini import GeminiAdapter
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
+from coterie.model.interaction import Display
 from coterie.model.prompt import Prompt
 from coterie.model.team import Mode
 from coterie.model.update import (
     Asked,
+    PendingCall,
     TextDelta,
     ToolCallFinished,
+    ToolCallStarted,
     TurnCompleted,
     TurnInterrupted,
     Usage,
@@ -34,7 +38,7 @@ from coterie.model.update import (
 from coterie.rehearsal import dialogue
 from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, take
+from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, said, take
 from tests.unit.process.children import token, until
 
 ROOT = Path(__file__).parents[2]
@@ -166,16 +170,21 @@ async def test_a_command_allowed_and_denied(house: GeminiHouse) -> None:
         (asked,) = taken.of(Asked)
         assert asked.purpose == "confirm_risky_action"
         assert [option.id for option in asked.options] == ["approve", "reject"]
-        assert (asked.display.title, asked.display.content) == (
-            "Run a command",
-            "echo 40 && touch made",
+        command = "echo 40 && touch made"
+        assert asked.display == Display(title="Run a command", content=command)
+        told = {
+            "command": command,
+            "description": f"[current working directory {project}] (to see)",
+        }
+        assert asked.call == PendingCall(
+            taken.of(ToolCallStarted)[0].call_id,
+            "run_shell_command",
+            told,
+            str(project),
+            action=Action("run", "run_shell_command", str(project), command=command),
+            why="to see",
+            said="Let me look.",
         )
-        assert asked.display.description == (
-            f"In {project}\nWhy: [current working directory {project}] (to see)\n"
-            "It last said: Let me look."
-        )
-        assert (asked.call.name, asked.call.cwd) == ("run_shell_command", str(project))
-        assert asked.call.input["command"] == "echo 40 && touch made"
         assert taken.calls == [("run_shell_command", "echo 40 && touch made", False)]
         assert taken.of(ToolCallFinished)[0].output == {"text": "40"}
         assert taken.text == "Let me look. \n\nDone."
@@ -200,21 +209,58 @@ async def test_an_edit_is_shown_as_a_diff(house: GeminiHouse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "written", "run", "asked"),
-    [("read", False, False, 0), ("accept-edits", True, False, 1), ("full", True, True, 0)],
+    ("mode", "done", "asked"),
+    [
+        ("read", False, []),
+        ("ask", True, ["write_file", "run_shell_command"]),
+        ("accept-edits", True, ["run_shell_command"]),
+        ("full", True, []),
+    ],
 )
-async def test_modes(house: GeminiHouse, mode: Mode, written: bool, run: bool, asked: int) -> None:
+async def test_modes(house: GeminiHouse, mode: Mode, done: bool, asked: list[str]) -> None:
     project = house.project.resolve()
-    house.says(write(project / "w", "w\n"), shell("touch r"))
+    house.says(shell("ls"), write(project / "w", "w\n"), shell("touch r"))
+    gate = house.gate(mode)
     async with house.open(house.member(mode)) as channel:
-        taken = await take(channel)
-    assert len(taken.of(Asked)) == asked
-    assert ((project / "w").exists(), (project / "r").exists()) == (written, run)
+        await take(channel, choice=gate)
+    assert gate.names == asked
+    assert ((project / "w").exists(), (project / "r").exists()) == (done, done)
     tools = house.server.turns[0].asked.tools  # type: ignore[union-attr]
     assert ("write_file" in tools, "run_shell_command" in tools) == (mode != "read",) * 2
 
 
-async def test_reading_is_told_and_needs_no_leave(house: GeminiHouse) -> None:
+async def test_all_that_it_does_is_for_the_rules_to_say(house: GeminiHouse) -> None:
+    """Also what Gemini itself takes for harmless, and would run and read unasked."""
+    project = house.project.resolve()
+    (project / "sub").mkdir()
+    for name in ("note.txt", "secret.txt"):
+        (project / name).write_text(f"{name} says sesame\n")
+    house.says(
+        shell("cat note.txt"),
+        shell("cat secret.txt"),
+        Reply((), (ToolCall("read_file", {"file_path": str(project / "secret.txt")}),)),
+        shell("touch made"),
+        shell("rm made"),
+        Reply((), (ToolCall("run_shell_command", {"command": "ls", "dir_path": "sub"}),)),
+    )
+    rules = {"allow": ("run(touch *)", "run(rm *)"), "deny": ("run(rm *)", "read(secret.txt)")}
+    gate = house.gate(**rules)
+    async with house.open() as channel:
+        taken = await take(channel, choice=gate)
+        again = await take(channel, "go on")
+    assert gate.asked == []
+    assert [failed for *_, failed in taken.calls] == [False, True, True, False, True, False]
+    assert [asked.call.cwd for asked in taken.of(Asked)][-1] == str(project / "sub")
+    assert [requests_hold(house.server, f"{name}.txt says")[-1] for name in ("note", "secret")] == [
+        1,
+        0,
+    ]
+    assert (project / "made").exists()
+    assert again.text == "and that is all"
+    assert requests_hold(house.server, "not permitted here: deny run(rm *)")[-1] == 1
+
+
+async def test_reading_is_told_and_nobody_is_asked(house: GeminiHouse) -> None:
     file = house.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
     house.says(
@@ -222,14 +268,44 @@ async def test_reading_is_told_and_needs_no_leave(house: GeminiHouse) -> None:
         # What a helper of its own does nobody would hear of.
         Reply((), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)),
     )
+    gate = house.gate()
     async with house.open() as channel:
-        taken = await take(channel)
-    assert taken.of(Asked) == []
+        taken = await take(channel, choice=gate)
+    assert gate.names == []
     assert taken.calls[0] == ("read_file", str(file), False)
     assert taken.calls[1][::2] == ("invoke_agent", True)
+    assert taken.of(ToolCallStarted)[0].effect == "read"
     results = [seen.asked.results for seen in house.server.turns if seen.asked]
     assert "heliotrope" in results[1][0].text
     assert len(results) == 3
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+async def test_asking_the_human_and_handing_over(house: GeminiHouse) -> None:
+    def own(tool: str, **given: object) -> Reply:
+        return Reply((), (ToolCall(f"discovered_tool_{tool}", given),))
+
+    house.says(
+        own("ask_human", question="Which colour?", options=["Red", "Blue"]),
+        own("hand_over", to="rex", message="Your turn."),
+        reply("Done."),
+    )
+    gate = house.gate(person=lambda asked: said("blue"))
+    async with house.open(others={"rex": "speed"}) as channel:
+        taken = await take(channel, choice=gate)
+    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    results = [seen.asked.results[-1].text for seen in house.server.turns[1:] if seen.asked]
+    assert results == ["Blue\n", "ok, your turn ends here\n"]
+    tools = json.dumps(house.server.turns[0].body["tools"])
+    assert "The answers to choose from" in tools
+    assert "rex (speed)" in tools
+    assert [(call.name, call.effect) for call in taken.of(ToolCallStarted)] == [
+        ("discovered_tool_ask_human", "read"),
+        ("discovered_tool_hand_over", "read"),
+    ]
+    assert taken.text == "Done.\n\nYour turn.\n\n[NEXT: rex]"
 
 
 # -- interrupting ------------------------------------------------------------------------------
@@ -553,23 +629,18 @@ async def test_turns_without_the_protocol(old: GeminiHouse) -> None:
     assert not (old.project / "never").exists()
 
 
-@pytest.mark.parametrize(
-    ("mode", "written", "run"),
-    [
-        ("read", False, False),
-        ("ask", False, False),
-        ("accept-edits", True, False),
-        ("full", True, True),
-    ],
-)
-async def test_modes_without_the_protocol(
-    old: GeminiHouse, mode: Mode, written: bool, run: bool
-) -> None:
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+async def test_without_the_protocol_it_only_looks(old: GeminiHouse, mode: Mode) -> None:
+    """Nobody can be asked, and no rule either."""
     project = old.project.resolve()
-    old.says(write(project / "w", "w\n"), shell("touch r"))
+    (project / "note.txt").write_text("heliotrope\n")
+    read = Reply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
+    old.says(read, write(project / "w", "w\n"), shell("touch r"))
     async with old.open(old.member(mode)) as channel:
-        await take(channel)
-    assert ((project / "w").exists(), (project / "r").exists()) == (written, run)
+        taken = await take(channel)
+    assert [failed for *_, failed in taken.calls] == [False, True, True]
+    assert taken.of(ToolCallStarted)[0].effect == "read"
+    assert ((project / "w").exists(), (project / "r").exists()) == (False, False)
 
 
 async def test_failures_without_the_protocol(old: GeminiHouse, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from coterie.agents.generic import QUIET_AFTER
 from coterie.agents.wire import Starting
+from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response
 from coterie.model.prompt import Limits, Prompt
@@ -52,6 +53,10 @@ class ProgramAdapter:
             children=self.children,
             keeper=self.keeper,
         )
+
+    def missing(self, member: Member, workspace: Workspace, problem: str) -> AgentMissing:
+        """Why this agent cannot be started for this member."""
+        return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
 
 
 @dataclass(frozen=True)

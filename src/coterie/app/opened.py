@@ -127,6 +127,9 @@ class App:
         team = with_learned(team, rules)
         scheduler = SchedulerConfig()
         if workflow == TICKETS:
+            from coterie.workflows.tickets.roster import check_team
+
+            check_team(team)
             scheduler = await anyio.to_thread.run_sync(load_scheduler, Project(self.root))
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4

@@ -193,12 +193,15 @@ def command(name: str, example: str) -> Callable[[Callable[P, None]], click.Comm
     return made
 
 
-def group(name: str, example: str) -> Callable[[Callable[P, None]], click.Group]:
+def group(
+    name: str, example: str, kind: type[click.Group] = click.Group
+) -> Callable[[Callable[P, None]], click.Group]:
     """A click group that does something when it stands alone, too."""
 
     def made(function: Callable[P, None]) -> click.Group:
         decorate = click.group(
             name,
+            cls=kind,
             epilog=_example(example),
             context_settings=_SETTINGS,
             invoke_without_command=True,

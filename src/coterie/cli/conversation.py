@@ -15,10 +15,8 @@ from coterie.cli.report import INTERRUPTED
 from coterie.cli.running import Concluding, Face, Parking, carry, signals
 from coterie.cli.work import Patience
 from coterie.config.project import Project
-from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
 from coterie.model.team import Team
-from coterie.model.view import TaskDetail
 
 if TYPE_CHECKING:
     from coterie.cli.screen.screen import Screen
@@ -68,7 +66,7 @@ async def again(call: Call, project: Project, app: App, task_id: str, patience: 
         caps = detail.state.created.caps
         screen = _screen(call, team, caps, project, detail.view.workflow)
         async with screen.shown(parking.request):
-            await _look_back(app, detail, screen)
+            screen.look_back((await app.timeline(task_id))[-_LOOK_BACK:])
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
             return await _carried(call, app, task_id, screen, parking, patience)
@@ -115,12 +113,6 @@ async def _started(app: App, start: Start, goal: str) -> str:
         team_file=start.team_file,
         rehearsal=start.rehearsal,
     )
-
-
-async def _look_back(app: App, detail: TaskDetail, face: Face) -> None:
-    for entry in (await app.timeline(detail.view.id))[-_LOOK_BACK:]:
-        if not isinstance(entry.record, InteractionRecord):
-            face.saw(entry.record)
 
 
 def _face(call: Call, team: Team, workflow: str) -> Face:

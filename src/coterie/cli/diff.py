@@ -76,13 +76,17 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     Where somebody has changed the same lines since, a file stays as it is and is named.
     """
 
-    async def body(app: App) -> tuple[str, Reverted]:
+    async def body(app: App) -> tuple[str, Reverted, bool]:
         task_id = await app.find_task(id_)
-        return task_id, await app.revert(task_id, undo=undo, dry_run=dry_run)
+        done = await app.revert(task_id, undo=undo, dry_run=dry_run)
+        return task_id, done, bool(await app.branch(task_id))
 
-    task_id, done = named(call, id_, body)
+    task_id, done, apart = named(call, id_, body)
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    call.lines(_told(task_id, done, undo=undo, dry_run=dry_run))
+    if apart and not done.did_something:
+        call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
+    else:
+        call.lines(_told(task_id, done, undo=undo, dry_run=dry_run))
     raise click.exceptions.Exit(1 if done.kept else 0)
 
 
@@ -162,6 +166,15 @@ def _notes(task_id: str, found: Difference) -> Iterator[str]:
 
 
 # -- taking it back ----------------------------------------------------------------------------
+
+
+def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
+    """Of a session that was never accepted, and so changed nothing of the user's."""
+    would = "would be" if dry_run else "is"
+    if undo:
+        return [f"{task_id} {would} wanted again.   coterie accept {task_id}"]
+    lines = [f"{task_id} was not accepted, so none of your files changed. It {would} not wanted."]
+    return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 
 def _told(task_id: str, done: Reverted, *, undo: bool, dry_run: bool) -> list[str]:

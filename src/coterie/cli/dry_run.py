@@ -11,7 +11,7 @@ from coterie.cli import budgets
 from coterie.cli.call import Call
 from coterie.cli.member import FULL, warned
 from coterie.cli.paint import Paint
-from coterie.cli.text import one_line, table, wrap
+from coterie.cli.text import one_line, wrap
 from coterie.config.files import shown
 from coterie.config.project import Project
 from coterie.config.registry import Registry
@@ -136,8 +136,11 @@ def _member(intent: Intent, member: Member, width: int, paint: Paint) -> list[st
         facts.append(("unasked", ", ".join(member.permissions.allow)))
     if limit := budgets.limits(member.budget):
         facts.append(("budget", limit))
-    rows = [(f"{'':{_NAME}}{fact}", one_line(value)) for fact, value in facts]
-    return [*lines, *table(rows, width - 1)]
+    for fact, value in facts:
+        first, *rest = wrap(one_line(value), width - _NAME - 12)
+        lines.append(f"{'':{_NAME + 2}}{fact:<9}{first}")
+        lines += [f"{'':{_NAME + 11}}{line}" for line in rest]
+    return lines
 
 
 def _facts(intent: Intent) -> Iterator[tuple[str, str]]:
@@ -169,7 +172,8 @@ def _of_tickets(intent: Intent) -> Iterator[tuple[str, str]]:
         names, base = branches
         yield (
             "branches",
-            f"{names[0]} for each ticket, {names[1]} for what is approved, from {base}",
+            f"{names[0]} for each ticket, {names[1]} for what is approved, from {base}; "
+            "worktrees below .coterie/worktrees/<id>",
         )
     plan = "approved by --yes" if intent.yes else "shown to you, for your yes"
     yield (

@@ -54,7 +54,7 @@ class Verbs(click.Group):
         # Not click's own, which imports every verb to ask it for its help.
         return [
             CompletionItem(name, help=verb.help)
-            for name, verb in verbs.VERBS.items()
+            for name, verb in {**verbs.VERBS, **verbs.UNLISTED}.items()
             if name.startswith(incomplete)
         ]
 

@@ -15,7 +15,7 @@ from coterie.cli.paint import Paint
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import one_line, table
 from coterie.config.files import shown
-from coterie.config.presets import PRESETS, ready, seated
+from coterie.config.presets import PRESETS, ready, seated, workflow_of
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.settings import Settings, load_settings
@@ -78,7 +78,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
         entries = seated(preset or "pair", wanted)
     project = made(call, here(call))
-    loaded = new_team(project, name, entries, registry.agents)
+    loaded = new_team(project, name, entries, registry.agents, workflow_of(preset))
     _settle_folders(project, loaded)
     if default:
         mark_default(project, name)

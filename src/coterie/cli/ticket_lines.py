@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast
 
 from coterie.cli import card, figures
@@ -26,6 +26,7 @@ from coterie.model.record import (
 )
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import TicketState
+from coterie.model.view import Entry
 
 AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
 """States in which a worker has a ticket in hand."""
@@ -35,6 +36,7 @@ _PLAN = re.compile(r"Plan with (\d+) tickets?")
 _QUESTION = re.compile(r"q\d+")
 _STATES = ("quiet", "stuck", "waiting")
 """States of members that are worth a line."""
+_CREATED = "created"
 _LINES = 3
 """So many lines of a terminal an event may take; all of it is in the log."""
 
@@ -168,6 +170,8 @@ class TicketLines:
         self._made: list[TicketRecord] = []
         """Tickets that a plan has made, and that no line has told of yet."""
         self._approved = False
+        self._at = ""
+        """When that happened which is being told."""
 
     def knows(self, tickets: Mapping[str, Standing]) -> None:
         """Tickets that were there before."""
@@ -175,11 +179,24 @@ class TicketLines:
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""
-        if isinstance(record, TicketRecord) and record.message == "created":
+        self._at = instant.now()
+        if isinstance(record, TicketRecord) and record.message == _CREATED:
             self._made.append(record)
             return []
-        made = self._new_plan() if isinstance(record, TicketRecord | MessageRecord) else []
-        return [*made, *self._told(record)]
+        return [*self._new_plan(), *self._told(record)]
+
+    def past(self, entry: Entry) -> list[str]:
+        """The same of what happened before; how tickets stand is not taken from it."""
+        self._at = entry.at
+        record = entry.record
+        if isinstance(record, InteractionRecord):
+            return []
+        if not isinstance(record, TicketRecord):
+            return self._told(record)
+        if record.message == _CREATED:
+            return []
+        shown, meaning = happened(record, None, self._manager)
+        return self._event(record.id, shown, meaning)
 
     def _told(self, record: Record) -> list[str]:
         match record:
@@ -243,7 +260,7 @@ class TicketLines:
             shown = f"{record.member} wants {wants}: {one_line(what)}"
         else:
             shown = f"{record.member} asks: {one_line(asked.display.title)}"
-        lines = self._event(about, f"{shown}   {asked.interaction_id}", "asks")
+        lines = self._event(about, f"{shown} · {asked.interaction_id}", "asks")
         if not self._cards:
             return lines
         who = asking(self._team.seated(record.member), record.member)
@@ -277,13 +294,13 @@ class TicketLines:
         return self._event("", f"{record.member} {record.state}: {record.reason}", "asks")
 
     def _error(self, record: ErrorRecord) -> list[str]:
-        hint = f"   {record.hint}" if record.hint else ""
+        hint = f" · {record.hint}" if record.hint else ""
         return self._event("", f"! {record.message}{hint}", "bad")
 
     def _event(self, ticket: str, shown: str, meaning: Meaning | None = None) -> list[str]:
         """A line, and on a terminal a few more where it is long."""
         margin = "" if self._cards else " "
-        begin = f"{margin}{figures.clock(instant.now())}  " + (f"{ticket}  " if ticket else "")
+        begin = f"{margin}{figures.clock(self._at)}  " + (f"{ticket}  " if ticket else "")
         parts = [one_line(shown)]
         if self._fold:
             room = max(self._width() - len(begin) - 1, 16)

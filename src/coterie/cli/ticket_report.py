@@ -19,7 +19,8 @@ from coterie.errors import CoterieError
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Review
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import NOBODY
-from coterie.model.team import base_of
+from coterie.model.record import MessageRecord
+from coterie.model.team import Team, base_of
 from coterie.model.ticket_view import CHECK
 from coterie.model.view import QuestionView, TaskDetail
 
@@ -46,6 +47,8 @@ class Ended:
     where: str
     tokens: Mapping[str, int]
     money: float
+    words: Sequence[str] = ()
+    """What the user told the manager on the way."""
 
     @property
     def task(self) -> str:
@@ -75,7 +78,23 @@ async def gathered(app: App, task_id: str) -> Ended:
         f"branch {branch}; your tree untouched" if branch else "in your folder",
         tokens,
         money,
+        await _words(app, detail),
     )
+
+
+async def _words(app: App, detail: TaskDetail) -> list[str]:
+    team = detail.state.created.team
+    said = [
+        entry.record.text
+        for entry in await app.timeline(detail.view.id)
+        if isinstance(entry.record, MessageRecord) and _is_person(team, entry.record.member)
+    ]
+    return said[1:]  # the first is the goal
+
+
+def _is_person(team: Team, name: str) -> bool:
+    member = team.seated(name)
+    return member is None or member.type == "human"
 
 
 async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
@@ -188,7 +207,8 @@ def _decided(ended: Ended) -> list[str]:
     ]
     told = [_decision(view) for view in answered]
     dropped = [row.ticket.id for row in ended.rows if row.ticket.reason == "dropped by the user"]
-    return [*told, *(f"{name} dropped" for name in dropped)]
+    words = [f'"{_short(one, 40)}"' for one in ended.words]
+    return [*told, *(f"{name} dropped" for name in dropped), *words]
 
 
 def _decision(view: QuestionView) -> str:

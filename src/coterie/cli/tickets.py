@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli import ticket_page
-from coterie.cli.call import Call, command, pass_call
+from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.graph import graph
 from coterie.cli.paint import Paint
 from coterie.cli.project import look, named
@@ -37,13 +37,7 @@ class _Tickets(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(
-    TICKETS,
-    cls=_Tickets,
-    epilog="Example:  coterie tickets last",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    invoke_without_command=True,
-)
+@group(TICKETS, "coterie tickets last", _Tickets)
 @click.pass_context
 def tickets(context: click.Context) -> None:
     """The tickets of a session: how each stands, who has it, what it took."""

@@ -135,7 +135,7 @@ def _ticket(record: TicketRecord) -> str:
     if record.message == "created":
         return f"{record.id} created: {one_line(record.title)}"
     message = f": {one_line(record.message)}" if record.message else ""
-    return f"{record.id} {record.state}{message}"
+    return f"{record.id} {record.closed_by or record.state}{message}"
 
 
 def _message(record: MessageRecord) -> str:

@@ -30,7 +30,7 @@ VERBS: dict[str, Verb] = {
     "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
     "say": Verb("inbox:say", "a word to a running task", "Answer"),
     "tasks": Verb("look:tasks", "every task of this project", "Look"),
-    "show": Verb("show:show", "all about one task or question", "Look"),
+    "show": Verb("show:show", "all about one task, question or ticket", "Look"),
     "log": Verb("look:log", "what happened, in order", "Look"),
     "diff": Verb("diff:diff", "what a task changed in your files", "Look"),
     "cost": Verb("cost:cost", "tokens and money, by task, member or day", "Look"),
@@ -111,7 +111,8 @@ def everything() -> str:
         "    -C DIR      the project; else the nearest parent with .coterie, the git root, here",
         "    --help      more about it, with an example",
         "",
-        "  Ids: a task is k3f9, a question q4. A unique beginning and `last` will do.",
+        "  Ids: a task is k3f9, a question q4, a ticket k3f9/T2. A unique beginning will do, and",
+        "  `last` for the newest.",
         "  Exit codes: 0 done, 1 failed or canceled, 2 wrong usage, 3 waits for you,",
         "  130 interrupted (coterie resume goes on).",
     ]

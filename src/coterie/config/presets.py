@@ -33,11 +33,40 @@ _DEBATE = (
     {"id": "con", "prompt": "You argue against the proposal, with reasons that can be checked."},
 )
 
+_TICKETS = (
+    {
+        "id": "mira",
+        "role": "manager",
+        "prompt": "You plan and review. You never do the work yourself. You approve only what you "
+        "would put your name to.",
+    },
+    {
+        "id": "wren",
+        "role": "worker",
+        "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
+        "permissions": "accept-edits",
+    },
+    {
+        "id": "finn",
+        "role": "worker",
+        "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
+        "permissions": "accept-edits",
+    },
+)
+
 PRESETS: Mapping[str, tuple[str, Sequence[Mapping[str, object]]]] = {
     "pair": ("one writes, one reviews, you decide", _PAIR),
     "review": ("three read-only reviewers and you", _REVIEW),
     "debate": ("one for, one against, you decide", _DEBATE),
+    "tickets": ("a manager who plans and reviews, two workers", _TICKETS),
 }
+_WORKFLOWS: Mapping[str, str] = {"tickets": "tickets"}
+"""Of presets that are for one way of working."""
+
+
+def workflow_of(preset: str | None) -> str | None:
+    """How a preset's team works; None where that is not said."""
+    return _WORKFLOWS.get(preset or "")
 
 
 def seated(preset: str, agents: Sequence[str]) -> list[Entry]:

@@ -46,7 +46,7 @@ def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, .
     ]
     shared = loaded.team.permissions
     if shared and shared.allow:
-        what = f"nobody is asked about {_words(shared.allow)}"
+        what = f"asks nobody about {_words(shared.allow)}"
         found.append(Power(loaded.team.name, "allow", what))
     found += [
         Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")

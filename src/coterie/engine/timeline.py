@@ -161,11 +161,20 @@ def _of_tickets(task_id: str, tickets: list[Ticket]) -> list[Entry]:
         for moment in ticket.history:
             state = _STATES.get(moment.event, state)
             begun = moment.event == "created"
-            message = moment.message if moment.event == state else moment.event
-            if moment.event != state and moment.message:
+            closed = moment.event == "closed"
+            message = moment.message if moment.event in (state, "closed") else moment.event
+            if moment.message and message == moment.event:
                 message = f"{moment.event}: {moment.message}"
-            owner = None if begun else ticket.owner
-            what = TicketRecord(task_id, ticket.id, state, owner, ticket.title, message)
+            what = TicketRecord(
+                task_id,
+                ticket.id,
+                state,
+                None if begun else ticket.owner,
+                ticket.title,
+                message,
+                ticket.dependencies,
+                ticket.closed_by if closed else None,
+            )
             entries.append(Entry(moment.at, what))
     return sorted(entries, key=lambda entry: entry.at)
 

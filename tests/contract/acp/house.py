@@ -30,6 +30,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.workspace.folder import open_workspace
+from tests.contract.gate import Answering, Gate, yes
 
 ROLE = "You are Ann. You look at security only; @rex looks at speed."
 TEAM = "The team is called heliotrope."
@@ -130,6 +131,9 @@ class House:
             **{"system_instruction": ROLE, **more},
         )
 
+    def gate(self, mode: Mode = "ask", person: Answering = yes, **rules: tuple[str, ...]) -> Gate:
+        return Gate(Permissions(mode=mode, **rules), self.project, person)
+
     def adapter(self) -> AcpAdapter | GeminiAdapter:
         return self.make(self.agent, self.log, "auto", 120.0)
 
@@ -164,7 +168,7 @@ def said(choice: str, comment: str | None = None) -> Response:
 
 
 async def take(
-    channel: Any, text: str = "hello", choice: str = "reject", hook: Hook | None = None
+    channel: Any, text: str = "hello", choice: str | Answering = "reject", hook: Hook | None = None
 ) -> Taken:
     """A whole turn.  What is asked gets this answer, unless it is empty."""
     updates: list[Update] = []
@@ -174,7 +178,12 @@ async def take(
                 updates.append(update)
                 if hook is not None and (waited := hook(update)) is not None:
                     await waited
-                if isinstance(update, Asked) and choice:
+                if not isinstance(update, Asked) or not choice:
+                    continue
+                if callable(choice):  # in a thread, as the rules look at files
+                    given = await anyio.to_thread.run_sync(choice, update)
+                    await channel.answer(update.key, given)
+                else:
                     await channel.answer(update.key, said(choice))
     return Taken(updates)
 

@@ -85,7 +85,10 @@ def hello(*, version: int = 1, **new: Any) -> list[Json]:
     return [
         {"in": {"method": "initialize"}, "as": {"hello": "id"}},
         {"out": {"id": "{{hello}}", "result": greeting}},
-        {"in": {"method": "session/new"}, "as": {"new": "id"}},
+        {
+            "in": {"method": "session/new"},
+            "as": {"new": "id", "servers": "params.mcpServers"},
+        },
         {"out": {"id": "{{new}}", "result": {"sessionId": SESSION, **new}}},
     ]
 
@@ -109,6 +112,10 @@ def update(kind: str, **more: Any) -> Json:
 
 def says(text: str, **more: Any) -> Json:
     return update("agent_message_chunk", content={"type": "text", "text": text}, **more)
+
+
+def text_block(text: str) -> Json:
+    return {"type": "content", "content": {"type": "text", "text": text}}
 
 
 def call(call_id: str, **more: Any) -> Json:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from coterie.errors import GitFailed, UsageError
+from coterie.workspace.git import Git
 from coterie.workspace.ticket_ground import GitGround, SharedGround, fingerprint, ground_for
 
 
@@ -79,6 +81,73 @@ def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) ->
     assert merge.conflicts == ()
     place.land("T2", merge.commit)
     assert (place.check_out(place.head()) / "cart.py").read_text() == "a = 30\nb = 2\nc = 3\n"
+
+
+class Cut(Exception):
+    """The process is gone."""
+
+
+def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Let so many commands of git be the last that is run."""
+    left = [number]
+    run = Git.run
+
+    def mortal(git: Git, *words: str, **more: object) -> str:
+        if not left[0]:
+            raise Cut
+        left[0] -= 1
+        return run(git, *words, **more)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(Git, "run", mortal)
+
+
+def test_cut_while_a_ticket_is_brought_up_to_date(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever was done of it: nobody's work is taken back."""
+    place = ground(project)
+    for ticket in ("T1", "T2"):
+        (place.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
+        place.commit(ticket, "work")
+    place.land("T1", place.merge("T1", "one").commit)
+    tip = git(project, "rev-parse", "coterie/k3f9/T2").strip()
+    was_cut, commands = True, 0
+    while was_cut:
+        with monkeypatch.context() as patch:
+            cut_at(patch, commands)
+            try:
+                place.bring_up_to_date("T2")
+                was_cut = False
+            except Cut:
+                commands += 1
+        place.commit("T2", "what is there")
+        place.bring_up_to_date("T2")
+        listed = git(project, "ls-tree", "--name-only", "coterie/k3f9/T2").split()
+        assert listed == ["T1.py", "T2.py", "cart.py"], commands
+        assert git(place.open("T2"), "status", "--porcelain") == ""
+        git(place.open("T2"), "reset", "-q", "--hard", tip)
+    assert commands > 4
+
+
+def test_what_is_done_after_it_landed_has_not_landed(project: Path) -> None:
+    place = ground(project)
+    folder = place.open("T1")
+    (folder / "x.py").write_text("x = 1\n")
+    place.commit("T1", "work")
+    assert place.landed("T1") is None
+    place.land("T1", place.merge("T1", "one").commit)
+    assert place.landed("T1") == place.head()
+    (folder / "x.py").write_text("x = 2\n")
+    place.commit("T1", "more work")
+    assert place.landed("T1") is None
+
+
+def test_worktrees_are_made_side_by_side(project: Path) -> None:
+    place = ground(project)
+    names = [f"T{number}" for number in range(1, 7)]
+    with ThreadPoolExecutor(6) as pool:
+        folders = list(pool.map(place.open, names))
+    assert [(folder / "cart.py").exists() for folder in folders] == [True] * 6
 
 
 def test_a_worktree_is_found_again_also_after_it_was_deleted(project: Path) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
 
 from coterie.agents.acp.channel import AcpChannel
+from coterie.agents.acp.inside import served
 from coterie.agents.acp.opening import Opening
 from coterie.agents.program import ProgramAdapter
 from coterie.agents.wire import Starting, Wire
-from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes.acp import AcpHome, prepare
@@ -22,20 +22,24 @@ class AcpAdapter(ProgramAdapter):
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:
         """A channel on a new thread: an agent's own store of threads is not relied on."""
-        home = await anyio.to_thread.run_sync(prepare, self.agent, member, workspace)
-        if home.problem is not None:
-            folder = str(workspace.folder)
-            raise AgentMissing(member.id, folder, self.agent.command, home.problem)
-        flag = self.agent.capabilities.model_flag
-        opening = Opening(
-            name=self.agent.name,
-            cwd=str(home.cwd),
-            mode=member.permissions.mode,
-            introduction=home.introduction,
-            model=None if flag else member.model,
-            reads_only=home.reads_only,
-        )
-        return await opening.on(await Wire.open(self._starting(member, workspace, home)))
+        async with served(self, member, workspace) as inside:
+            furnished = replace(workspace, tools=inside.commands)
+            home = await anyio.to_thread.run_sync(prepare, self.agent, member, furnished)
+            if home.problem is not None:
+                raise self.missing(member, workspace, home.problem)
+            flag = self.agent.capabilities.model_flag
+            opening = Opening(
+                name=self.agent.name,
+                cwd=str(home.cwd),
+                mode=member.permissions.mode,
+                introduction=home.introduction,
+                model=None if flag else member.model,
+                reads_only=home.reads_only,
+                takes_servers=not home.takes_commands,
+            )
+            return await opening.on(
+                await Wire.open(self._starting(member, workspace, home)), inside
+            )
 
     def _starting(self, member: Member, workspace: Workspace, home: AcpHome) -> Starting:
         flag = self.agent.capabilities.model_flag

@@ -6,20 +6,28 @@ nothing before it asks, and nothing after a no.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
+from coterie.agents.diffs import unified
 from coterie.agents.fields import bounded, mapping, mappings, text
+from coterie.agents.inside import is_ours
 from coterie.agents.wire import Object
+from coterie.model.action import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
-_FIELDS = ("title", "kind", "rawInput", "locations", "content", "_meta")
+_FIELDS = ("title", "kind", "locations", "content", "_meta")
 _NAME_IN_ID = re.compile(r"([a-z]\w*?)__")
 """Gemini tells the name of a tool in the id of the call alone."""
-_PATHS = ("path", "file_path", "filePath", "filepath")
+_PATHS = ("path", "file_path", "filePath", "filepath", "absolute_path", "dir_path")
+_EFFECTS: Mapping[str, Effect] = {
+    "execute": "run",
+    "fetch": "fetch",
+    **dict.fromkeys(("read", "search", "think"), "read"),
+    **dict.fromkeys(("edit", "delete", "move"), "write"),
+}
 
 Told = ToolCallStarted | ToolCallFinished
 
@@ -30,6 +38,8 @@ class Call:
 
     id: str
     told: Object = field(default_factory=dict[str, object])
+    raw: Object = field(default_factory=dict[str, object])
+    """What the tool was given, as far as the agent says."""
     begun: bool = False
     ended: bool = False
     asked: int = 0
@@ -40,6 +50,8 @@ class Call:
         for name in _FIELDS:
             if piece.get(name):
                 self.told[name] = piece[name]
+        # OpenCode tells of the folder of a command at first, and not when it asks.
+        self.raw: Object = {**self.raw, **mapping(piece.get("rawInput"))}
 
     @property
     def name(self) -> str:
@@ -48,12 +60,30 @@ class Call:
         names = (mapping(part).get("toolName") for part in (meta, *meta.values()))
         said = next((text(name) for name in names if name), "")
         in_id = _NAME_IN_ID.match(self.id)
-        return said or (in_id[1] if in_id else "") or self.kind
+        ours = self._title_of("other")
+        if not is_ours(ours):
+            ours = ""
+        return said or (in_id[1] if in_id else "") or ours or self.kind
 
     @property
     def kind(self) -> str:
         """read, edit, delete, move, search, execute, think, fetch, switch_mode or other."""
         return text(self.told.get("kind")) or "other"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of a tool that we gave the agent ourselves."""
+        return self.kind == "other" and is_ours(self.name)
+
+    @property
+    def effect(self) -> Effect:
+        """What it can do."""
+        return "read" if self.is_ours else _EFFECTS.get(self.kind, "other")
+
+    @property
+    def command(self) -> str:
+        """The command that it runs; an agent that does not tell its input has it as title."""
+        return text(self.raw.get("command")) if self.raw else self._title_of("execute")
 
     @property
     def title(self) -> str:
@@ -78,9 +108,15 @@ class Call:
         return list(dict.fromkeys(text(place.get("path")) for place in placed if place.get("path")))
 
     @property
+    def places(self) -> list[str]:
+        """The files or folders it is about, by all that the agent tells."""
+        given = (text(self.raw.get(name)) for name in _PATHS)
+        return list(dict.fromkeys([*self.paths, *(path for path in given if path)]))
+
+    @property
     def input(self) -> Object:
         """What the tool was given, with the exact command or path whatever the agent tells."""
-        raw = mapping(self.told.get("rawInput"))
+        raw = self.raw
         named = "command" if self.kind == "execute" else "title"
         # Whole files may have to be compared, so only where somebody is to look at it.
         diff = self.diff if self.asked else ""
@@ -93,19 +129,17 @@ class Call:
     @property
     def diff(self) -> str:
         """Its changes as one text; to compare whole files may take a while."""
-        return "\n".join(map(_unified, self.diffs))
+        return "\n".join(
+            unified(*(text(change.get(name)) for name in ("path", "oldText", "newText")))
+            for change in self.diffs
+        )
 
     @property
     def _content(self) -> list[Object]:
         return mappings(self.told.get("content"))
 
-
-def _unified(change: Object) -> str:
-    path, old, new = (text(change.get(name)) for name in ("path", "oldText", "newText"))
-    names = (path if old else "/dev/null", path if new else "/dev/null")
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
-    # A change that no line shows is still one.
-    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
+    def _title_of(self, kind: str) -> str:
+        return self.title if self.kind == kind else ""
 
 
 class Calls:
@@ -141,7 +175,8 @@ class Calls:
         """It runs, or leave is asked for it."""
         if not call.begun:
             call.begun = True
-            yield ToolCallStarted(call.id, call.name, cast("Object", bounded(call.input)))
+            given = cast("Object", bounded(call.input))
+            yield ToolCallStarted(call.id, call.name, given, call.effect)
 
     def end(self, call: Call, output: Mapping[str, object], *, failed: bool) -> Iterator[Told]:
         """It is over; what is told of it later is not told again."""
@@ -151,10 +186,10 @@ class Calls:
 
     def leave(self, *, broken_off: bool) -> Iterator[Told]:
         """The turn is over: of what has not ended, nobody will hear any more."""
-        status = "interrupted" if broken_off else "not told"
+        status = "interrupted" if broken_off else "unknown"
         for call in self._known.values():
             if call.begun:
-                yield from self.end(call, {"status": status}, failed=broken_off)
+                yield from self.end(call, {"status": status}, failed=True)
 
 
 def _outcome(piece: Object) -> Object:

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.asking import (
-    APPROVE,
-    CANCELLED,
-    Permission,
-    asked,
-    decided,
-    options_of,
-)
+from coterie.agents.acp.asking import CANCELLED, Permission, asked, options_of
 from coterie.agents.acp.failures import Failures
+from coterie.agents.acp.inside import Inside
 from coterie.agents.acp.turn import Turn
 from coterie.agents.acp.usage import Spent
 from coterie.agents.fields import mapping
+from coterie.agents.inside.listening import call_in
 from coterie.agents.rpc import Rpc
 from coterie.agents.wire import Object, WireEnded
-from coterie.model.interaction import Response
+from coterie.model.interaction import APPROVE, NOBODY, Response
 from coterie.model.prompt import Prompt
-from coterie.model.team import Mode
-from coterie.model.update import Activity, TurnFailed, TurnInterrupted, Update
+from coterie.model.update import Activity, TurnCompleted, TurnFailed, TurnInterrupted, Update
 
 AFTER_INTERRUPT = 10.0
 """How long an agent may take to break off before it is ended; in practice a tenth of a second."""
@@ -39,7 +33,6 @@ class Session:
 
     id: str
     cwd: str
-    mode: Mode
     version: str
     introduction: str
     """Who the member is, in front of its first message; empty where its home says it."""
@@ -53,12 +46,13 @@ class AcpChannel:
 
     holds_past = True
 
-    def __init__(self, rpc: Rpc, session: Session) -> None:
+    def __init__(self, rpc: Rpc, session: Session, inside: Inside) -> None:
         self._rpc = rpc
         self._wire = rpc.wire
         self._session = session
+        self._inside = inside
         self._untold = session.introduction
-        """What stands in front of the next message: who it is, a word that went with a no."""
+        """What stands in front of the next message: who it is, why a rule said no."""
         self._spent = Spent(session.failures.name)
         self._turn: Turn | None = None
         self._open: dict[str, Permission] = {}
@@ -103,19 +97,20 @@ class AcpChannel:
             turn.end = TurnInterrupted(turn.text) if turn.interrupted else failures.gone(end)
         finally:
             self._turn = None
-        yield turn.end
+            self._inside.forget()
+        if isinstance(turn.end, TurnCompleted):
+            yield replace(turn.end, text=self._inside.ended(turn.end.text))
+        else:
+            yield turn.end
 
     async def answer(self, key: str, response: Response) -> None:
         """Give the agent the answer; one to a question it withdrew is for nobody."""
+        if self._inside.answer(key, response):
+            return
         permission = self._open.pop(key, None)
         if permission is None or self._turn is None:
             return
-        approved = response.selected_option_id == APPROVE
-        self._give(self._turn, permission, approved)
-        if response.comment and not approved:
-            # The protocol has no place for it beside the answer.
-            about = permission.call.title or permission.call.name
-            self._untold += f"[NOTE]\nThe user said no to {about}: {response.comment}\n\n"
+        self._give(self._turn, permission, response)
 
     async def interrupt(self) -> None:
         """Have the agent break off; what it asked for gets no answer, as the protocol wants."""
@@ -127,17 +122,23 @@ class AcpChannel:
         for permission in self._open.values():
             self._rpc.reply(permission.id, CANCELLED)
         self._open.clear()
+        self._inside.forget()
         latest = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, latest)
 
     async def close(self) -> None:
         """End the process and its whole tree."""
-        await self._wire.close()
+        try:
+            await self._wire.close()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self._inside.close()
 
     # -- a turn --------------------------------------------------------------------------------
 
     def _begin(self, prompt: Prompt) -> Turn:
         self._open.clear()
+        self._inside.begin()
         for late in self._wire.drop_pending():
             self._turn_away(late)
         self._spent.begin()
@@ -158,6 +159,9 @@ class AcpChannel:
 
     async def _read(self, turn: Turn, message: Object) -> Iterable[Update]:
         params = mapping(message.get("params"))
+        call = call_in(message)
+        if call is not None:
+            return [self._inside.hear(call, in_turn=not turn.interrupted) or Activity()]
         match message.get("method"):
             case None if message.get("id") == turn.prompt:
                 return turn.answered(message)
@@ -173,6 +177,9 @@ class AcpChannel:
 
     def _turn_away(self, message: Object) -> None:
         """Say no to a request that nobody can answer: without an answer the agent might wait."""
+        call = call_in(message)
+        if call is not None:
+            self._inside.hear(call, in_turn=False)
         if "id" not in message or "method" not in message:
             return
         if message["method"] == _PERMISSION:
@@ -185,21 +192,25 @@ class AcpChannel:
     async def _asked(self, turn: Turn, request_id: object, params: Object) -> Iterable[Update]:
         call = turn.calls.learned(mapping(params.get("toolCall")))
         permission = Permission(request_id, call, options_of(params))
-        session = self._session
-        # In a thread: files are looked at, and long texts compared.
+        # In a thread: long texts may have to be compared.
         begun = await anyio.to_thread.run_sync(turn.asked, call)
-        given = await anyio.to_thread.run_sync(decided, session.mode, call, session.cwd)
-        if turn.interrupted:
-            self._rpc.reply(request_id, CANCELLED)
+        if turn.interrupted or call.is_ours:
+            # What we gave the agent ourselves needs nobody's leave.
+            answer = CANCELLED if turn.interrupted else permission.reply(approved=True)
+            self._rpc.reply(request_id, answer)
             return [*begun, Activity()]
-        if given is not None:
-            self._give(turn, permission, given)
-            return [*begun, Activity()]
-        question = await anyio.to_thread.run_sync(asked, permission, session.cwd, turn.last)
+        question = await anyio.to_thread.run_sync(asked, permission, self._session.cwd, turn.last)
         self._open[permission.key] = permission
         return [*begun, question]
 
-    def _give(self, turn: Turn, permission: Permission, approved: bool) -> None:
+    def _give(self, turn: Turn, permission: Permission, response: Response) -> None:
+        approved = response.selected_option_id == APPROVE
         self._rpc.reply(permission.id, permission.reply(approved))
-        if not approved:
-            turn.reject(permission.call)
+        if approved:
+            return
+        turn.reject(permission.call, response.comment or "")
+        if response.comment and response.author_actor_id == NOBODY:
+            # The protocol has no place for it beside the answer; what a person says is said to
+            # the agent by others.
+            about = permission.call.title or permission.call.name
+            self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"

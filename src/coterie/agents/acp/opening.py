@@ -10,6 +10,7 @@ from coterie import __version__
 from coterie.agents.acp.channel import AcpChannel, Session
 from coterie.agents.acp.choices import Choice, NoSuchModel, mode_for_reading, model_named
 from coterie.agents.acp.failures import SIGNED_OUT, Failures, ways_to_sign_in, words_of
+from coterie.agents.acp.inside import Inside
 from coterie.agents.fields import mapping, text
 from coterie.agents.rpc import Rpc, RpcError
 from coterie.agents.wire import Object, Wire, WireEnded
@@ -37,13 +38,17 @@ class Opening:
     """What a person does to sign in; empty: what the agent itself says."""
     reads_only: bool = False
     """Whether it was given no tool that writes, so that it needs no mode for that."""
+    takes_servers: bool = True
+    """Whether it is to start our tools as a server; else its home says how to call them."""
 
-    async def on(self, wire: Wire) -> AcpChannel:
+    async def on(self, wire: Wire, inside: Inside) -> AcpChannel:
         """A channel on this process, which is ended if there will be none."""
         rpc = Rpc(wire)
+        inside.divert(wire.put)
+        servers = inside.servers if self.takes_servers else []
         try:
             with anyio.move_on_after(START):
-                return AcpChannel(rpc, await self._opened(rpc))
+                return AcpChannel(rpc, await self._opened(rpc, servers), inside)
             problem = f"it did not open a session within {START:g} s"
         except RpcError as error:
             problem = f"it refused {error.method}: {words_of(error)}"
@@ -58,13 +63,13 @@ class Opening:
         await wire.close()
         raise self._missing(wire, problem)
 
-    async def _opened(self, rpc: Rpc) -> Session:
+    async def _opened(self, rpc: Rpc, servers: list[Object]) -> Session:
         greeted = await self._greeted(rpc)
         failures = Failures(self.name, self.sign_in or ways_to_sign_in(greeted))
         version = text(mapping(greeted.get("agentInfo")).get("version"))
-        session = Session("", self.cwd, self.mode, version, self.introduction, failures)
+        session = Session("", self.cwd, version, self.introduction, failures)
         try:
-            new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": []})
+            new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": servers})
         except RpcError as error:
             if error.code != SIGNED_OUT:
                 raise

@@ -81,9 +81,10 @@ class Turn:
         call.asked += 1
         return list(self.calls.begin(call))
 
-    def reject(self, call: Call) -> None:
+    def reject(self, call: Call, why: str) -> None:
         """A call got a no: not every agent tells that it is over."""
-        self.told += self.calls.end(call, {"status": "rejected"}, failed=True)
+        told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
+        self.told += self.calls.end(call, told, failed=True)
 
     def rest(self) -> Iterable[Update]:
         """What is to be told now besides, once."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import cast
 
 from coterie.agents.builtin.speech import ToolCallRequest
 from coterie.agents.fields import bounded, mapping, mappings, number, text
 from coterie.agents.wire import Object
 
+_HIDDEN = frozenset({"digest"})
+"""What a result holds for our own use."""
 _EXACT = 100_000_000
 """Arguments are kept whole: a call is made with exactly what the model gave."""
 
@@ -53,6 +56,20 @@ class Returned:
     call: str
     output: Mapping[str, object] = field(default_factory=dict[str, object])
     is_error: bool = False
+
+    @cached_property
+    def text(self) -> str:
+        """As a model reads it best: small facts by name, then the long text as it is."""
+        facts: list[str] = []
+        texts: list[str] = []
+        for name, value in self.output.items():
+            if name in _HIDDEN:
+                continue
+            if isinstance(value, str) and "\n" in value:
+                texts.append(value)
+            else:
+                facts.append(f"{name}: {value}")
+        return "\n\n".join(part for part in ("\n".join(facts), *texts) if part)
 
 
 @dataclass(frozen=True)
@@ -99,7 +116,9 @@ _KINDS: Mapping[type[Entry], str] = {
 def written(entry: Entry) -> Object:
     """The entry as JSON data."""
     if not isinstance(entry, Replied):
-        return {"kind": _KINDS[type(entry)], **vars(entry)}
+        # Not `vars`: what was worked out from an entry is no part of it.
+        facts = {one.name: getattr(entry, one.name) for one in fields(entry)}
+        return {"kind": _KINDS[type(entry)], **facts}
     marks = {"written": True} if entry.written else {}
     marks |= {"cut": True} if entry.cut else {}
     calls = [_call(one) for one in entry.calls]

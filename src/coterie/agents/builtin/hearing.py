@@ -135,6 +135,8 @@ class Hearing:
 
     async def _make_room(self) -> AsyncGenerator[Update]:
         """Leave out what is oldest, where all of it would be too long."""
+        if self._thread.characters <= self._characters:
+            return  # as good as always, and known without looking at all of it
         entries = self._thread.entries
         while (needed := room_for(entries, self._characters)) is not None:
             if not isinstance(needed, Fold):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from coterie.agents.builtin.entries import Begun, Entry, Prompted, Replied, Returned, written
 from coterie.agents.builtin.speech import ToolCallRequest
+from coterie.agents.builtin.view import at_most
 from coterie.model.update import Remembered, ToolCallFinished, ToolCallStarted
 
 
@@ -40,6 +41,8 @@ class Thread:
         self.entries: list[Entry] = []
         self._prompt: int | None = None
         """Where the last turn begins."""
+        self.characters: int = 0
+        """No conversation that is made of it has more than this."""
         self._add(entries)
 
     def remember(
@@ -58,6 +61,7 @@ class Thread:
             if isinstance(entry, Prompted):
                 self._prompt = len(self.entries)
             self.entries.append(entry)
+            self.characters += at_most(entry)
 
     def numbered(self, calls: Iterable[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
         """The calls of the reply that is remembered next, each with an id that no other has."""

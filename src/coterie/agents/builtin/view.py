@@ -16,11 +16,10 @@ from coterie.agents.builtin.entries import (
 )
 from coterie.agents.builtin.speech import Got, Heard, Shown, Spoke, ToolCallRequest
 
+_SUMMARY = "[A summary of what followed, which was too long to keep]\n"
 SHORT = 400
 """So much of a result is shown once it has been trimmed."""
 _Kind = TypeVar("_Kind", Summed, Trimmed)
-_HIDDEN = frozenset({"digest"})
-"""What a result holds for our own use."""
 
 
 def shown(entries: Sequence[Entry]) -> list[Shown]:
@@ -53,7 +52,7 @@ def _instead(entries: Sequence[Entry], summed: Summed) -> Iterator[str]:
     inside = [one for place, one in prompts if place <= summed.upto]
     if inside:
         yield inside[0].text
-    yield f"[A summary of what followed, which was too long to keep]\n{summed.text}"
+    yield f"{_SUMMARY}{summed.text}"
     if len(inside) > 1 and inside[-1] is prompts[-1][1]:
         yield inside[-1].text
 
@@ -66,26 +65,12 @@ def _of(
             yield Heard(text)
         case Replied(text, calls, written) if text.strip() or calls:
             yield Spoke(text, calls, written)
-        case Returned(call, output, is_error) if call in requests:
-            text = rendered(output)
+        case Returned(call, is_error=is_error) if call in requests:
+            text = entry.text
             request, written = requests[call]
             yield Got(request, _shortened(text) if short else text, is_error, written)
         case _:
             pass
-
-
-def rendered(output: Mapping[str, object]) -> str:
-    """A result as a model reads it best: small facts by name, then the long text as it is."""
-    facts: list[str] = []
-    texts: list[str] = []
-    for name, value in output.items():
-        if name in _HIDDEN:
-            continue
-        if isinstance(value, str) and "\n" in value:
-            texts.append(value)
-        else:
-            facts.append(f"{name}: {value}")
-    return "\n\n".join(part for part in ("\n".join(facts), *texts) if part)
 
 
 def _shortened(text: str) -> str:
@@ -97,6 +82,19 @@ def _shortened(text: str) -> str:
 def size(said: Iterable[Shown]) -> int:
     """About how many characters a conversation has."""
     return sum(map(_size, said))
+
+
+def at_most(entry: Entry) -> int:
+    """How many characters an entry can add to a conversation."""
+    match entry:
+        case Replied(text, calls):
+            return _size(Spoke(text, calls))
+        case Summed(text=text):
+            return len(text) + len(_SUMMARY)
+        case Prompted() | Noted() | Returned():
+            return len(entry.text)
+        case _:
+            return 0
 
 
 def _size(one: Shown) -> int:

@@ -124,8 +124,7 @@ class _Opening:
 
     def _missing(self, problem: str, tail: str) -> AgentMissing:
         told = f"{problem}\n{tail}" if tail else problem
-        folder, command = str(self.workspace.folder), self.adapter.agent.command
-        return AgentMissing(self.member.id, folder, command, told)
+        return self.adapter.missing(self.member, self.workspace, told)
 
 
 async def _greeted(wire: Wire, server: OwnServer) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio.to_thread
 
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.failures import Failures
+from coterie.agents.acp.inside import served
 from coterie.agents.acp.opening import Opening
 from coterie.agents.gemini.arguments import passed_on
 from coterie.agents.gemini.headless import HeadlessChannel
@@ -33,21 +34,27 @@ class GeminiAdapter(ProgramAdapter):
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> AcpChannel | HeadlessChannel:
         """A channel on a new thread: what Gemini keeps of an old one may be lost."""
-        home = await anyio.to_thread.run_sync(prepare, member, workspace)
-        start = partial(self._starting, member, workspace, home)
-        opening = Opening(
-            name=self.agent.name,
-            cwd=str(home.cwd),
-            mode=member.permissions.mode,
-            sign_in=SIGN_IN,
-            reads_only=True,
-        )
         try:
-            return await opening.on(await Wire.open(start("--acp")))
+            async with served(self, member, workspace) as inside:
+                furnished = replace(workspace, tools=inside.commands)
+                home = await anyio.to_thread.run_sync(prepare, member, furnished)
+                opening = Opening(
+                    name=self.agent.name,
+                    cwd=str(home.cwd),
+                    mode=member.permissions.mode,
+                    sign_in=SIGN_IN,
+                    reads_only=True,
+                    # It would start none in a folder that it does not trust.
+                    takes_servers=False,
+                )
+                start = self._starting(member, workspace, home, "--acp")
+                return await opening.on(await Wire.open(start), inside)
         except AgentMissing as error:
             if _NO_PROTOCOL.search(error.problem) is None:
                 raise
-            return HeadlessChannel(start, Failures(self.agent.name, SIGN_IN))
+        home = await anyio.to_thread.run_sync(prepare, member, workspace)
+        each = partial(self._starting, member, workspace, home)
+        return HeadlessChannel(each, Failures(self.agent.name, SIGN_IN))
 
     def _starting(
         self, member: Member, workspace: Workspace, home: GeminiHome, *call: str

@@ -32,6 +32,9 @@ from coterie.model.update import (
 )
 
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
+_LOOKING = frozenset(
+    {"glob", "grep_search", "list_directory", "read_file", "read_many_files", "update_topic"}
+)
 _NOT_SIGNED_IN = 41
 """The exit code of a Gemini without a login."""
 
@@ -52,6 +55,8 @@ class _Run:
     """What it said last of something that went wrong."""
     end: End | None = None
     calls: set[str] = field(default_factory=set[str])
+    open: dict[str, None] = field(default_factory=dict[str, None])
+    """The calls that have begun and not ended, oldest first."""
 
     @property
     def text(self) -> str:
@@ -67,6 +72,7 @@ class _Run:
             case "tool_use":
                 yield self._called(event)
             case "tool_result":
+                self.open.pop(text(event.get("tool_id")), None)
                 yield _returned(event)
             case "error":
                 self.complaint = text(event.get("message"))
@@ -83,7 +89,16 @@ class _Run:
     def _called(self, event: Object) -> ToolCallStarted:
         call_id, given = text(event.get("tool_id")), bounded(mapping(event.get("parameters")))
         self.calls.add(call_id)
-        return ToolCallStarted(call_id, text(event.get("tool_name")), cast("Object", given))
+        self.open[call_id] = None
+        name = text(event.get("tool_name"))
+        effect = "read" if name in _LOOKING else "other"
+        return ToolCallStarted(call_id, name, cast("Object", given), effect)
+
+    def left(self, *, broken_off: bool) -> Iterator[Update]:
+        """The turn is over: of what has not ended, nobody will hear any more."""
+        status = "interrupted" if broken_off else "unknown"
+        for call_id in self.open:
+            yield ToolCallFinished(call_id, True, {"status": status})
 
     def _ended(self, event: Object) -> End:
         if event.get("status") != "success":
@@ -148,6 +163,9 @@ class HeadlessChannel:
             run.end = TurnInterrupted(run.text) if self._interrupted else self._gone(end)
         finally:
             await self._drop()
+        if not isinstance(run.end, TurnFailed) or run.end.kind != "exit":
+            for update in run.left(broken_off=self._interrupted):
+                yield update
         yield run.end
 
     async def answer(self, key: str, response: Response) -> None:

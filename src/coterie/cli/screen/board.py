@@ -148,6 +148,10 @@ class Board:
             doing.state in _BUSY and not self.is_person(name) for name, doing in self._doing.items()
         )
 
+    def place(self, question: Interaction) -> str:
+        """What a question is about: its task."""
+        return question.task_id
+
     # -- showing -------------------------------------------------------------------------------
 
     def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:

@@ -26,6 +26,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ResultRecord
 from coterie.model.team import Team
+from coterie.model.view import Entry as PastEntry
 from coterie.model.view import QuestionView
 
 if TYPE_CHECKING:
@@ -115,6 +116,12 @@ class Screen:
         """What earlier runs of the task have used and were given."""
         self._board.caught_up(tokens, questions)
 
+    def look_back(self, entries: Sequence[PastEntry]) -> None:
+        """The end of what happened before this run."""
+        for entry in entries:
+            if not isinstance(entry.record, InteractionRecord):
+                self.saw(entry.record)
+
     # -- what happens --------------------------------------------------------------------------
 
     def opened(self, goal: str, author: str = YOU) -> None:
@@ -179,7 +186,7 @@ class Screen:
                     record.interaction,
                     asking(self._team.get(record.member), record.member),
                     figures.clocked(time.monotonic() - came),
-                    record.interaction.task_id,
+                    self._board.place(record.interaction),
                 )
                 lines = card.card(asked, width, self._paint, opened.live(height))
                 return [self.symbols(line) for line in lines]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Sequence
@@ -22,10 +23,13 @@ from coterie.model.record import (
     ResultRecord,
     TicketRecord,
 )
+from coterie.model.view import Entry
 
 if TYPE_CHECKING:
     from coterie.app import App
 
+_REST = 10
+"""The board is read anew for one part of the time in so many."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 
 
@@ -35,7 +39,8 @@ class TicketScreen(Screen):
     _tickets: TicketBoard
     _app: App | None = None
     _is_stale: bool = False
-    """Whether the board is to be read anew, and that has not begun yet."""
+    """Whether something happened since the board was last read."""
+    _rests_until: float = 0.0
     _result: ResultRecord | None = None
 
     def _make_board(self, max_turns: int | None) -> TicketBoard:
@@ -60,9 +65,14 @@ class TicketScreen(Screen):
         """The goal stands above the table."""
         self._tickets.goal = goal
 
+    def look_back(self, entries: Sequence[Entry]) -> None:
+        """The end of what happened before; how tickets stand is read from what is kept."""
+        self._prompt.print([line for entry in entries for line in self._events.past(entry)])
+
     def saw(self, record: Record) -> None:
         super().saw(record)
         if isinstance(record, TicketRecord | MessageRecord | InteractionRecord):
+            self._is_stale = True
             self._refresh_soon()
 
     def finished(self, result: ResultRecord) -> None:
@@ -94,20 +104,25 @@ class TicketScreen(Screen):
         self._events.knows({one.ticket.id: one.ticket for one in views})
 
     def _refresh_soon(self) -> None:
-        if not self._is_stale and self._app is not None:
-            self._is_stale = True
+        if self._is_stale and self._app is not None and time.monotonic() > self._rests_until:
+            self._is_stale = False
+            self._rests_until = math.inf
             self._entry.soon(self._refresh)
 
     async def _refresh(self) -> None:
         """What tickets took is known only to the record of turns."""
-        self._is_stale = False
+        began = time.monotonic()
         if self._app is not None:
             self._tickets.load(await self._app.tickets(self._board.task))
+        now = time.monotonic()
+        # A session of a thousand tickets takes long to read: most of the time is for others.
+        self._rests_until = now + _REST * (now - began)
 
     # -- looking -------------------------------------------------------------------------------
 
     def table(self, width: int, height: int) -> list[str]:
         """What it is about, how far it is, and the tickets."""
+        self._refresh_soon()
         lines = self._tickets.table(width, height, self._paint)
         return [self.symbols(line) for line in lines]
 

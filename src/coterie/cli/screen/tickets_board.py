@@ -13,6 +13,7 @@ from coterie.cli.screen.completion import COMMANDS
 from coterie.cli.text import cells, clip, ends, one_line
 from coterie.cli.ticket_lines import AT_WORK, ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
+from coterie.model.interaction import Interaction
 from coterie.model.record import MessageRecord, Record, TicketRecord
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket
@@ -103,12 +104,19 @@ class TicketBoard(Board):
 
     def _asking(self) -> dict[str, str]:
         """By ticket: the question that its work waits for."""
-        tickets = {name: view.ticket for name, view in self._views.items()}
         found: dict[str, str] = {}
         for record, _ in self.asked:
-            name = ticket_of(record.interaction, tickets)
+            name = self._about(record.interaction)
             found.setdefault(name, record.interaction.interaction_id)
         return found
+
+    def _about(self, question: Interaction) -> str:
+        return ticket_of(question, {name: view.ticket for name, view in self._views.items()})
+
+    def place(self, question: Interaction) -> str:
+        """What a question is about: its ticket, else the session."""
+        name = self._about(question)
+        return f"{question.task_id}/{name}" if name else question.task_id
 
     # -- showing -------------------------------------------------------------------------------
 

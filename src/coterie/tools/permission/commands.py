@@ -114,7 +114,7 @@ def _stays(wanted: str, given: str, folder: str) -> bool:
     value = before.rpartition("=")[2]
     above = locate(f"{value}/", folder)
     place = locate(given.removeprefix(before.removesuffix(value)), folder)
-    return is_below(place.real, above.real)
+    return place.sure and is_below(place.real, above.real)
 
 
 @lru_cache(maxsize=512)
@@ -161,7 +161,7 @@ def _comes_next(wanted: str, given: Iterator[Word]) -> bool:
 
 def _has_option(wanted: str, words: Sequence[Word]) -> bool:
     letters = _letters([wanted])
-    if letters:
+    if letters and len(wanted) < 5:  # `-exec` is one word, `-rf` are two letters
         return letters <= _letters([word.text for word in words]) or _unknown(words)
     return any(_is_long(wanted, word.text) for word in words) or _unknown(words)
 

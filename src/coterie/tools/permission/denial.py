@@ -126,7 +126,11 @@ class _Seen:
         return self._unfolded.sure and all(
             word.known
             for command in self._unfolded.commands
-            for word in (*command.words, *command.assignments)
+            for word in (
+                *command.words,
+                *command.assignments,
+                *(opened.target for opened in command.redirections),
+            )
         )
 
     @cached_property

@@ -96,7 +96,7 @@ def _each(names: str, reader: Reader) -> Mapping[str, Reader]:
 
 READERS: Mapping[str, Reader] = {
     **_each("cat cksum cmp comm cut fold head join ls md5sum nl od paste readlink", Reader()),
-    **_each("realpath rev sha1sum sha256sum sha512sum stat strings tac tail", Reader()),
+    **_each("realpath rev sha1sum sha256sum sha512sum stat tac tail", Reader()),
     **_each("column df", Reader()),
     **_each("du wc", Reader(long=("files0-from",))),  # a list of files is in a file
     **_each(": basename dirname echo false groups id nproc pwd seq tr", Reader(files=False)),
@@ -133,12 +133,16 @@ _LISTS = r"-[arv]+|-vv|--all|--remotes|--verbose|--show-current|--(no-)?color.*|
 
 GIT: Mapping[str, Reader] = {
     **_each("log shortlog blame rev-list", _SHOWS),
-    **_each("diff show", Reader(long=_SHOWS.long, deep="", leaves_out="untracked")),
+    **_each("diff show", Reader(long=(*_SHOWS.long, "no-index"), deep="", leaves_out="untracked")),
     **_each("status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", Reader()),
     "branch": Reader(only=re.compile(rf"--list|{_LISTS}")),
     "cat-file": Reader(long=("textconv", "filters")),
     "grep": Reader(
-        "O", ("open-files-in-pager", "textconv", "ext-grep"), deep="", leaves_out="untracked"
+        "O",
+        ("open-files-in-pager", "textconv", "ext-grep"),
+        deep="",
+        leaves_out="untracked",
+        unless=re.compile(r"--(u|no-i|no-e).*"),
     ),
     "remote": Reader(only=re.compile(r"-v|--verbose")),
     "stash list": _SHOWS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coterie.model.action import Action
@@ -30,17 +30,21 @@ _UNWISE = (
 )
 """Programs that can do anything, or undo everything: any further argument may be the wrong one."""
 
-_TWICE = {
-    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), frozenset({"run", "exec", "dlx", "x"})),
-    **dict.fromkeys(("uv", "poetry", "pdm", "pipenv", "hatch", "pipx"), frozenset({"run"})),
-    **dict.fromkeys(("docker", "podman"), frozenset({"compose"})),
-    "bundle": frozenset({"exec"}),
-    "git": frozenset({"remote", "stash", "worktree", "submodule"}),
-    "gh": frozenset({"pr", "issue", "run", "repo", "release"}),
+_TWICE: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(names("npm pnpm yarn bun"), names("run exec dlx x")),
+    **dict.fromkeys(names("uv poetry pdm pipenv hatch pipx"), names("run")),
+    **dict.fromkeys(names("docker podman"), names("compose")),
+    "bundle": names("exec"),
+    "git": names("remote stash worktree submodule"),
+    "gh": names("pr issue run repo release"),
 }
 """Subcommands that have subcommands; to allow all of these would be to allow anything."""
-_RUN_WHAT_FOLLOWS = frozenset({"npx", "bunx", "pnpx", "uvx"})
-_MODULES = frozenset({"pytest", "unittest", "mypy", "ruff", "black", "build", "pylint", "flake8"})
+_ANYTHING: Mapping[str, frozenset[str]] = dict.fromkeys(
+    names("docker kubectl podman"), names("cp exec run")
+)
+"""Subcommands that run or overwrite whatever their arguments say."""
+_RUN_WHAT_FOLLOWS = names("npx bunx pnpx uvx")
+_MODULES = names("pytest unittest mypy ruff black build pylint flake8")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
 _LEAST_DEPTH = 3
@@ -49,9 +53,12 @@ _LEAST_DEPTH = 3
 
 def suggest(action: Action, root: Path | None = None) -> str:
     """The rule to offer, or nothing; without `root`, the action's folder is the work folder."""
-    if action.command:
-        return _for_command(action.command)
     top = locate(str(root or action.cwd), "/").real
+    if action.command:
+        rule = _for_command(action.command)
+        # A program by its path counts from the work folder, and so would be another one.
+        elsewhere = locate(action.cwd, top).real != top
+        return "" if elsewhere and "/" in rule.partition(" ")[0] else rule
     if action.effect in ("read", "write") and action.paths:
         return _for_paths(action, top)
     if action.effect == "fetch":
@@ -96,9 +103,9 @@ def _depth(words: Sequence[str]) -> int:
         return 2 if _is_own_thing(first) else 0
     if first in _TWICE.get(program, ()):
         return 3 if len(words) > 2 and _is_own_thing(words[2]) else 0
-    if program in _TWICE and first.startswith("-"):
-        return 0
-    return 2 if _SUBCOMMAND.fullmatch(first) else 1
+    if _SUBCOMMAND.fullmatch(first):
+        return 0 if first in _ANYTHING.get(program, ()) else 2
+    return 0 if program in _TWICE else 1
 
 
 def _is_own_thing(word: str) -> bool:

@@ -25,7 +25,7 @@ from coterie.tools.permission.programs import (
     TELLING,
     WRAPPERS,
 )
-from coterie.tools.permission.shell import DEEPEST, OPAQUE, Command, Line, parse
+from coterie.tools.permission.shell import DEEPEST, KEYWORDS, OPAQUE, Command, Line, parse
 from coterie.tools.permission.words import Word
 
 MOST_COMMANDS = 200
@@ -189,15 +189,22 @@ def _inner(words: Sequence[Word]) -> Iterator[int]:
     name = program(words)
     if name in WRAPPERS:
         yield from _after_own_words(words, 1, OPERANDS.get(name, 0))
-    elif name in RUNNERS:
-        begins = RUNNERS[name]
+    elif name in KEYWORDS and len(words) > 1:
+        yield 1  # after `time` such a word still is one
+    elif name == "find":
+        yield from (place + 1 for place, word in enumerate(words[:-1]) if word.text in FINDS)
+    else:
+        for place in _run_words(name, words):
+            yield from _after_own_words(words, place + 1, OPERANDS.get(name, 0))
+
+
+def _run_words(name: str, words: Sequence[Word]) -> Iterator[int]:
+    """Where `exec` of `npm exec` stands, or `npx` itself."""
+    begins = RUNNERS.get(name)
+    if begins is not None:
         for place, word in enumerate(words):
             if word.text in begins or (not begins and place == 0):
-                yield from _after_own_words(words, place + 1, OPERANDS.get(name, 0))
-    elif name == "find":
-        for place, word in enumerate(words[:-1]):
-            if word.text in FINDS:
-                yield place + 1
+                yield place
 
 
 def _after_own_words(words: Sequence[Word], start: int, operands: int) -> Iterator[int]:

@@ -156,7 +156,7 @@ class Tape:
         if char == "\\" and following == "\n":
             self.clear = False
             self.at += 2
-        elif char == "\\" and following in _ESCAPED_IN_QUOTES and following:
+        elif char == "\\" and following in _ESCAPED_IN_QUOTES:
             parts.add(following, quoted=True)
             self.at += 2
         elif char == "$":

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import anyio
 
-from coterie.model.envelope import Envelope, HistoryEntry, Payload, Plan, PlanTask, TicketPayload
+from coterie.model.envelope import (
+    Envelope,
+    Error,
+    HistoryEntry,
+    Payload,
+    Plan,
+    PlanTask,
+    Report,
+    TicketPayload,
+)
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
+from coterie.model.team import base_of
 from coterie.model.ticket import Moment, Ticket, TicketState
 from coterie.model.ticket_view import check_scores
 from coterie.ports import Context
@@ -78,6 +88,14 @@ class Board:
     def said(self, ticket_id: str) -> Sequence[Said]:
         """All that was said of a ticket."""
         return self._said.get(ticket_id, [])
+
+    @property
+    def given(self) -> Iterator[str]:
+        """Workers, each as often as it was ever given a ticket."""
+        for ticket in self._tickets.values():
+            told = (one for one in self.said(ticket.id) if isinstance(one.payload, Report | Error))
+            seats = {ticket.owner or COTERIE, *(one.source for one in told)}
+            yield from {base_of(seat) for seat in seats - {COTERIE}}
 
     def last(self, ticket_id: str, kind: type[Payload]) -> Payload | None:
         """What was last said of a ticket in this form."""

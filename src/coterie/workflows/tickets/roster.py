@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
 import anyio
@@ -56,6 +56,12 @@ class Roster:
         """The workers' ids."""
         return [worker.id for worker in self.workers]
 
+    def remember(self, given: Iterable[str]) -> None:
+        """Go on from an earlier run; `given` has a worker as often as it was given a ticket."""
+        for worker in given:
+            if worker in self._given:
+                self._given[worker] += 1
+
     def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
         """Who could do it: the one named, else those with the capability, else all.
 
@@ -79,6 +85,7 @@ class Roster:
                     best = min(free, key=lambda one: (self._busy(one), self._given[one]))
                     seat = min(free[best], key=self._promised.count)
                     self._promised.append(seat)
+                    self._given[best] += 1
                     return seat
                 await self._changed.wait()
 
@@ -95,7 +102,6 @@ class Roster:
                 if seat in self._promised:
                     self._promised.remove(seat)
             self._taken.add(seat)
-            self._given[base_of(seat)] += 1
         try:
             yield worker
         finally:

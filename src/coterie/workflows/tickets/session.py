@@ -55,6 +55,7 @@ class Session:
         tickets, said = await self._context.tickets()
         await self._letters.open(said)
         self._board.load(tickets, said)
+        self._roster.remember(self._board.given)
         base = str(await self._context.step(GROUND, [], self._begin))
         if not self._board.plans:
             clarified = await self._planning.clarify()

@@ -28,16 +28,20 @@ class Stalls:
 
     async def watch(self, minutes: float) -> None:
         """Announce whatever has stood still for so long; does not end."""
-        patience = minutes * 60
         while True:
-            soonest = patience
-            for stuck, waiting in list(self._board.agenda.standing_in_the_way):
-                left = patience - self._still(stuck)
-                if left <= 0:
-                    await self._announce(stuck, waiting)
-                else:
-                    soonest = min(soonest, left)
-            await anyio.sleep(soonest)
+            after = await self.look(minutes * 60)
+            await anyio.sleep(after)
+
+    async def look(self, patience: float) -> float:
+        """Announce what has stood still for so many seconds; after how many to look again."""
+        soonest = patience
+        for stuck, waiting in list(self._board.agenda.standing_in_the_way):
+            left = patience - self._still(stuck)
+            if left <= 0:
+                await self._announce(stuck, waiting)
+            else:
+                soonest = min(soonest, left)
+        return soonest
 
     def _still(self, ticket: Ticket) -> float:
         last = max(ticket.history[-1].at, self._since)

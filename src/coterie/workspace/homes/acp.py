@@ -48,6 +48,8 @@ class AcpHome:
     """What stands in front of the first message of a thread."""
     reads_only: bool = False
     """Whether it has no tool that writes."""
+    takes_commands: bool = False
+    """Whether its home says how to call our tools, as it would start no server for them."""
     problem: str | None = None
     """Why it must not be started here."""
 
@@ -61,6 +63,7 @@ class _Known:
     documents: tuple[str, ...] = ()
     """Instructions of the material that it was kept from reading by itself."""
     reads_only: bool = False
+    takes_commands: bool = False
     problem: str | None = None
 
 
@@ -77,6 +80,7 @@ def prepare(agent: AgentDefinition, member: Member, workspace: Workspace) -> Acp
         args=known.args,
         introduction=_introduction(member, workspace, documents_of(cwd, known.documents)),
         reads_only=known.reads_only,
+        takes_commands=known.takes_commands,
         problem=known.problem,
     )
 
@@ -148,22 +152,34 @@ def _document(path: Path, root: Path) -> str:
 # -- Qwen Code ---------------------------------------------------------------------------------
 
 
+_ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFetch", "Write")
+"""It has to ask about these, also about what it takes for harmless."""
+
+
 def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
-    """A folder that is not trusted has no settings, hooks, servers and variables of its own."""
+    """A folder that is not trusted has no settings, hooks, servers and variables of its own.
+
+    It has none of ours either, so our tools are commands.
+    """
     home = private_folder(workspace.home / ".qwen")
     # Agents and skills of a folder are told to the model all the same.
     without = ["agent", "skill"]
     reads_only = member.permissions.mode == "read"
     if reads_only:
         without += ["edit", "write_file", "run_shell_command", "monitor"]
+    tools: dict[str, object] = {"exclude": without}
+    if workspace.tools is not None:
+        ours = workspace.tools
+        tools |= {"discoveryCommand": ours.listing, "callCommand": ours.calling}
     settings = {
         "general": {"enableAutoUpdate": False},
         # Else a second conversation follows every turn, about what to remember.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+        "permissions": {"ask": list(_ASKED)},
         "privacy": {"usageStatisticsEnabled": False},
         "security": {"folderTrust": {"enabled": True}},
         "telemetry": {"enabled": False},
-        "tools": {"exclude": without},
+        "tools": tools,
     }
     write_private(home / "settings.json", json.dumps(settings) + "\n")
     write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
@@ -175,12 +191,15 @@ def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
         args=("--auth-type", "openai") if rehearsing else (),
         documents=("QWEN.md", "AGENTS.md"),
         reads_only=reads_only,
+        takes_commands=True,
     )
 
 
 # -- OpenCode ----------------------------------------------------------------------------------
 
-_LOOKING = dict.fromkeys(("read", "glob", "grep", "list", "todoread", "todowrite"), "allow")
+_LOOKING = dict.fromkeys(("read", "glob", "grep", "list", "webfetch"), "ask")
+_HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
+"""They touch nothing but OpenCode itself, or are ours."""
 
 
 def _opencode(member: Member, workspace: Workspace, cwd: Path) -> _Known:
@@ -191,9 +210,11 @@ def _opencode(member: Member, workspace: Workspace, cwd: Path) -> _Known:
     login = private_folder(share / "opencode") / "auth.json"
     link_login(login, ".local/share/opencode/auth.json", workspace)
     reads_only = member.permissions.mode == "read"
-    others = {"*": "deny", "webfetch": "ask"} if reads_only else {"*": "ask"}
+    others = {"*": "deny" if reads_only else "ask"}
+    # It would ask about a folder besides what is done there, which is asked about anyway.
+    others["external_directory"] = "allow"
     # What a helper of its own does, it does not tell.
-    allowed = {**others, **_LOOKING, "task": "deny", "skill": "deny"}
+    allowed = {**others, **_LOOKING, **_HARMLESS, "task": "deny", "skill": "deny"}
     env = {
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",

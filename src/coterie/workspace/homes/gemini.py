@@ -1,6 +1,6 @@
 """A Gemini member's home: its settings, its GEMINI.md, its rules and its login.
 
-Five things of Gemini CLI 0.61 decide what stands here:
+Eight things of Gemini CLI 0.61 decide what stands here:
 
 - A folder that it trusts has its MCP servers, hooks, commands and variables used by being opened,
   and its settings may let every tool run unasked.  So no folder is ever trusted, which keeps
@@ -11,6 +11,10 @@ Five things of Gemini CLI 0.61 decide what stands here:
   Only the flat format leaves the text as it was written.
 - What a helper agent does is not told by protocol: another reason to have none.
 - A failing model is tried again up to ten times, for minutes, without a word.
+- A command that it takes for harmless runs unasked even where a rule says to ask, unless the rule
+  has a pattern for its arguments.
+- A rule of priority 950 is taken for a standing yes of the user's, and passed over.
+- In a folder that is not trusted it starts no server at all, so our tools are commands.
 
 All of it blocks: not for the event loop.
 """
@@ -25,7 +29,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.model.team import Member, Mode
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import ToolCommands, Workspace
 from coterie.workspace.homes.acp import KEY, documents_of, link_login
 from coterie.workspace.homes.files import (
     TEAM_INSTRUCTION,
@@ -45,6 +49,16 @@ _REAL = re.compile(r"GEMINI_API_|GOOGLE_|CODE_ASSIST_")
 """Variables that would lead a rehearsal to a real model."""
 _OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"
 _WRITING = ("write_file", "replace")
+_SHELL = "run_shell_command"
+_HARMLESS = (
+    "update_topic",
+    "write_todos",
+    "list_background_processes",
+    "read_background_output",
+    "discovered_tool_ask_human",
+    "discovered_tool_hand_over",
+)
+"""They touch nothing but Gemini itself, or are ours."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     cwd = workspace.execution_dir.resolve()
     home = private_folder(workspace.home / ".gemini")
     signed_in = _link_logins(home, workspace)
-    settings = _settings(_sign_in(workspace, signed_in=signed_in))
+    settings = _settings(_sign_in(workspace, signed_in=signed_in), workspace.tools)
     write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
     write_private(home / _DOCUMENT, _memory(member, workspace, cwd))
     rules = private_folder(home / "policies")
@@ -84,7 +98,8 @@ def _memory(member: Member, workspace: Workspace, cwd: Path) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _settings(sign_in: str) -> Mapping[str, object]:
+def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
+    ours = {"discoveryCommand": tools.listing, "callCommand": tools.calling} if tools else {}
     return {
         "advanced": {"ignoreLocalEnv": True},
         "context": {
@@ -114,37 +129,30 @@ def _settings(sign_in: str) -> Mapping[str, object]:
         },
         "telemetry": {"enabled": False},
         # Else it tells nothing of what a command printed.
-        "tools": {"shell": {"enableInteractiveShell": False}},
+        "tools": {"shell": {"enableInteractiveShell": False}, **ours},
     }
 
 
 def _rules(mode: Mode) -> str:
-    """What the member may do, as far as Coterie is not asked about it.
+    """It has to ask about all that it would do; what may be done unasked is for Coterie to say.
 
-    Without a terminal or a protocol nobody can be: there only a mode that needs no question
-    has the tools for it.
+    Without the protocol nobody can be asked: there Gemini itself has only the tools that look.
     """
-    match mode:
-        case "read":
-            return _rule("deny", *_WRITING, "run_shell_command")
-        case "accept-edits":
-            return _rule("allow", *_WRITING, headless=True)
-        case "full":
-            return _rule("allow", "*", headless=True)
-        case "ask":
-            return ""
-
-
-def _rule(decision: str, *tools: str, headless: bool = False) -> str:
-    lines = [
-        "[[rule]]",
-        f"toolName = {json.dumps(list(tools))}",
-        f'decision = "{decision}"',
-        "priority = 900",
+    asking = {"decision": "ask_user", "interactive": True}
+    rules: list[Mapping[str, object]] = [
+        {"toolName": "*", "priority": 900, **asking},
+        {"toolName": _SHELL, "argsPattern": ".", "priority": 901, **asking},
+        {"toolName": list(_HARMLESS), "priority": 990, "decision": "allow"},
     ]
-    if headless:
-        lines.append("interactive = false")
-    return "\n".join(lines) + "\n"
+    if mode == "read":
+        rules.append({"toolName": [*_WRITING, _SHELL], "priority": 970, "decision": "deny"})
+    return "\n".join(map(_rule, rules))
+
+
+def _rule(given: Mapping[str, object]) -> str:
+    # What JSON spells TOML spells alike.
+    lines = (f"{name} = {json.dumps(value)}" for name, value in given.items())
+    return "\n".join(["[[rule]]", *lines]) + "\n"
 
 
 # -- who pays ----------------------------------------------------------------------------------

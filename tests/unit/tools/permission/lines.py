@@ -221,6 +221,7 @@ def each_piece() -> Iterator[str]:
             f"find . {bit}",
             f"uniq a.txt {bit}",
         )
-    for harm in HARM:
+    for number, harm in enumerate(HARM):
         yield from (harm, f"{harm}; okay", f"{harm}\nokay", f"okay && {harm}", f"okay | {harm}")
-        yield from (wrap.replace("%s", harm) for wrap in WRAPS)
+        # Each in a third of them: to be cheap.
+        yield from (wrap.replace("%s", harm) for wrap in WRAPS[number % 3 :: 3])

@@ -88,6 +88,8 @@ def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
         ("grep -r token .", "ask"),
         ("rg -uu token", "ask"),
         ("rg token", "allow"),
+        ("git grep token", "allow"),
+        ("git grep --no-index token", "ask"),
         ("ls -a", "allow"),
     ):
         assert decide(ran(command, tmp_path), Permissions(), None, tmp_path).verdict == verdict

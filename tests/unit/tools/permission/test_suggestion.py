@@ -47,6 +47,10 @@ COMMANDS = {
     "npx -y rimraf": "",
     "npx node": "",
     "uv run python": "",
+    "docker run x rm y": "",
+    "bun x.ts": "",
+    "bun test": "run(bun test *)",
+    "npm": "",
     "git -C x push": "",
     "find . -delete": "",
     "xargs npm": "",
@@ -94,6 +98,12 @@ def test_several_files_and_files_elsewhere(work: Path) -> None:
         "read(/usr/share/licenses/**)",
         "",
     ]
+
+
+def test_a_program_by_its_path_counts_from_the_work_folder(work: Path) -> None:
+    here = Action("run", "Bash", str(work), command="./scripts/check all")
+    below = Action("run", "Bash", str(work / "src"), command="./scripts/check all")
+    assert [suggest(here, work), suggest(below, work)] == ["run(./scripts/check all *)", ""]
 
 
 def test_addresses_and_tools(work: Path) -> None:

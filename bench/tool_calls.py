@@ -1,0 +1,123 @@
+"""What a tool call of the built-in agent costs, beside a bare loop of commits.
+
+The model is in this process and answers at once: what a vendor's library costs is not ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.bare import TEXT, Cost, measured
+from coterie.agents.builtin.channel import BuiltinChannel
+from coterie.agents.builtin.kit import Kit
+from coterie.agents.builtin.speech import Conversation, Reply, ToolCallRequest
+from coterie.agents.builtin.thread import Thread
+from coterie.model import instant
+from coterie.model.team import Member
+from coterie.model.update import Activity, TextDelta
+from coterie.model.workspace import Workspace
+from coterie.ports import Channel
+from coterie.testing.scripted import NoRecord, ScriptedChannels, team
+from coterie.testing.stage import stage
+from coterie.tools.seen import Seen
+from coterie.tools.standard import open_toolbox
+
+CALLS = 50
+
+
+def bare_loop(folder: Path, calls: int) -> Cost:
+    """A request and a completion for every call, each committed."""
+    path = folder / "bare.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("CREATE TABLE calls (id INTEGER PRIMARY KEY, kind TEXT, data TEXT, at TEXT)")
+    cpu, wall = time.process_time(), time.perf_counter()
+    for number in range(calls):
+        for kind, data in (("requested", {"path": f"{number}.txt"}), ("completed", {"text": TEXT})):
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                "INSERT INTO calls (kind, data, at) VALUES (?, ?, ?)",
+                (kind, json.dumps(data), instant.now()),
+            )
+            connection.execute("COMMIT")
+    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    connection.close()
+    return Cost(cpu / calls * 1e6, wall / calls * 1e6, path.stat().st_size)
+
+
+@dataclass
+class Reader:
+    """A model that reads one file after the other."""
+
+    calls: int
+    made: int = 0
+
+    async def reply(
+        self, conversation: Conversation
+    ) -> AsyncGenerator[TextDelta | Activity | Reply]:
+        """The next call, or the end."""
+        self.made += 1
+        if self.made > self.calls:
+            yield Reply("All read.")
+        else:
+            request = ToolCallRequest("readFile", {"path": f"{self.made}.txt"})
+            yield Reply("", (request,))
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class OneChannel(ScriptedChannels):
+    """Hands out a channel that was made elsewhere."""
+
+    channel_to_model: BuiltinChannel | None = None
+    folder_of_work: str = ""
+    opened_by: list[str] = field(default_factory=list[str])
+
+    async def channel(self, member: Member, thread: str | None) -> Channel:
+        """The one there is."""
+        assert self.channel_to_model is not None
+        return self.channel_to_model
+
+    def work_folder(self, member: Member) -> str:
+        """Where the files are."""
+        return self.folder_of_work
+
+
+def task(folder: Path, calls: int) -> Cost:
+    """A durable task of so many tool calls."""
+    return asyncio.run(_task(folder, calls))
+
+
+async def _task(folder: Path, calls: int) -> Cost:
+    work = folder / "work"
+    for place in (work, folder / "home", folder / "tmp"):
+        place.mkdir()
+    for number in range(1, calls + 1):
+        (work / f"{number}.txt").write_text(TEXT)
+    workspace = Workspace(folder, folder / "home", folder / "tmp", work)
+    toolbox = await open_toolbox("ann", workspace, NoRecord(), (), Seen())
+    kit = Kit(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
+    channels = OneChannel(lambda *_: "", folder_of_work=str(work))
+    channels.channel_to_model = BuiltinChannel(kit, Thread("thread", []))
+    async with stage(folder) as it:
+        await it.start(team("ann"))
+        cpu, wall = time.process_time(), time.perf_counter()
+        result = await it.run(channels)
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        entries = await it.storage.audit.all()
+    assert (result.status, len(entries)) == ("completed", 2 * calls), (result, len(entries))
+    return Cost(cpu / calls * 1e6, wall / calls * 1e6, (folder / "coterie.db").stat().st_size)
+
+
+def compared(repeats: int = 5) -> tuple[Cost, Cost]:
+    """The bare loop and the task, run after one another so that both see the same machine."""
+    return measured(bare_loop, CALLS, repeats), measured(task, CALLS, repeats)

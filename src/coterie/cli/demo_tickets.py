@@ -1,0 +1,188 @@
+"""The main demo: a manager and two workers add coupons to a small shop, and it is seen to be so."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+
+from coterie.app import App
+from coterie.cli.call import Call
+from coterie.cli.demo_outcome import Promise, kept
+from coterie.cli.plain_tickets import PlainTickets
+from coterie.cli.records import JsonLines
+from coterie.cli.running import Concluding, Face, Parking, carry, signals
+from coterie.cli.work import Patience
+from coterie.config.known_agents import BUILT_IN, known_agent
+from coterie.config.presets import seated
+from coterie.config.project import Project, make_project
+from coterie.config.registry import load_registry, registry_path, save_registry
+from coterie.config.scan import by_hand, program
+from coterie.config.team_edit import new_team
+from coterie.config.team_file import LoadedTeam
+from coterie.config.teams import seats
+from coterie.errors import UsageError
+from coterie.model import instant
+from coterie.model.agent import AgentDefinition
+from coterie.model.task import Caps
+from coterie.rehearsal.demo_plan import GOAL, TESTS, at_first
+from coterie.rehearsal.demo_shop import DemoShop
+from coterie.rehearsal.server import RehearsalServer
+from coterie.workspace.git import Git
+
+TEAM = "tickets"
+_MAY_RUN = {"allow": [f"{TESTS} *"]}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The demo's own project and home, below one folder."""
+
+    project: Project
+    home: Path
+    team: LoadedTeam
+
+
+def tickets(call: Call, agents: str | None) -> int:
+    """The demo of tickets; returns the exit code."""
+    chosen = [one.agent for one in seats(agents)] if agents else [BUILT_IN]
+    base = Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
+    stage = furnished(base, chosen)
+    _introduced(call, stage, chosen)
+    return anyio.run(_run, call, stage)
+
+
+# -- the stage ---------------------------------------------------------------------------------
+
+
+def furnished(base: Path, agents: list[str]) -> Stage:
+    """A repository with a failing test, and a team for it; the first agent manages.  Blocks."""
+    project, home = Project(base / "shop"), base / "home"
+    known = [_agent(name) for name in dict.fromkeys(agents) if name != BUILT_IN]
+    for name, content in at_first().items():
+        path = project.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    make_project(project)
+    _committed(project.root)
+    registry = load_registry(registry_path(home)).with_agents(*known)
+    save_registry(registry)
+    entries = [_permitted(one) for one in seated(TEAM, agents)]
+    return Stage(project, home, new_team(project, TEAM, entries, registry.agents, TEAM))
+
+
+def _agent(name: str) -> AgentDefinition:
+    """An agent as the user has registered it, else as it is found."""
+    registered = load_registry().agents.get(name)
+    if registered is not None:
+        return registered
+    command, known = program(name), known_agent(name)
+    if command is None or known is None:
+        raise UsageError(f"There is no agent {name}.", known.install if known else "coterie doctor")
+    return by_hand(name, [command, *known.base_args], instant.now(), {})
+
+
+def _permitted(entry: Mapping[str, object]) -> dict[str, object]:
+    """A member of the preset that may run the tests, so that nobody has to be asked."""
+    mode = entry.get("permissions", "ask")
+    return {**entry, "permissions": {"mode": mode, **_MAY_RUN}}
+
+
+def _committed(folder: Path) -> None:
+    git = Git(folder)
+    git.run("init", "-q", "-b", "main")
+    git.run("add", ".")
+    git.run("commit", "-q", "-m", "A small shop", env=git.identity())
+
+
+# -- the run -----------------------------------------------------------------------------------
+
+
+async def _run(call: Call, stage: Stage) -> int:
+    parking = Parking()
+    with signals(parking):
+        async with (
+            RehearsalServer(DemoShop()) as server,
+            App.open(stage.project.root, stage.home, server.url) as app,
+        ):
+            task_id = await begun(app, stage)
+            show = _on_screen if call.live else _in_lines
+            code = await show(call, app, stage, task_id, parking)
+            promises = await kept(app, task_id) if code == 0 else ()
+    _farewell(call, stage, task_id, promises)
+    return code or int(not all(one.kept for one in promises))
+
+
+async def begun(app: App, stage: Stage) -> str:
+    """Start the session; returns its id."""
+    team = stage.team
+    return await app.start(
+        team.team, GOAL, Caps(yes=True), workflow=TEAM, team_file=team.path, rehearsal=True
+    )
+
+
+async def _in_lines(call: Call, app: App, stage: Stage, task_id: str, parking: Parking) -> int:
+    face: Face = JsonLines(call.record) if call.json else PlainTickets(call, stage.team.team)
+    face.opened(GOAL)
+    return await _carried(call, app, task_id, face, parking)
+
+
+async def _on_screen(call: Call, app: App, stage: Stage, task_id: str, parking: Parking) -> int:
+    from coterie.cli.screen.tickets import TicketScreen
+
+    screen = TicketScreen(call, stage.team.team, None, stage.project.folder / "history")
+    async with screen.shown(parking.request):
+        screen.attach(app, task_id)
+        screen.opened(GOAL)
+        return await _carried(call, app, task_id, screen, parking)
+
+
+async def _carried(call: Call, app: App, task_id: str, face: Face, parking: Parking) -> int:
+    # Nothing is asked; what is asked all the same has no answer here, and is a failure.
+    code = await carry(call, app, task_id, face, parking, Patience(0.0))
+    if isinstance(face, Concluding):
+        await face.conclude(app)
+    return code
+
+
+# -- narration ---------------------------------------------------------------------------------
+
+
+def _introduced(call: Call, stage: Stage, agents: list[str]) -> None:
+    root = stage.project.root
+    members = {one.id: one.agent for one in stage.team.team.members}
+    call.record("demo", {"folder": str(root), "kept": True, "members": members})
+    who = "built-in agents" if agents == [BUILT_IN] else ", ".join(agents)
+    call.prose(
+        f"A manager and two workers ({who}) on a small repository with a failing test. The "
+        "processes, git, the database and the checks are real; the model is a stand-in: no "
+        "login, no tokens. The plan is approved for you (--yes), the workers may edit files and "
+        f"run {TESTS}, so nothing is asked. All of it happens in {root}."
+    )
+    call.line()
+
+
+def _farewell(call: Call, stage: Stage, task_id: str, promises: Sequence[Promise]) -> None:
+    fields = {"task": task_id, "promises": {one.what: one.kept for one in promises}}
+    call.record("outcome", fields)
+    call.line()
+    for one in promises:
+        mark = call.paint("ok", "good") if one.kept else call.paint("NO", "bad")
+        call.line(f" {mark}   {one.what}: {one.how}")
+    call.line()
+    root = stage.project.root
+    for verb, what in _LOOK:
+        call.line(f" {verb.format(task_id):<18} {what}")
+    call.line(f" each with -C {root}")
+
+
+_LOOK = (
+    ("coterie tickets", "the tickets, and who did them"),
+    ("coterie show T4", "one of them: instruction, report, review"),
+    ("coterie log last", "all that was said"),
+    ("coterie diff last", "what was changed"),
+    ("coterie accept last", "take it into main: until then it is on a branch"),
+)

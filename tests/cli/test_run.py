@@ -1,0 +1,244 @@
+"""`coterie run`: a goal becomes tickets, tickets become merged work; in lines and as objects."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.cli.command import Cli
+from tests.cli.crew import Crew, git, registered
+
+
+@pytest.fixture
+def crew(bare: Cli) -> Crew:
+    return Crew(registered(bare)).furnish()
+
+
+def test_a_goal_becomes_merged_work(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish(checks=["test -s cart.py"])
+    ran = crew("run", "--yes", "Add coupons sent-back looked-at")
+    assert ran.code == 0
+    assert crew.calm(ran) == snapshot("""\
+12:00:00  you: Add coupons sent-back looked-at
+12:00:00  plan with 3 tickets
+12:00:00  T1  Coupon model
+12:00:00  T2  Price rules
+12:00:00  T3  Form sent-back looked-at, after T1 T2
+12:00:00  T1  wren begins
+12:00:00  T1  wren reported
+12:00:00  T1  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
+12:00:00  T1  done: approved, merged and green
+12:00:00  T2  mira and finn talk it over
+12:00:00  T2  finn answered
+12:00:00  T2  finn begins
+12:00:00  T2  finn reported
+12:00:00  T2  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
+12:00:00  T2  done: approved, merged and green
+12:00:00  T3  wren begins
+12:00:00  T3  wren: "form.py is written."
+12:00:00  T3  wren reported
+12:00:00  T3  Coterie ran test -s cart.py: exit 0; mira (manager) reviews
+12:00:00  T3  done: approved, merged and green
+
+ DONE  k3f9  Add coupons sent-back looked-at                               0.1s
+ 3 done
+
+ CHANGED       3 files +3 -0   branch coterie/k3f9/merged; your tree untouched
+ CHECKED       test -s cart.py exit 0, at tree 9c1e44
+ NOT CHECKED   T3 "looks right on a phone": no command; please look
+
+ Next   coterie diff k3f9 · coterie accept k3f9 · coterie revert k3f9
+""")
+    assert git(crew.root, "status", "--porcelain") == ""
+
+
+def test_the_plan_waits_for_a_yes(crew: Crew) -> None:
+    ran = crew("run", "Add coupons")
+    assert ran.code == 3
+    assert crew.calm(ran) == snapshot("""\
+12:00:00  you: Add coupons
+12:00:00  mira asks: Plan with 3 tickets q1
+ ▲ q1  mira (claude) asks
+     Plan with 3 tickets
+     Approve it, or say what to change (--say).
+
+         model
+             Coupon model
+         rules
+             Price rules
+         … 3 more lines: coterie show q1
+     1 approve   go
+     2 change    plan anew with what you say
+     3 stop      stop and keep
+     coterie answer q1 go|change|stop
+
+Waits  k3f9 · 2 turns · 0.1s
+  why      a question waits for your answer
+  next     coterie inbox · coterie resume k3f9
+""")
+    assert crew("answer", "q1", "approve").code == 0
+    again = crew("resume", "last")
+    assert again.code == 0
+    assert crew.calm(again).splitlines()[:3] == snapshot(
+        [
+            "12:00:00  plan approved by you, 3 tickets",
+            "12:00:00  T1  Coupon model",
+            "12:00:00  T2  Price rules",
+        ]
+    )
+    assert "YOU DECIDED   plan 12:00" in crew.calm(again)
+
+
+def test_as_objects(crew: Crew) -> None:
+    ran = crew("run", "--json", "--yes", "-t", "crew", "Add coupons with-check")
+    assert ran.code == 3
+    task = ran.lines[0]["id"]
+    told = [(one["id"], one["state"], one["owner"], one["message"]) for one in ran.of("ticket")]
+    assert told == snapshot(
+        [
+            ("T1", "pending", None, "created"),
+            ("T2", "pending", None, "created"),
+            ("T3", "pending", None, "created"),
+            ("T1", "in_progress", "wren", "instructed"),
+            ("T1", "awaiting_review", "wren", "wren reported"),
+            ("T1", "awaiting_review", "wren", "mira (manager) reviews"),
+            ("T1", "done", "wren", "approved, merged and green"),
+            ("T2", "discussing", "finn", "talked over"),
+            ("T2", "discussing", "finn", "finn answered"),
+            ("T2", "in_progress", "finn", "instructed"),
+            ("T2", "awaiting_review", "finn", "finn reported"),
+            ("T2", "awaiting_review", "finn", "mira (manager) reviews"),
+            ("T2", "done", "finn", "approved, merged and green"),
+            ("T3", "in_progress", "wren", "instructed"),
+            ("T3", "awaiting_review", "wren", "wren reported"),
+        ]
+    )
+    assert {one["task"] for one in ran.of("ticket")} == {task}
+    (asked,) = ran.of("interaction")
+    assert (asked["member"], asked["command"]) == ("mira", "test -s form.py")
+    assert crew("answer", asked["id"], "once").code == 0
+    last = crew("resume", task, "--json").lines[-1]
+    assert {
+        key: last[key] for key in ("type", "status", "reason", "summary", "checks")
+    } == snapshot(
+        {
+            "type": "result",
+            "status": "completed",
+            "reason": "done",
+            "summary": "3 done",
+            "checks": [{"ticket": "T3", "command": "test -s form.py", "passed": True}],
+        }
+    )
+    assert last["next"] == [f"coterie {verb} {task}" for verb in ("diff", "accept", "revert")]
+
+
+def test_a_dry_run_starts_and_writes_nothing(bare: Cli) -> None:
+    registered(bare)
+    ran = bare("run", "--dry-run", "--agents", "mira=claude,wren=codex", "Add coupons")
+    assert ran.code == 0
+    python = json.loads((bare.house.coterie_home / "agents" / "config.json").read_text())
+    command = python["agents"]["codex"]["command"]
+    shown = ran.shown.replace(command, "python").replace(str(Path(__file__).parent), "tests")
+    assert shown == snapshot("""\
+Would run tickets with team adhoc. Nothing was started or written.
+  goal       Add coupons
+  mira       manager · claude · ask
+             runs     python
+                      tests/ticket_agent.py
+             in       .coterie/teams/adhoc/mira
+  wren       worker · codex · ask
+             runs     python
+                      tests/ticket_agent.py
+             in       .coterie/teams/adhoc/wren
+  budget     none: nothing is limited
+  limits     3 tickets at once · 2 retries · sent back at most 3 times · 2 new
+             plans · 3 rounds of questions · minutes: 60 for work, 30 for the
+             manager, 10 for a check · told after 15 of standing still
+  checks     none of yours; those of the plan as far as you allow them
+  branches   none: this is no git repository, all work in one folder
+  then       mira asks what is unclear and plans (the plan is shown to you, for
+             your yes); workers do their tickets, Coterie runs the checks, mira
+             reviews, approved work is merged. Your own branch and files are
+             touched only by: coterie accept
+""")
+    assert list(bare.house.project.iterdir()) == []
+
+
+def test_a_dry_run_as_an_object(crew: Crew) -> None:
+    (told,) = crew("run", "--dry-run", "--yes", "--json", "Add coupons").lines
+    names = ("type", "workflow", "goal", "team", "branches", "approves_plan", "rehearsal")
+    assert {name: told[name] for name in names} == snapshot(
+        {
+            "type": "dry_run",
+            "workflow": "tickets",
+            "goal": "Add coupons",
+            "team": "crew",
+            "branches": ["coterie/<id>/T1", "coterie/<id>/merged"],
+            "approves_plan": True,
+            "rehearsal": False,
+        }
+    )
+    assert [(one["member"], one["duty"]) for one in told["members"]] == snapshot(
+        [("mira", "manager"), ("wren", "worker"), ("finn", "worker")]
+    )
+    assert told["scheduler"]["concurrency"] == 1
+
+
+def test_roles_of_the_project_count(crew: Crew) -> None:
+    roles = [
+        {"role_id": "boss", "type": "manager", "cli_command": "claude"},
+        {"role_id": "hand", "type": "worker", "cli_command": "codex"},
+    ]
+    (crew.root / ".coterie" / "roles.json").write_text(json.dumps({"roles": roles}))
+    (told,) = crew("run", "--dry-run", "--json", "Add coupons").lines
+    assert [(one["member"], one["duty"]) for one in told["members"]] == snapshot(
+        [("boss", "manager"), ("hand", "worker")]
+    )
+
+
+@pytest.mark.parametrize("workflow", ["chat", "solo"])
+def test_the_team_says_how(cli: Cli, workflow: str) -> None:
+    path = cli.team("ada", "rex")
+    written: dict[str, Any] = {"workflow": workflow, **json.loads(path.read_text())}
+    path.write_text(json.dumps(written))
+    ran = cli("run", "--json", "hello there")
+    assert ran.code == 0
+    assert ran.lines[0]["workflow"] == workflow
+    speakers = [one["member"] for one in ran.of("message")]
+    assert speakers == (["ada", "rex"] if workflow == "chat" else ["ada"])
+
+
+def test_what_cannot_be_run(crew: Crew) -> None:
+    assert crew("run", "-t", "crew", "--agents", "claude", "x").shown == snapshot("""\
+! --team and --agents at once.
+  Give one of them.
+""")
+    assert crew("run").shown == snapshot("""\
+! There is no message.
+  coterie run "what should be reached"
+""")
+    alone = crew("run", "--agents", "claude", "Add coupons")
+    assert alone.code == 2
+    assert crew.calm(alone) == snapshot("""\
+12:00:00  you: Add coupons
+Waits  k3f9 · 0 turns · 0.1s
+  why      usage
+  next     coterie resume k3f9
+! Team adhoc has 1 AI member; tickets need a manager and at least one worker.
+  coterie team add NAME --agent claude
+""")
+
+
+def test_an_interrupt_parks_and_resume_goes_on(crew: Crew) -> None:
+    with crew.cli.start("run", "--yes", "Add coupons hangs") as child:
+        child.until("T3  wren begins")
+        child.send_signal(signal.SIGINT)
+        assert child.wait(30) == 130
+        assert "Stopped, kept: coterie resume" in child.err.read()
+    parked = crew("tickets")
+    assert "2 of 3 done · 1 working" in parked.out

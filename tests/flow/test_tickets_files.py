@@ -1,0 +1,328 @@
+"""Envelopes as files: what the rows say, whatever happened to the files or to Coterie."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from jsonschema import Draft202012Validator
+
+from coterie.config.schemas import FOLDER
+from coterie.engine.desk import Care
+from coterie.errors import EnvelopeForged, StorageDamaged
+from coterie.model.journal import AppendEnvelope
+from coterie.model.scheduler import SchedulerConfig
+from coterie.model.team import Member
+from coterie.stores.ledger import Ledger
+from coterie.testing.contracts.samples import created
+from coterie.testing.contracts.storage_tickets import said
+from coterie.testing.memory import MemoryStorage
+from coterie.testing.stage import TASK
+from coterie.workspace.session_key import key_path
+from tests.flow.ticket_stage import (
+    FakeChecks,
+    Played,
+    but,
+    obedient,
+    part,
+    plan,
+    repository,
+    session,
+)
+
+LINE = re.compile(r"\[\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z\]\[(?:-|T\d+)\]\[[a-z_-]+\] [^\n]*")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    return repository(tmp_path / "shop")
+
+
+def logs(project: Path) -> Path:
+    return project / ".coterie" / "logs" / TASK
+
+
+def ledger(on: Played, *, signed: bool = False) -> Ledger:
+    return Ledger(on.project / ".coterie", on.on.storage.tickets, TASK, signed=signed)
+
+
+async def compare(on: Played) -> dict[str, bytes]:
+    """That the files are the rows, all of them and nothing else; returns them."""
+    rows = await on.on.storage.tickets.envelopes(TASK)
+    wanted = {
+        f"{sequence:06d}-{one.payload_type}.json": one.model_dump(mode="json", exclude_none=True)
+        for sequence, one in rows
+    }
+    found = {path.name: path.read_bytes() for path in logs(on.project).iterdir()}
+    lines = found.pop("events.log").decode().splitlines()
+    assert {name: json.loads(data) for name, data in found.items()} == wanted
+    assert [sequence for sequence, _ in rows] == list(range(1, len(rows) + 1))
+    assert len(lines) == len(rows)
+    assert [line for line in lines if not LINE.fullmatch(line)] == []
+    return {**found, "events.log": "\n".join(lines).encode()}
+
+
+BUSY = but(
+    Split_the_goal=plan(part("a", risks=["money"]), part("b")),
+    is_risky={"summary": "carefully"},
+    wants_your_opinion={"status": "proposal", "outputs": ["yes"]},
+)
+
+
+async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) -> None:
+    seen: list[int] = []
+
+    def works(member: Member, text: str) -> object:
+        seen.append(len(list(logs(project).glob("*.json"))))
+        return obedient(member, text)
+
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
+        await compare(on)
+    assert seen[-1] > 4  # long before the end
+
+
+async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        assert await on.run(say) == "waiting question"
+        await compare(on)
+
+
+async def test_they_are_valid_by_the_shipped_schema(project: Path) -> None:
+    """An independent validator reads every payload type that there is."""
+    schema: dict[str, Any] = json.loads((FOLDER / "envelope.schema.json").read_text())
+    judge = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    open_first = [
+        {"status": "open", "questions": ["Why?"], "intent_summary": "x"},
+        {"status": "clear", "intent_summary": "x"},
+    ]
+    say = but(
+        Is_anything_unclear=lambda member, text: open_first.pop(0),
+        Split_the_goal=plan(part("a", risks=["money"])),
+        is_risky={"summary": "carefully"},
+        wants_your_opinion="not JSON",
+    )
+    checks = Logged(project)
+    async with session(project, config=SchedulerConfig(checks=("true",))) as on:
+        on.look_after(Care(checks=checks, ledger=ledger(on)))
+        await on.run(say)
+        await on.answer("so")
+        assert await on.run(say) == "completed done 1 done"
+        kinds = {one.payload_type for one in await on.envelopes()}
+    files = sorted(logs(project).glob("*.json"))
+    assert {path.name[7:-5] for path in files} == kinds == set(_types(schema))
+    assert [error.message for path in files for error in judge.iter_errors(_json(path))] == []
+    wrong = _json(files[0])
+    assert not judge.is_valid({**wrong, "payload_type": "plan"})
+    assert not judge.is_valid({**wrong, "timestamp": "2026-01-01T00:00:00"})
+    assert not judge.is_valid({**wrong, "more": 1})
+
+
+PRINTED = b"ok\n"
+
+
+class Logged(FakeChecks):
+    """Checks that leave a log, as the real ones do."""
+
+    def __init__(self, project: Path) -> None:
+        super().__init__()
+        folder = project / ".coterie" / "sessions" / TASK / "artifacts"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "1-true.log").write_bytes(PRINTED)
+
+    async def run(self, *given: Any) -> Any:
+        done = await super().run(*given)
+        digest = f"sha256:{sha256(PRINTED).hexdigest()}"
+        return replace(done, log="1-true.log", digest=digest, size_bytes=len(PRINTED))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_bytes())
+
+
+def _types(schema: dict[str, Any]) -> list[str]:
+    return [one["if"]["properties"]["payload_type"]["const"] for one in schema["allOf"]]
+
+
+# -- after a crash -----------------------------------------------------------------------------
+
+
+async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: Path) -> None:
+    """Killed between the commit and the files: at every number of files that may be there."""
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        assert await on.run(BUSY) == "completed done 2 done"
+        whole = await compare(on)
+        names = sorted(name for name in whole if name != "events.log")
+        text = (logs(project) / "events.log").read_bytes()
+        for left in (0, 1, len(names) // 2, len(names) - 1):
+            for name in names[left:]:
+                (logs(project) / name).unlink()
+            (logs(project) / f".{names[left]}.new").write_bytes(b'{"half": ')
+            (logs(project) / "events.log").write_bytes(text[: 37 * left])  # in the middle of a line
+            await ledger(on).flush()
+            assert await compare(on) == whole
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "changed": lambda folder: (folder / "000002-plan.json").write_text("{}"),
+    "binary": lambda folder: (folder / "000002-plan.json").write_bytes(b"\xff\0"),
+    "line changed": lambda folder: (folder / "events.log").write_bytes(
+        (folder / "events.log").read_bytes().replace(b"plan", b"plot")
+    ),
+    "line added": lambda folder: (folder / "events.log").write_bytes(
+        (folder / "events.log").read_bytes() + b"[now][T1][done] really\n"
+    ),
+    "log gone": lambda folder: (folder / "events.log").unlink(),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what: str) -> None:
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        assert await on.run(BUSY) == "completed done 2 done"
+        whole = await compare(on)
+        DAMAGE[what](logs(project))
+        await ledger(on).flush()
+        assert await compare(on) == whole
+
+
+async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        await on.run(BUSY)
+        stray = logs(project) / "000999-review.json"
+        stray.write_text("{}")
+        await ledger(on).flush()
+        assert not stray.exists()
+        stray.with_name("000999-review.json.stray").unlink()
+        await compare(on)
+
+
+async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project: Path) -> None:
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on)))
+        hurt = [_remove_all, DAMAGE["line added"]]
+
+        def works(member: Member, text: str) -> object:
+            with suppress(FileNotFoundError):  # they are being put right
+                hurt.pop()(logs(project)) if hurt else None
+            return obedient(member, text)
+
+        assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
+        await compare(on)
+
+
+def _remove_all(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()
+
+
+async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> None:
+    async with session(project) as on:
+        await on.run(BUSY)
+    with sqlite3.connect(project / ".coterie" / "coterie.db") as database:
+        database.execute("UPDATE envelopes SET body = '{}' WHERE sequence = 3")
+    database.close()
+    async with session(project) as on:
+        with pytest.raises(StorageDamaged, match="An envelope of k3f9 is none"):
+            await ledger(on).flush()
+
+
+async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
+    """What one more costs does not grow with how many there are: only those are asked for."""
+    storage = MemoryStorage()
+    fence = await storage.create(created(), "me", None)
+    asked: list[tuple[int, int]] = []
+
+    class Counting:
+        tickets = storage.tickets.tickets
+
+        async def envelopes(self, session_id: str, after: int = 0) -> Any:
+            rows = await storage.tickets.envelopes(session_id, after)
+            asked.append((after, len(rows)))
+            return rows
+
+    kept = Ledger(tmp_path, Counting(), created().session_id)
+    for minute in range(1, 40):
+        await storage.commit(fence, AppendEnvelope(said(minute)))
+        await kept.flush()
+    assert asked == [(number, 1) for number in range(39)]
+
+
+# -- signed ------------------------------------------------------------------------------------
+
+SIGNED = SchedulerConfig(sign=True)
+
+
+async def test_a_signed_session_goes_on_and_its_key_is_nowhere_else(project: Path) -> None:
+    blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+    async with session(project, config=SIGNED) as on:
+        on.look_after(Care(ledger=ledger(on, signed=True)))
+        assert await on.run(blocked) == "waiting question"
+        await on.answer("retry")
+    async with session(project) as on:
+        on.look_after(Care(ledger=ledger(on, signed=True)))
+        say = but(**{"cannot_go_on:": {"summary": "again"}})
+        assert await on.run(say) == "completed done 3 done"
+        assert all(one.signature for one in await on.envelopes())
+        await compare(on)
+    path = key_path(project / ".coterie", TASK)
+    assert path.stat().st_mode & 0o777 == 0o600
+    key = path.read_bytes().strip()
+    others = [one for one in (project / ".coterie").rglob("*") if one.is_file() and one != path]
+    assert [one for one in others if key in one.read_bytes()] == []
+    assert [one for one in others if bytes.fromhex(key.decode()) in one.read_bytes()] == []
+
+
+FORGED: dict[str, Callable[[Path], object]] = {
+    "changed": lambda project: _rewrite(project, '"coupons"', '"cupcakes"'),
+    "unsigned": lambda project: _rewrite(project, ',"signature":"[^"]*"', ""),
+    "key gone": lambda project: key_path(project / ".coterie", TASK).unlink(),
+    "another key": lambda project: key_path(project / ".coterie", TASK).write_text("ab" * 32),
+}
+
+
+def _rewrite(project: Path, pattern: str, instead: str) -> None:
+    database = sqlite3.connect(project / ".coterie" / "coterie.db")
+    ((body,),) = database.execute("SELECT body FROM envelopes WHERE sequence = 1").fetchall()
+    changed = re.sub(pattern, instead, body)
+    assert changed != body
+    database.execute("UPDATE envelopes SET body = ? WHERE sequence = 1", (changed,))
+    database.commit()
+    database.close()
+
+
+@pytest.mark.parametrize("what", FORGED)
+async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, what: str) -> None:
+    async with session(project, config=SIGNED) as on:
+        on.look_after(Care(ledger=ledger(on, signed=True)))
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        await on.run(say)
+        await on.answer("retry")
+    FORGED[what](project)
+    async with session(project) as on:
+        for care in (Care(ledger=ledger(on, signed=True)), Care()):  # the files', and the session's
+            on.look_after(care)
+            with pytest.raises(EnvelopeForged) as raised:
+                await on.run()
+            assert raised.value.code == "envelope_forged"
+    with anyio.fail_after(5):
+        async with session(project) as on:
+            lease = await on.on.storage.leases.get(TASK)
+            assert lease is not None
+            assert lease.state == "parked"

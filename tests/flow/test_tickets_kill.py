@@ -1,0 +1,107 @@
+"""Sessions with tickets that are killed: with -9 at random instants, and at every single write.
+
+`make chaos` does the former a hundred times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
+from coterie.testing.scripted import ScriptedChannels
+from coterie.testing.stage import TASK, stage
+from coterie.testing.ticket_chaos import TicketChaos, TicketTally
+from coterie.workflows.tickets import Tickets
+from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_session_comes_to_the_same_as_one_left_alone(tmp_path: Path) -> None:
+    tally = TicketChaos(tmp_path, seed=5).run(kills=10)
+    expected = TicketTally(
+        kills=10, sessions=1, executions=tally.executions, needed=tally.needed, wrong=[]
+    )
+    assert tally == expected
+    assert tally.clean
+
+
+PARTS = plan(
+    part("pay", expected_outputs=["pay.py"], risks=["money"]),
+    part("ship", expected_outputs=["ship.py"], assigned_to={"role_id": "wren"}),
+    part("bill", "pay", "ship", expected_outputs=["bill.py"]),
+)
+
+
+def works(member: Member, text: str) -> object:
+    """Wren cannot ship; the bill is wrong at first."""
+    ticket = ticket_in(text)
+    if (member.id, ticket) == ("wren", "T2"):
+        return TurnFailed("exit", "exit code 1", retry=False)
+    polite = ["please"] if "It was sent back" in text else []
+    return {"status": "completed", "outputs": [f"{ticket}.py"], "evidence": polite}
+
+
+def reviews(member: Member, text: str) -> object:
+    if "on ticket T3" in text and '"please"' not in text:
+        return {"decision": "changes_requested", "requested_changes": ["say please"]}
+    return {"decision": "approved"}
+
+
+SAY = but(
+    Split_the_goal=PARTS,
+    is_risky={"summary": "Use decimals."},
+    wants_your_opinion={"status": "proposal", "outputs": ["I agree"]},
+    Do_the_work_now=works,
+    **{"Is_it_done?": reviews},
+)
+
+
+async def died(project: Path, death: Death | None) -> bool:
+    """One run; whether it died."""
+    real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
+    try:
+        async with stage(project / ".coterie", MortalStorage(real, death), Tickets()) as on:
+            on.engine = replace(on.engine, root=project)
+            await on.run(ScriptedChannels(script(SAY)))
+    except Died:
+        return True
+    finally:
+        await real.close()
+    return False
+
+
+async def came_to(project: Path) -> dict[str, object]:
+    async with session(project) as on:
+        said = Counter(f"{one.ticket_id} {one.payload_type}" for one in await on.envelopes())
+        moves = {ticket.id: await on.moves(ticket.id) for ticket in await on.tickets()}
+    report = project / ".coterie" / "sessions" / TASK / "final_report.json"
+    return {"said": said, "moves": moves, "report": json.loads(report.read_text())}
+
+
+async def test_a_session_survives_the_death_of_its_process_at_any_write(tmp_path: Path) -> None:
+    async def lived_through(name: str, death: Death | None) -> tuple[bool, dict[str, object]]:
+        project = tmp_path / name
+        (project / ".coterie").mkdir(parents=True)
+        async with session(project):
+            pass  # it is made, and not run
+        was_cut = await died(project, death)
+        if was_cut:
+            assert not await died(project, None)
+        return was_cut, await came_to(project)
+
+    _, expected = await lived_through("alone", None)
+    call, was_cut = 0, True
+    while was_cut:
+        call += 1
+        death = Death(call, took_effect=call % 2 == 0, queued_kept=call % 4 < 2)
+        was_cut, found = await lived_through(f"cut{call}", death)
+        assert found == expected, death
+    assert call > 50

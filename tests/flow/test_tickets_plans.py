@@ -1,0 +1,119 @@
+"""Random plans of 200 tickets: all done, in order, never too many at once, nobody doubled.
+
+The engine, the store and the workflow are real; there is no git, so that a plan takes seconds.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coterie.model.envelope import Envelope, TicketPayload
+from coterie.model.scheduler import SchedulerConfig
+from coterie.model.team import Member, Team, base_of
+from coterie.model.update import TurnFailed
+from tests.flow.ticket_stage import Say, but, part, plan, session, team
+
+TICKETS = 200
+
+
+def random_plan(dice: random.Random) -> dict[str, object]:
+    """Parts that depend on a few of those before them; each names a file of its own."""
+    names = [f"p{number}" for number in range(TICKETS)]
+    shape = dice.choice(["wide", "deep", "mixed"])
+    parts: list[dict[str, object]] = []
+    for number, name in enumerate(names):
+        before = names[max(0, number - (3 if shape == "deep" else TICKETS)) : number]
+        many = dice.randint(0, {"wide": 1, "deep": 3, "mixed": 4}[shape])
+        after = dice.sample(before, min(many, len(before)))
+        files = [f"{name}.py"] if dice.random() < 0.9 else [f"shared{dice.randint(0, 2)}.py"]
+        parts.append(part(name, *after, expected_outputs=files))
+    dice.shuffle(parts)  # a plan need not be in any order
+    return plan(*parts)
+
+
+class Watched:
+    """Workers that are looked at while they work, and fail or are sent back now and then."""
+
+    def __init__(self, dice: random.Random, who: Team) -> None:
+        self._dice = dice
+        self._lock = threading.Lock()
+        self._single = {m.id for m in who.members if not m.supports_multiple_instances}
+        self._at_work: list[str] = []
+        self.doubled: list[str] = []
+        self.most = 0
+
+    @contextmanager
+    def _seen(self, member: Member) -> Iterator[None]:
+        with self._lock:
+            self._at_work.append(member.id)
+            self.most = max(self.most, len(self._at_work))
+            alone = [base_of(one) if base_of(one) in self._single else one for one in self._at_work]
+            self.doubled += [one for one in set(alone) if alone.count(one) > 1]
+        yield
+        with self._lock:
+            self._at_work.remove(member.id)
+
+    def works(self, member: Member, text: str) -> object:
+        with self._seen(member):
+            time.sleep(self._dice.random() * 0.01)  # work takes its time; nothing waits for that
+            chance = self._dice.random()
+            if chance < 0.03:
+                return TurnFailed("exit", "it broke", exit_code=1)
+            if chance < 0.05:
+                return {"status": "blocked", "issues": ["a word"]}
+            return {"status": "completed"}
+
+    def reviews(self, member: Member, text: str) -> object:
+        again = self._dice.random() < 0.05
+        return {"decision": "changes_requested" if again else "approved", "notes": "so"}
+
+    def say(self, planned: dict[str, object]) -> Say:
+        return but(
+            Split_the_goal=planned,
+            Do_the_work_now=self.works,
+            **{"Is_it_done?": self.reviews, "cannot_go_on:": {"summary": "around it"}},
+        )
+
+
+def broken_rules(envelopes: Iterable[Envelope], limit: int) -> list[str]:
+    """What happened in the order in which it was recorded, against the rules."""
+    states: dict[str, str] = {}
+    wrong: list[str] = []
+    for one in envelopes:
+        ticket = one.payload
+        if not isinstance(ticket, TicketPayload):
+            continue
+        begins = states.get(ticket.ticket_id) == "pending" != ticket.status
+        late = [other for other in ticket.dependencies if states.get(other) != "done"]
+        if begins and late:
+            wrong.append(f"{ticket.ticket_id} began before {late}")
+        states[ticket.ticket_id] = ticket.status
+        going = [name for name, state in states.items() if state not in ("pending", "done")]
+        if len(going) > limit:
+            wrong.append(f"{going} at once")
+    return wrong
+
+
+@pytest.mark.parametrize(("seed", "limit"), [(1, 1), (2, 3), (3, 8)])
+async def test_a_random_plan_is_carried_out(tmp_path: Path, seed: int, limit: int) -> None:
+    (tmp_path / ".coterie").mkdir()
+    dice = random.Random(seed)
+    planned = random_plan(dice)
+    single = team("wren", "finn")
+    more = team("robin", supports_multiple_instances=True)
+    who = single.model_copy(update={"members": (*single.members, more.members[1])})
+    watched = Watched(dice, who)
+    config = SchedulerConfig(concurrency=limit, retries=20, rework=20)
+    async with session(tmp_path, who, config) as on:
+        assert await on.run(watched.say(planned)) == f"completed done {TICKETS} done"
+        assert broken_rules(await on.envelopes(), limit) == []
+    assert watched.doubled == []
+    assert watched.most <= limit
+    assert (watched.most > 1) == (limit > 1)

@@ -1,0 +1,41 @@
+"""How a case of the table is written: permissions, an action, the verdict."""
+
+from __future__ import annotations
+
+from coterie.model.action import Action, Verdict
+from coterie.model.team import Mode, Permissions
+
+Case = tuple[Permissions, Action, Verdict]
+
+
+def rules(mode: Mode = "ask", *, allow: str = "", deny: str = "") -> Permissions:
+    """Permissions with one rule of a kind, or several with a comma between."""
+    return Permissions(mode=mode, allow=_split(allow), deny=_split(deny))
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in text.split(",") if one.strip())
+
+
+def run(command: str, cwd: str = ".") -> Action:
+    return Action("run", "Bash", cwd, command=command)
+
+
+def read(*paths: str) -> Action:
+    return Action("read", "Read", ".", paths=paths)
+
+
+def write(*paths: str) -> Action:
+    return Action("write", "Edit", ".", paths=paths)
+
+
+def fetch(target: str) -> Action:
+    return Action("fetch", "WebFetch", ".", target=target)
+
+
+def other(tool: str) -> Action:
+    return Action("other", tool, ".")
+
+
+def each(permissions: Permissions, verdict: Verdict, *commands: str) -> list[Case]:
+    return [(permissions, run(command), verdict) for command in commands]

@@ -1,0 +1,110 @@
+"""Tickets that wait too long: one announcement for each thing that stands still."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from coterie.model import instant
+from coterie.model.envelope import Envelope, Plan, PlanTask, Report
+from coterie.model.journal import AppendEnvelope, Write
+from coterie.model.record import ErrorRecord, Record
+from coterie.model.task import TaskCreated
+from coterie.model.team import Team
+from coterie.ports import Context
+from coterie.workflows.tickets.board import Board
+from coterie.workflows.tickets.correspondence import Correspondence, Said
+from coterie.workflows.tickets.stalls import Stalls
+
+
+@dataclass
+class Kept:
+    """As much of a context as a board needs."""
+
+    now: str = "2026-01-01T12:00:00.000Z"
+    said: list[Envelope] = field(default_factory=list[Envelope])
+    told: list[Record] = field(default_factory=list[Record])
+
+    async def record(
+        self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
+    ) -> str:
+        self.said += [w.envelope for w in writes(self.now) if isinstance(w, AppendEnvelope)]
+        return self.now
+
+    def tell(self, record: Record) -> None:
+        self.told.append(record)
+
+    @property
+    def alarms(self) -> list[str]:
+        return [one.message for one in self.told if isinstance(one, ErrorRecord)]
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    made = Kept()
+    monkeypatch.setattr(instant, "now", lambda: made.now)
+    return made
+
+
+async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[Board, Stalls]:
+    context = cast("Context", kept)
+    created = TaskCreated(
+        task_id="k3f9",
+        at=kept.now,
+        session_id="k3f9",
+        workflow="tickets",
+        workflow_version=1,
+        goal="",
+        author="you",
+        team=Team(name="t", members=()),
+    )
+    board = Board("k3f9", context, Correspondence(created, context))
+    parts = [
+        PlanTask(task_id=name, description=name, dependencies=after)
+        for name, after in dependencies.items()
+    ]
+    plan = Plan(tasks=tuple(parts))
+    await board.adopt(plan, Said("mira", "coterie", plan))
+    return board, Stalls("k3f9", context, board, "mira")
+
+
+async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kept) -> None:
+    board, stalls = await board_of(kept, a=(), b=("a",), c=("a",), d=("b",))
+    assert await stalls.look(900) == 900  # nothing was begun
+    await board.move("T1", "in_progress", "go", owner="wren")
+    kept.now = "2026-01-01T12:10:00.000Z"
+    assert await stalls.look(900) == 300
+    kept.now = "2026-01-01T12:15:00.000Z"
+    for _ in range(3):
+        await stalls.look(900)
+    since = "has not moved since 2026-01-01T12:00:00.000Z."
+    why = f"waits for T1, which is in_progress (wren) and {since}"
+    assert kept.alarms == [f"T2 {why}", f"T3 {why}"]  # T4 waits for T2, which waits itself
+    reports = [one for one in kept.said if isinstance(one.payload, Report)]
+    assert [(one.source, one.target, one.ticket_id) for one in reports] == [
+        ("coterie", "mira", "T2"),
+        ("coterie", "mira", "T3"),
+    ]
+    assert board.ticket("T2").state == "pending"
+
+
+async def test_another_stop_is_another_incident_but_not_another_run(kept: Kept) -> None:
+    board, stalls = await board_of(kept, a=(), b=("a",))
+    await board.move("T1", "in_progress", "go")
+    kept.now = "2026-01-01T13:00:00.000Z"
+    await stalls.look(900)
+    again = Stalls("k3f9", cast("Context", kept), board, "mira")
+    kept.now = "2026-01-01T13:14:59.000Z"
+    assert round(await again.look(900)) == 1  # what stood still before this run does not count
+    kept.now = "2026-01-01T14:00:00.000Z"
+    await again.look(900)
+    assert len(kept.alarms) == 1  # the same stop, told already
+    await board.move("T1", "blocked", "no key")
+    kept.now = "2026-01-01T15:00:00.000Z"
+    await again.look(900)
+    assert len(kept.alarms) == 2
+    done: Any = board.ticket("T2").history
+    assert [moment.event for moment in done] == ["created", "stalled", "stalled"]
