@@ -46,7 +46,7 @@ class Ran:
 
 def steady(text: str) -> str:
     """The text without ids, times and folders of this run."""
-    text = re.sub(r"( *)\b(\d+m )?\d+(\.\d)?s\b", _moment, text)
+    text = re.sub(r"(?m)( *)\b(?:\d+\.\ds|(?:\d+m )?\d+s(?= ·|  |$))", _moment, text)
     text = re.sub(r"(?m)^\d\d:\d\d:\d\d", "12:00:00", text)
     text = re.sub(r"(?<=[ ])\d\d:\d\d(:\d\d)?\b", "12:00", text)
     text = re.sub(r"pid \d+ on [\w.-]+", "pid 1 on here", text)

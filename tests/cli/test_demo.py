@@ -1,26 +1,138 @@
-"""`coterie demo`: real processes, a real file, nothing of the user's."""
+"""`coterie demo`: real processes, a real repository, nothing of the user's."""
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.cli.command import Cli
+from coterie.cli import demo_tickets
+from coterie.rehearsal.demo_shop import DemoShop
+from coterie.rehearsal.dialogue import Answer, Asked, reply
+from tests.cli.command import Cli, Inside
 
 SHIPPED = Path(__file__).parents[2] / "src" / "coterie" / "rehearsal"
+TESTS = ("python3", "-m", "unittest", "-q")
 
 
 @pytest.fixture
-def bare(bare: Cli, tmp_path: Path) -> Cli:
+def bare(bare: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Temporary folders are made where the test cleans up."""
     (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     return Cli(bare.house, {"TMPDIR": str(tmp_path / "tmp")})
 
 
-def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
+def ran_in(folder: Path, *command: str) -> tuple[int, str]:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+# -- tickets -----------------------------------------------------------------------------------
+
+
+def test_a_goal_becomes_checked_work(bare: Cli) -> None:
     ran = bare("demo")
+    assert (ran.err, ran.code) == ("", 0)
+    assert "plan with 4 tickets" in ran.out
+    promises = re.findall(r"^ ok +([^:]+): (.+)$", ran.out, re.M)
+    assert [what for what, _ in promises] == [
+        "done",
+        "talked over first",
+        "sent back by review",
+        "met a conflict, settled by its author",
+        "tests green, run by Coterie",
+    ]
+    assert dict(promises)["sent back by review"] == "T4"
+    assert list(bare.house.project.iterdir()) == []
+    assert list(bare.house.home.iterdir()) == []
+
+    looked = re.search(r"^ Look +cd (.+)$", ran.out, re.M)
+    assert looked is not None
+    shop = Path(looked[1])
+    code, said = ran_in(shop, *TESTS)
+    assert code != 0, "the user's own tree is as it was"
+    assert "test_a_coupon_takes_its_part_off" in said
+    assert _summary(_report(shop)) == {
+        "T1": ("coupons", "done", True),
+        "T2": ("receipt", "done", True),
+        "T3": ("cart", "done", True),
+        "T4": ("checkout", "done", True),
+    }
+    commands = re.findall(r"^ {8}coterie (.+?)  +\S", ran.out, re.M)
+    assert [command.split()[0] for command in commands] == [
+        "tickets",
+        "show",
+        "log",
+        "diff",
+        "accept",
+    ]
+    shown = {one: bare(*one.split(), cwd=shop) for one in commands}
+    assert {one: (done.err, done.code) for one, done in shown.items()} == dict.fromkeys(
+        commands, ("", 0)
+    )
+    assert ran_in(shop, *TESTS)[0] == 0
+
+
+def _report(shop: Path) -> dict[str, Any]:
+    [folder] = (shop / ".coterie" / "sessions").iterdir()
+    assert "Next" in (folder / "final_report.md").read_text()
+    return json.loads((folder / "final_report.json").read_text())
+
+
+def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
+    return {
+        one["id"]: (
+            one["task_id"],
+            one["state"],
+            all(one["checks"].values()) and one["checks"] != {},
+        )
+        for one in report["tickets"]
+    }
+
+
+class Lenient(DemoShop):
+    """A manager that lets everything pass."""
+
+    async def answer(self, asked: Asked) -> Answer:
+        if "Is it done?" in asked.newest:
+            return reply('{"decision": "approved"}')
+        return await super().answer(asked)
+
+
+def test_a_promise_that_is_not_kept_is_a_failure(
+    bare: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_tickets, "DemoShop", Lenient)
+    ran = Inside(bare.house)("demo", "--json")
+    assert (ran.err, ran.code) == ("", 1)
+    outcome, result = ran.lines[-2:]
+    assert (result["type"], result["status"], result["reason"]) == ("result", "completed", "done")
+    assert outcome["promises"] == {
+        "done": True,
+        "talked over first": True,
+        "sent back by review": False,
+        "met a conflict, settled by its author": True,
+        "tests green, run by Coterie": True,
+    }
+
+
+def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:
+    ran = bare("demo", "--agents", "claud,codex")
+    assert ran.code == 2
+    assert "There is no agent claud." in ran.err
+    assert list((bare.house.home.parent / "tmp").iterdir()) == []
+
+
+# -- a conversation ----------------------------------------------------------------------------
+
+
+def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
+    ran = bare("demo", "--chat")
     assert (ran.err, ran.code) == ("", 0)
     for part in ("security", "performance", "readability", "answered by default in the demo"):
         assert part in ran.out
@@ -33,14 +145,14 @@ def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
 
 def test_the_lines_it_names_are_the_lines_of_the_file(bare: Cli) -> None:
     source = (SHIPPED / "demo" / "cart.py.txt").read_text().splitlines()
-    named = {int(number) for number in re.findall(r"cart\.py:(\d+)", bare("demo").out)}
+    named = {int(number) for number in re.findall(r"cart\.py:(\d+)", bare("demo", "--chat").out)}
     found = {source[number - 1].strip() for number in named}
     assert any("execute(f" in line for line in found)
     assert any("WHERE id = ?" in line for line in found)
 
 
 def test_as_json_the_result_is_last(bare: Cli) -> None:
-    ran = bare("demo", "--json")
+    ran = bare("demo", "--chat", "--json")
     assert (ran.err, ran.code) == ("", 0)
     assert ran.lines[-1]["type"] == "result"
     assert (ran.lines[-1]["status"], ran.lines[-1]["reason"]) == ("completed", "ended")
@@ -48,7 +160,7 @@ def test_as_json_the_result_is_last(bare: Cli) -> None:
 
 
 def test_what_is_kept_can_be_looked_at(bare: Cli) -> None:
-    ran = bare("demo", "--keep", "--json")
+    ran = bare("demo", "--chat", "--keep", "--json")
     folder = ran.of("demo")[0]["folder"]
     shown = bare("log", "last", "-C", folder)
     assert shown.code == 0

@@ -12,7 +12,7 @@ from coterie.model.envelope import Instruction, Report
 from coterie.model.record import TicketRecord
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps
-from coterie.model.team import Member
+from coterie.model.team import Member, Permissions
 from coterie.model.update import TurnFailed
 from coterie.testing.stage import TASK
 from tests.flow.ticket_stage import (
@@ -276,6 +276,19 @@ async def test_the_managers_checks_are_run_once_they_are_allowed(project: Path) 
     report = json.loads((project / f".coterie/sessions/{TASK}/final_report.json").read_text())
     assert report["tickets"][0]["unchecked"] == ["green", "looks nice"]  # no log was kept
     assert report["next_steps"][:2] == [f"coterie accept {TASK}", f"coterie diff {TASK}"]
+
+
+async def test_a_rule_of_the_users_allows_a_check_in_every_worktree(project: Path) -> None:
+    order = {"summary": "x", "acceptance_criteria": [{"text": "green", "command": "make test"}]}
+    who = team("wren")
+    allowed = Permissions(allow=("run(make test)",))
+    mira = who.members[0].model_copy(update={"permissions": allowed})
+    checks = FakeChecks()
+    say = but(Split_the_goal=plan(part("a"), part("b")), Write_the_instruction=order)
+    who = who.model_copy(update={"members": (mira, *who.members[1:])})
+    async with session(project, who, checks=checks) as on:
+        assert await on.run(say) == "completed done 2 done"
+    assert {command for command, _ in checks.ran} == {"make test"}
 
 
 async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None:

@@ -19,14 +19,23 @@ import pytest
 
 from coterie.agents.acp import AcpAdapter
 from coterie.errors import AgentMissing
+from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
+from coterie.model.interaction import Display
 from coterie.model.prompt import Prompt
 from coterie.model.team import Mode
-from coterie.model.update import Asked, TextDelta, ToolCallFinished, TurnCompleted, TurnInterrupted
+from coterie.model.update import (
+    Asked,
+    TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnInterrupted,
+)
 from coterie.rehearsal import dialogue
 from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, take
+from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, said, take
 from tests.unit.process.children import until
 
 ROOT = Path(__file__).parents[2]
@@ -41,8 +50,11 @@ class Cli:
     version: str
     shell: Callable[[str], ToolCall]
     write: Callable[[Path, str], ToolCall]
+    read: Callable[[Path], ToolCall]
     tools: tuple[str, str]
     """The tools that write and that run commands."""
+    prefix: str
+    """What stands in front of the names of our tools."""
     goes_on: bool
     """Whether the turn goes on after a no."""
 
@@ -59,7 +71,9 @@ CLIS = {
             "run_shell_command", {"command": command, "is_background": False}
         ),
         write=lambda path, text: ToolCall("write_file", {"file_path": str(path), "content": text}),
+        read=lambda path: ToolCall("read_file", {"file_path": str(path)}),
         tools=("write_file", "run_shell_command"),
+        prefix="",
         goes_on=True,
     ),
     "opencode": Cli(
@@ -67,7 +81,9 @@ CLIS = {
         version="1.18.33",
         shell=lambda command: ToolCall("bash", {"command": command, "description": "to see"}),
         write=lambda path, text: ToolCall("write", {"filePath": str(path), "content": text}),
+        read=lambda path: ToolCall("read", {"filePath": str(path)}),
         tools=("write", "bash"),
+        prefix="coterie_",
         goes_on=False,
     ),
 }
@@ -95,6 +111,9 @@ class AcpHouse(House):
 
     def runs(self, command: str) -> Reply:
         return Reply(("Let me look. ",), (self.cli.shell(command),))
+
+    def reads(self, path: Path) -> Reply:
+        return Reply(("Let me see. ",), (self.cli.read(path),))
 
     def writes(self, path: Path, text: str) -> Reply:
         return Reply(("Let me write. ",), (self.cli.write(path, text),))
@@ -157,16 +176,16 @@ async def test_a_command_allowed_and_denied(house: AcpHouse) -> None:
     async with house.open() as channel:
         taken = await take(channel, choice="approve")
         (asked,) = taken.of(Asked)
-        assert (asked.display.title, asked.display.content) == (
-            "Run a command",
-            "echo 40 && touch made",
-        )
-        assert asked.display.description.startswith(f"In {project}\nWhy: ")
-        assert asked.display.description.endswith("\nIt last said: Let me look.")
-        assert (asked.call.cwd, asked.call.input["command"]) == (
+        command = "echo 40 && touch made"
+        assert asked.display == Display(title="Run a command", content=command)
+        call = asked.call
+        assert (call.cwd, call.input["command"], call.said) == (
             str(project),
-            "echo 40 && touch made",
+            command,
+            "Let me look.",
         )
+        assert call.action == Action("run", call.name, str(project), command=command)
+        assert not asked.takes_words
         assert [call[1:] for call in taken.calls] == [("echo 40 && touch made", False)]
         assert "40" in json.dumps(dict(taken.of(ToolCallFinished)[0].output))
         assert taken.text == "Let me look. \n\nDone."
@@ -190,18 +209,73 @@ async def test_an_edit_is_shown_as_a_diff(house: AcpHouse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "written", "run", "asked"),
-    [("read", False, False, 0), ("accept-edits", True, False, 1), ("full", True, True, 0)],
+    ("mode", "done", "asked"),
+    [
+        ("read", False, []),
+        ("ask", True, ["write", "run"]),
+        ("accept-edits", True, ["run"]),
+        ("full", True, []),
+    ],
 )
-async def test_modes(house: AcpHouse, mode: Mode, written: bool, run: bool, asked: int) -> None:
+async def test_modes(house: AcpHouse, mode: Mode, done: bool, asked: list[str]) -> None:
     project = house.project.resolve()
-    house.says(house.writes(project / "w", "w\n"), house.runs("touch r"))
+    (project / "note.txt").write_text("heliotrope\n")
+    house.says(
+        house.reads(project / "note.txt"),
+        house.runs("ls"),
+        house.writes(project / "w", "w\n"),
+        house.runs("touch r"),
+    )
+    gate = house.gate(mode)
     async with house.open(house.member(mode)) as channel:
-        taken = await take(channel)
-    assert len(taken.of(Asked)) == asked
-    assert ((project / "w").exists(), (project / "r").exists()) == (written, run)
+        taken = await take(channel, choice=gate)
+    assert [one.call.action.effect for one in gate.asked if one.call and one.call.action] == asked
+    assert ((project / "w").exists(), (project / "r").exists()) == (done, done)
+    assert requests_hold(house.server, "heliotrope")[1] > 1
+    # Nothing was done that the rules were not asked about.
+    effects = [one.call.action.effect for one in taken.of(Asked)]
+    assert effects == (["read", "run", "write", "run"] if mode != "read" else ["read"])
     tools = house.server.turns[0].asked.tools  # type: ignore[union-attr]
     assert set(house.cli.tools) <= set(tools) if mode != "read" else "edit" not in tools
+
+
+async def test_rules(house: AcpHouse) -> None:
+    project = house.project.resolve()
+    (project / "secret.txt").write_text("sesame\n")
+    house.says(
+        house.runs("touch a.txt"), house.runs("rm a.txt"), house.reads(project / "secret.txt")
+    )
+    rules = {"allow": ("run(touch *)", "run(rm *)"), "deny": ("run(rm *)", "read(secret.txt)")}
+    gate = house.gate(**rules)
+    async with house.open() as channel:
+        await take(channel, choice=gate)
+        await take(channel, "go on", choice=gate)  # for one that ends its turn with a no
+    assert gate.asked == []
+    assert (project / "a.txt").exists()
+    assert requests_hold(house.server, "sesame")[-1] == 0
+    assert requests_hold(house.server, "not permitted here: deny run(rm *)")[-1] == 1
+
+
+# -- asking from inside ------------------------------------------------------------------------
+
+
+async def test_asking_the_human_and_handing_over(house: AcpHouse) -> None:
+    def own(tool: str, **given: object) -> Reply:
+        return Reply((), (ToolCall(f"{house.cli.prefix}{tool}", given),))
+
+    house.says(
+        own("ask_human", question="Which colour?", options=["Red", "Blue"]),
+        own("hand_over", to="rex", message="Your turn."),
+        reply("Done."),
+    )
+    gate = house.gate(person=lambda asked: said("blue"))
+    async with house.open(others={"rex": "speed"}) as channel:
+        taken = await take(channel, choice=gate)
+    assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
+    results = [seen.asked.results[-1].text.strip() for seen in house.server.turns[1:] if seen.asked]
+    assert results == ["Blue", "ok, your turn ends here"]
+    assert [call.effect for call in taken.of(ToolCallStarted)] == ["read", "read"]
+    assert taken.text == "Done.\n\nYour turn.\n\n[NEXT: rex]"
 
 
 async def test_a_model_of_ones_own(house: AcpHouse) -> None:

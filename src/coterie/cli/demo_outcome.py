@@ -1,4 +1,4 @@
-"""What the demo promised, and whether it came out so: read from what is kept, not from what was said."""
+"""What the demo promised, and whether it came out so, by what is kept of it."""
 
 from __future__ import annotations
 
@@ -30,17 +30,19 @@ class Promise:
 
 async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
     """Each promise of the demo, with what became of it."""
-    tickets = [view.ticket for view in await app.tickets(task_id)]
+    views = await app.tickets(task_id)
+    done = [view.ticket for view in views if view.ticket.state == "done"]
     said = await app.envelopes(task_id)
     git = Git(app.root)
     name = f"{await app.branch(task_id)}^{{tree}}"
     tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
-    done = [one.id for one in tickets if one.state == "done"]
     return (
-        Promise("done", f"{len(done)} of {len(PARTS)} tickets", len(done) == len(PARTS)),
-        _some("talked over first", _with_event(tickets, "discussing")),
+        Promise(
+            "done", f"{len(done)} of {len(PARTS)} tickets", len(done) == len(views) == len(PARTS)
+        ),
+        _some("talked over first", _with_event(done, "discussing")),
         _some("sent back by review", _sent_back(said)),
-        _some("met a conflict, settled by its author", _with_words(tickets, "conflicts with work")),
+        _some("met a conflict, settled by its author", _with_words(done, "conflicts with work")),
         _green(said, tree),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 import anyio
@@ -27,6 +28,7 @@ from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
+from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.rehearsal.demo_plan import GOAL, TESTS, at_first
 from coterie.rehearsal.demo_shop import DemoShop
@@ -34,6 +36,7 @@ from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.git import Git
 
 TEAM = "tickets"
+_WORKERS = 2
 _MAY_RUN = {"allow": [f"{TESTS} *"]}
 
 
@@ -49,8 +52,9 @@ class Stage:
 def tickets(call: Call, agents: str | None) -> int:
     """The demo of tickets; returns the exit code."""
     chosen = [one.agent for one in seats(agents)] if agents else [BUILT_IN]
+    known = [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN]
     base = Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
-    stage = furnished(base, chosen)
+    stage = furnished(base, chosen, known)
     _introduced(call, stage, chosen)
     return anyio.run(_run, call, stage)
 
@@ -58,10 +62,9 @@ def tickets(call: Call, agents: str | None) -> int:
 # -- the stage ---------------------------------------------------------------------------------
 
 
-def furnished(base: Path, agents: list[str]) -> Stage:
+def furnished(base: Path, agents: Sequence[str], known: Sequence[AgentDefinition] = ()) -> Stage:
     """A repository with a failing test, and a team for it; the first agent manages.  Blocks."""
     project, home = Project(base / "shop"), base / "home"
-    known = [_agent(name) for name in dict.fromkeys(agents) if name != BUILT_IN]
     for name, content in at_first().items():
         path = project.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,9 @@ def furnished(base: Path, agents: list[str]) -> Stage:
     _committed(project.root)
     registry = load_registry(registry_path(home)).with_agents(*known)
     save_registry(registry)
-    entries = [_permitted(one) for one in seated(TEAM, agents)]
+    manager, *workers = agents
+    seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
+    entries = [_permitted(one) for one in seated(TEAM, seated_on)]
     return Stage(project, home, new_team(project, TEAM, entries, registry.agents, TEAM))
 
 
@@ -125,9 +130,30 @@ async def begun(app: App, stage: Stage) -> str:
 
 
 async def _in_lines(call: Call, app: App, stage: Stage, task_id: str, parking: Parking) -> int:
-    face: Face = JsonLines(call.record) if call.json else PlainTickets(call, stage.team.team)
+    face: Face = _Outcome(call) if call.json else PlainTickets(call, stage.team.team)
     face.opened(GOAL)
     return await _carried(call, app, task_id, face, parking)
+
+
+class _Outcome(JsonLines):
+    """JSON lines with what came of the demo before the result, which is always the last."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.record)
+        self._record = call.record
+        self._result: ResultRecord | None = None
+
+    def finished(self, result: ResultRecord) -> None:
+        self._result = result
+
+    async def conclude(self, app: App) -> None:
+        """Say what came of it, then how it ended."""
+        if self._result is None:
+            return
+        if self._result.status == "completed":
+            promises = await kept(app, self._result.task)
+            self._record("outcome", {"promises": {one.what: one.kept for one in promises}})
+        super().finished(self._result)
 
 
 async def _on_screen(call: Call, app: App, stage: Stage, task_id: str, parking: Parking) -> int:
@@ -166,23 +192,20 @@ def _introduced(call: Call, stage: Stage, agents: list[str]) -> None:
 
 
 def _farewell(call: Call, stage: Stage, task_id: str, promises: Sequence[Promise]) -> None:
-    fields = {"task": task_id, "promises": {one.what: one.kept for one in promises}}
-    call.record("outcome", fields)
     call.line()
     for one in promises:
         mark = call.paint("ok", "good") if one.kept else call.paint("NO", "bad")
-        call.line(f" {mark}   {one.what}: {one.how}")
+        call.line(f" {mark}     {one.what}: {one.how}")
     call.line()
-    root = stage.project.root
-    for verb, what in _LOOK:
-        call.line(f" {verb.format(task_id):<18} {what}")
-    call.line(f" each with -C {root}")
+    call.line(f" Look   cd {stage.project.root}")
+    for command, what in _LOOK:
+        call.line(f"        coterie {command.format(task=task_id):<12} {what}")
 
 
 _LOOK = (
-    ("coterie tickets", "the tickets, and who did them"),
-    ("coterie show T4", "one of them: instruction, report, review"),
-    ("coterie log last", "all that was said"),
-    ("coterie diff last", "what was changed"),
-    ("coterie accept last", "take it into main: until then it is on a branch"),
+    ("tickets", "the tickets, and who did them"),
+    ("show {task}/T4", "the one that was sent back"),
+    ("log {task}", "all that was said"),
+    ("diff {task}", "what was changed"),
+    ("accept {task}", "take it into main; until then it is on a branch"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -134,7 +134,10 @@ def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
         agents = {**around.agents, **named}
         placed = [(member, _places(place)) for place, member in enumerate(members)]
         checked = check_members(placed, Surroundings(around.folder, agents, around.user_home))
-        mistakes = list(checked)
+        # They are told as of members, which these are; in this file they stand as roles.
+        mistakes = [
+            replace(one, problem=one.problem.replace("members[", "roles[")) for one in checked
+        ]
     if mistakes:
         raise refusal(document, mistakes)
     return members

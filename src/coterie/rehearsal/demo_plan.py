@@ -65,7 +65,7 @@ SETTLED = (Look(_INIT), Settle(_INIT, _WORDS + _CART + _COUPONS + _RECEIPT))
 PARTS = (
     Part(
         id="coupons",
-        description="Know the coupons TEN and HALF; refuse every other code.",
+        description="Know the coupons TEN and HALF; refuse every other code",
         files=("shop/coupons.py", "tests/test_coupons.py"),
         check=f"{TESTS} tests.test_coupons",
         acts=(
@@ -77,7 +77,7 @@ PARTS = (
     ),
     Part(
         id="receipt",
-        description="Print a receipt: every price, what was saved, what is to be paid.",
+        description="Print a receipt: every price, what was saved, what is to be paid",
         files=("shop/receipt.py", "tests/test_receipt.py"),
         check=f"{TESTS} tests.test_receipt",
         acts=(
@@ -89,7 +89,7 @@ PARTS = (
     ),
     Part(
         id="cart",
-        description="Take a coupon's part off the total of the cart.",
+        description="Take a coupon's part off the total of the cart",
         files=("shop/cart.py",),
         check=f"{TESTS} tests.test_cart",
         acts=(
@@ -113,8 +113,7 @@ PARTS = (
     ),
     Part(
         id="checkout",
-        description="A command, python3 -m shop, that takes prices and a coupon and prints the "
-        "receipt.",
+        description="Print the receipt of prices and a coupon by a command: python3 -m shop",
         files=("shop/__main__.py", "tests/test_checkout.py"),
         check=TESTS,
         acts=(Make("shop/__main__.py", _made("checkout_at_first.py")),),

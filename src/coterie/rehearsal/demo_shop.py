@@ -15,7 +15,7 @@ from coterie.rehearsal.dialogue import Answer, Asked, Said, ToolCall, reply
 from coterie.rehearsal.simulation import Simulation, newest_message
 
 _SENT_BACK = "It was sent back:"
-_CONFLICT = "Both versions stand between conflict marks"
+_CONFLICT = ("Both versions stand between conflict marks", "Both sides of a conflict are still in")
 
 Saying = Callable[[Asked, str], Answer]
 
@@ -103,6 +103,9 @@ def _work(asked: Asked, prompt: str) -> Answer:
     part = _part(prompt)
     acts = _acts(part, prompt)
     done = _calls_since(asked)
+    failed = [result.text for result in asked.results if result.failed]
+    if failed:
+        return _block("I cannot go on.", {"status": "blocked", "issues": failed})
     if done < len(acts):
         return reply("", [call_for(acts[done], asked)])
     report = {
@@ -114,7 +117,7 @@ def _work(asked: Asked, prompt: str) -> Answer:
 
 
 def _acts(part: Part, prompt: str) -> tuple[Act, ...]:
-    if _CONFLICT in prompt:
+    if any(words in prompt for words in _CONFLICT):
         return SETTLED
     return part.again if _SENT_BACK in prompt and part.again else part.acts
 

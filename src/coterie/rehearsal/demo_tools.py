@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coterie.rehearsal.dialogue import Asked, Client, ToolCall
-from coterie.rehearsal.loose import mapping, text
 
 
 @dataclass(frozen=True)
@@ -119,12 +117,8 @@ def _builtin(act: Act, asked: Asked) -> ToolCall:
 
 
 def _seen(asked: Asked) -> str:
-    """What the tool that was called last showed of a file."""
-    try:
-        found: object = json.loads(asked.results[-1].text) if asked.results else None
-    except ValueError:
-        found = None
-    return text(mapping(found).get("text"))
+    """The text of the file that was just read: it comes after a few facts and an empty line."""
+    return asked.results[-1].text.partition("\n\n")[2] if asked.results else ""
 
 
 _TOOLS: Mapping[Client, Callable[[Act, Asked], ToolCall]] = {

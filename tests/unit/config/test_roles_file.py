@@ -115,7 +115,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no id": (roles(MANAGER, {"type": "worker", "cli_command": "x"}), 'roles[1] has no "role_id"'),
     "an id twice": (
         roles(MANAGER, WORKER, WORKER),
-        'roles[2].role_id is "wren", which is also the id of members[1]',
+        'roles[2].role_id is "wren", which is also the id of roles[1]',
     ),
     "no command": (
         roles(MANAGER, {**WORKER, "cli_command": "  "}),

@@ -12,7 +12,9 @@ from pydantic import ValidationError
 
 from coterie.model.envelope import PAYLOADS, Payload, PayloadType
 
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n(.*?)^[ \t]*```", re.DOTALL | re.MULTILINE)
+_FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<kind>[^`\s]*)")
+"""A line that opens or closes a block."""
+_JSON = ("", "json")
 _LONGEST = 1_000_000
 """No plan that a person could read is longer than this."""
 _TICKET = "ticket_id"
@@ -64,7 +66,7 @@ def schema_of(kind: PayloadType) -> Mapping[str, object]:
 
 def _objects(text: str) -> Iterator[Mapping[str, object]]:
     """Whatever could be meant: the last block first, for it is the one that was arrived at."""
-    blocks = [found for part in reversed(_FENCE.findall(text)) if (found := _object(part))]
+    blocks = [found for part in reversed(list(_blocks(text))) if (found := _object(part))]
     if blocks:
         yield from blocks
         return
@@ -73,6 +75,23 @@ def _objects(text: str) -> Iterator[Mapping[str, object]]:
         if found is not None:
             yield found
             return
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """What stands in blocks that could be JSON; those of other languages are passed over."""
+    inside: list[str] | None = None
+    opened, kind = "", ""
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if inside is None:
+            if fence is not None:
+                inside, opened, kind = [], fence["marks"], fence["kind"].casefold()
+        elif fence is not None and not fence["kind"] and fence["marks"].startswith(opened):
+            if kind in _JSON:
+                yield "\n".join(inside)
+            inside = None
+        else:
+            inside.append(line)
 
 
 def _object(text: str) -> Mapping[str, object] | None:

@@ -1,0 +1,161 @@
+"""The tickets of a session: listed, drawn, shown one by one, begun anew; and live on a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.cli.command import Cli
+from tests.cli.crew import Crew, calm, registered
+from tests.cli.test_terminal import Terminal
+
+
+@pytest.fixture
+def crew(bare: Cli) -> Crew:
+    return Crew(registered(bare)).furnish(retries=0, replans=0)
+
+
+def test_a_session_is_looked_at(crew: Crew) -> None:
+    assert crew("tickets").out.startswith("Nothing has been done")
+    assert crew("run", "--yes", "Add coupons with-check sent-back").code == 3
+    assert crew.calm(crew("tickets")) == snapshot("""\
+ █████████████░░░░░░░  2 of 3 done · 1 in review
+
+ ID  TICKET              STATE                 OWNER        CHECKS  TIME  TOKENS
+ T1  Coupon model        done                  wren codex   -       0.1s       -
+ T2  Price rules         done                  finn gemini  -       0.1s       -
+ T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
+""")
+    shown = crew.calm(crew("show", "last"))
+    assert shown[: shown.index("\n ▲ q1")] == snapshot()
+    assert crew.calm(crew("show", "last/t3")) == snapshot("""\
+k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
+  after    T1 T2
+  asks     q1   coterie show q1
+  told     mira: Write it.
+             open an editor
+             - the form is there   checked by test -s form.py
+  report   wren: completed
+             made form.py
+             says I ran it
+  cost     2 turns · 0.1s
+  branch   coterie/k3f9/T3
+  history  12:00  created
+           12:00  in_progress: instructed
+           12:00  awaiting_review: wren reported
+""")
+    listed = crew("tickets", "last", "--json").of("ticket")
+    assert [(one["id"], one["state"], one["asks"]) for one in listed] == snapshot(
+        [("T1", "done", None), ("T2", "done", None), ("T3", "awaiting_review", "q1")]
+    )
+    (ticket,) = crew("show", "last/T2", "--json").lines
+    assert [one["event"] for one in ticket["history"]] == snapshot(
+        ["created", "discussing", "discussed", "in_progress", "awaiting_review", "done"]
+    )
+    assert [one["payload_type"] for one in ticket["envelopes"]] == snapshot(
+        [
+            "ticket",
+            "instruction_proposal",
+            "ticket",
+            "report",
+            "ticket",
+            "instruction",
+            "ticket",
+            "report",
+            "ticket",
+            "review",
+            "ticket",
+        ]
+    )
+    log = crew.calm(crew("log", "last"))
+    assert [line for line in log.splitlines() if " T2 " in line or "[" in line] == snapshot(
+        [
+            "12:00:00  mira     [clarification: clear]",
+            "12:00:00  mira     [plan: 3 tickets]",
+            "12:00:00  coterie  T2 created: Price rules",
+            "12:00:00  mira     [instruction: Write it.]",
+            "12:00:00  wren     [report: completed]",
+            "12:00:00  mira     [review: approved]",
+            "12:00:00  mira     [proposal: Carefully.]",
+            "12:00:00  finn     T2 discussing: talked over",
+            "12:00:00  finn     [report: proposal]",
+            "12:00:00  finn     T2 discussing: discussed: finn answered",
+            "12:00:00  mira     [instruction: Write it.]",
+            "12:00:00  finn     T2 in_progress: instructed",
+            "12:00:00  finn     [report: completed]",
+            "12:00:00  finn     T2 awaiting_review: finn reported",
+            "12:00:00  mira     [review: approved]",
+            "12:00:00  finn     T2 done: approved, merged and green",
+            "12:00:00  mira     [instruction: Write it.]",
+            "12:00:00  wren     [report: completed]",
+        ]
+    )
+
+
+def test_what_is_not_there_is_named(crew: Crew) -> None:
+    assert crew("run", "--yes", "--json", "Add coupons with-check").code == 3
+    assert crew.calm(crew("show", "last/T9")) == snapshot(
+        "! No ticket T9 in k3f9. There are: T1, T2, T3.\n"
+    )
+    assert crew("tickets", "nosuch").err.startswith('! No task "nosuch".')
+    assert crew.calm(crew("tickets", "reset", "last/T1")) == snapshot("""\
+! T1 is done; only a ticket that failed can be reset.
+  coterie show k3f9
+""")
+    assert crew("tickets", "reset", "T1").shown == snapshot("""\
+! "T1" names no ticket.
+  coterie tickets reset last/T3
+""")
+
+
+def test_a_ticket_that_failed_is_begun_anew(crew: Crew) -> None:
+    ran = crew("run", "--yes", "Add coupons never-works")
+    assert ran.code == 3
+    assert [line for line in crew.calm(ran).splitlines() if "T3" in line] == snapshot(
+        [
+            "12:00:00  T3  Form never-works, after T1 T2",
+            "12:00:00  T3  wren begins",
+            "12:00:00  T3  blocked: no database here",
+            "12:00:00  T3  failed: no database here",
+            "12:00:00  T3  coterie asks: T3 failed: Form never-works · q1",
+            "     T3 failed: Form never-works",
+        ]
+    )
+    reset = crew("tickets", "reset", "last/T3")
+    assert (reset.code, crew.calm(reset)) == snapshot(
+        (0, "k3f9/T3 is pending again.   coterie resume k3f9\n")
+    )
+    again = crew("resume", "last")
+    assert again.code == 3
+    assert "T3  reset by hand" in again.out
+
+
+@pytest.fixture
+def terminal(crew: Crew) -> Iterator[Terminal]:
+    opened = Terminal(crew.cli, "run", "Add coupons with-check")
+    yield opened
+    opened.close()
+
+
+def test_the_table_is_live(terminal: Terminal) -> None:
+    terminal.until("Tab open q1")
+    terminal.type("\t")
+    terminal.until("q1>")
+    terminal.type("1\r")
+    terminal.until("awaiting_review ▲ q2")
+    task = re.findall(r"(\w+)  Add coupons with-check", terminal.glass.shown)[-1]
+    screen = calm(terminal.glass.shown, task)
+    assert screen[screen.index(" 12:00  T3  mira") :] == snapshot()
+    terminal.type("/T3\r")
+    terminal.until("awaiting_review: ")
+    terminal.resize(60, 16)
+    terminal.type("\t")
+    terminal.until(f"{task}/T3 · 1 of 1")
+    terminal.type("1\r")
+    terminal.until("Next   coterie diff")
+    assert terminal.ended() == 0
+    shown = calm(terminal.glass.shown, task)
+    assert shown[shown.index(" DONE") :] == snapshot()

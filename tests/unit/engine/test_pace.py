@@ -1,0 +1,70 @@
+"""How often a member may be asked: so many turns in any minute, its instances together."""
+
+from __future__ import annotations
+
+from coterie.engine.desk import Desk
+from coterie.engine.pace import Pace
+from coterie.model.journal import Fence
+from coterie.model.record import MemberRecord
+from coterie.model.task import TaskCreated
+from coterie.model.team import Member, Team
+from coterie.testing.memory import MemoryStorage
+from coterie.testing.scripted import Recorder, ScriptedChannels
+
+
+class Clock:
+    """Time that passes only where somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def member(name: str, **metadata: object) -> Member:
+    return Member(id=name, name=name, display_name=name, agent="x", metadata=metadata)
+
+
+def desk(recorder: Recorder) -> Desk:
+    created = TaskCreated(
+        task_id="k3f9",
+        at="2026-01-01T00:00:00Z",
+        session_id="k3f9",
+        workflow="chat",
+        workflow_version=1,
+        goal="",
+        author="you",
+        team=Team(name="t", members=()),
+    )
+    channels = ScriptedChannels(lambda member, prompt: "")
+    return Desk(created, Fence("k3f9", 1), MemoryStorage(), channels, recorder, None, [])
+
+
+async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
+    recorder, clock = Recorder(), Clock()
+    pace = Pace(desk(recorder), clock, clock.sleep)
+    wren = member("wren", rate_limit={"turns_per_minute": 2})
+    await pace.begin(wren)
+    clock.now += 10
+    await pace.begin(wren.model_copy(update={"id": "wren#2"}))
+    await pace.begin(member("finn"))  # has no limit
+    assert clock.slept == []
+    await pace.begin(wren)
+    await pace.begin(wren)
+    assert clock.slept == [50.0, 10.0]
+    told = [record for record in recorder.records if isinstance(record, MemberRecord)]
+    assert [(one.member, one.state, one.reason) for one in told] == [
+        ("wren", "waiting", "2 turns a minute are allowed; the next in 50 s"),
+        ("wren", "waiting", "2 turns a minute are allowed; the next in 10 s"),
+    ]
+
+
+def test_metadata_that_says_nothing_is_no_limit() -> None:
+    for metadata in ({}, {"rate_limit": 4}, {"rate_limit": {"turns_per_minute": "4"}}):
+        assert member("wren", **metadata).turns_per_minute is None
