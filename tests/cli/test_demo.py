@@ -71,7 +71,7 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
         "diff",
         "accept",
     ]
-    shown = {one: bare(*one.split(), cwd=shop) for one in commands}
+    shown = {one: Inside(bare.house)(*one.split(), "-C", str(shop)) for one in commands}
     assert {one: (done.err, done.code) for one, done in shown.items()} == dict.fromkeys(
         commands, ("", 0)
     )
@@ -131,7 +131,7 @@ def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:
 # -- a conversation ----------------------------------------------------------------------------
 
 
-def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
+def test_a_chat_names_real_lines_and_leaves_nothing(bare: Cli) -> None:
     ran = bare("demo", "--chat")
     assert (ran.err, ran.code) == ("", 0)
     for part in ("security", "performance", "readability", "answered by default in the demo"):
@@ -141,26 +141,19 @@ def test_it_runs_without_anything_and_leaves_nothing(bare: Cli) -> None:
     assert list(bare.house.project.iterdir()) == []
     assert list(bare.house.home.iterdir()) == []
     assert list((bare.house.home.parent / "tmp").iterdir()) == []
-
-
-def test_the_lines_it_names_are_the_lines_of_the_file(bare: Cli) -> None:
     source = (SHIPPED / "demo" / "cart.py.txt").read_text().splitlines()
-    named = {int(number) for number in re.findall(r"cart\.py:(\d+)", bare("demo", "--chat").out)}
+    named = {int(number) for number in re.findall(r"cart\.py:(\d+)", ran.out)}
     found = {source[number - 1].strip() for number in named}
     assert any("execute(f" in line for line in found)
     assert any("WHERE id = ?" in line for line in found)
 
 
-def test_as_json_the_result_is_last(bare: Cli) -> None:
-    ran = bare("demo", "--chat", "--json")
+def test_a_chat_as_json_ends_with_the_result_and_can_be_looked_at(bare: Cli) -> None:
+    ran = bare("demo", "--chat", "--keep", "--json")
     assert (ran.err, ran.code) == ("", 0)
     assert ran.lines[-1]["type"] == "result"
     assert (ran.lines[-1]["status"], ran.lines[-1]["reason"]) == ("completed", "ended")
     assert len(ran.of("message")) == 4
-
-
-def test_what_is_kept_can_be_looked_at(bare: Cli) -> None:
-    ran = bare("demo", "--chat", "--keep", "--json")
     folder = ran.of("demo")[0]["folder"]
     shown = bare("log", "last", "-C", folder)
     assert shown.code == 0

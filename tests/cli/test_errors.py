@@ -117,7 +117,7 @@ from tests.cli.command import Cli, steady
             ["answer", "yes", "q1"],
             snapshot("""\
 ! Questions first, then one choice.
-  coterie answer q3 q4 approve
+  coterie answer q3 q4 once
 """),
         ),
         (

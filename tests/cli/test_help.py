@@ -17,10 +17,11 @@ def test_help_groups_what_works(bare: Cli) -> None:
 coterie: the coding agents you have, as one team
 
   Start    demo · doctor · init
-  Work     chat  talk with a team   do  one agent, one job
+  Work     chat  talk with a team       run  goal to tickets to checked work
+           do    one agent, one job
   Answer   inbox · answer · say
   Look     tasks · show · log · diff · cost · audit · ps
-  Steer    stop · resume · cancel · revert
+  Steer    stop · resume · cancel · accept · revert
   Set up   team · agents · config · completion
 
   coterie "text" talks to your default team.   All: coterie help --all

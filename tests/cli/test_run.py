@@ -125,7 +125,7 @@ def test_as_objects(crew: Crew) -> None:
     )
     assert {one["task"] for one in ran.of("ticket")} == {task}
     (asked,) = ran.of("interaction")
-    assert (asked["member"], asked["command"]) == ("mira", "test -s form.py")
+    assert (asked["member"], asked["command"]) == ("mira", "mkdir -p built")
     assert crew("answer", asked["id"], "once").code == 0
     last = crew("resume", task, "--json").lines[-1]
     assert {
@@ -136,7 +136,7 @@ def test_as_objects(crew: Crew) -> None:
             "status": "completed",
             "reason": "done",
             "summary": "3 done",
-            "checks": [{"ticket": "T3", "command": "test -s form.py", "passed": True}],
+            "checks": [{"ticket": "T3", "command": "mkdir -p built", "passed": True}],
         }
     )
     assert last["next"] == [f"coterie {verb} {task}" for verb in ("diff", "accept", "revert")]

@@ -60,7 +60,7 @@ Try:   coterie "why is test_total slow? fix it"
     )
     assert [path.name for path in claude.house.project.iterdir()] == [".coterie"]
     assert steady(claude("team").out) == snapshot(
-        "  pair     ada (claude), rex (claude)   [default]\n"
+        "  pair     ada (claude), rex (claude · read)   [default]\n"
     )
     again = claude("init")
     assert again.code == 0

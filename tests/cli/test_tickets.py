@@ -30,14 +30,34 @@ def test_a_session_is_looked_at(crew: Crew) -> None:
  T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
 """)
     shown = crew.calm(crew("show", "last"))
-    assert shown[: shown.index("\n ▲ q1")] == snapshot()
+    assert shown[: shown.index("\n ▲ q1")] == snapshot("""\
+k3f9  tickets  waits q1  12 turns
+  goal     Add coupons with-check sent-back
+  started  12:00
+  changed  12:00
+  team     crew
+    mira  claude  .coterie/teams/crew/mira
+    wren  codex  .coterie/teams/crew/wren
+    finn  gemini  .coterie/teams/crew/finn
+  next     coterie resume k3f9
+
+ ✓ T1 ─┬─ ▲ T3
+ ✓ T2 ─┘
+
+ █████████████░░░░░░░  2 of 3 done · 1 in review
+
+ ID  TICKET              STATE                 OWNER        CHECKS  TIME  TOKENS
+ T1  Coupon model        done                  wren codex   -       0.1s       -
+ T2  Price rules         done                  finn gemini  -       0.1s       -
+ T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
+""")
     assert crew.calm(crew("show", "last/t3")) == snapshot("""\
 k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
   after    T1 T2
   asks     q1   coterie show q1
   told     mira: Write it.
              open an editor
-             - the form is there   checked by test -s form.py
+             - the form can be built   checked by mkdir -p built
   report   wren: completed
              made form.py
              says I ran it
@@ -145,10 +165,25 @@ def test_the_table_is_live(terminal: Terminal) -> None:
     terminal.type("\t")
     terminal.until("q1>")
     terminal.type("1\r")
-    terminal.until("awaiting_review ▲ q2")
+    for sign in ("mira wants to run", "awaiting_review ▲ q2", "Tab open q2"):
+        terminal.until(sign)
     task = re.findall(r"(\w+)  Add coupons with-check", terminal.glass.shown)[-1]
     screen = calm(terminal.glass.shown, task)
-    assert screen[screen.index(" 12:00  T3  mira") :] == snapshot()
+    assert screen[screen.index(" 12:00  T3  mira") :] == snapshot("""\
+ 12:00  T3  mira wants to run: mkdir -p built · q2
+───────────────────────────────────────────────────────────────────────────────
+ k3f9  Add coupons with-check                                             0m20s
+ █████████████░░░░░░░  2 of 3 done · 1 in review
+
+ ID  TICKET           STATE                 OWNER        CHECKS  TIME  TOKENS
+ T1  Coupon model     done                  wren codex   -       0.1s       -
+ T2  Price rules      done                  finn gemini  -       0.1s       -
+ T3  Form with-check  awaiting_review ▲ q2  wren codex   -       0.1s       -
+───────────────────────────────────────────────────────────────────────────────
+ ▲ q2 mira: mkdir -p built                                        waiting 0m20s
+ >
+ Tab open q2 · type to tell the manager · /T3 one ticket · ^C stop, keep\
+""")
     terminal.type("/T3\r")
     terminal.until("awaiting_review: ")
     terminal.resize(60, 16)
@@ -158,4 +193,14 @@ def test_the_table_is_live(terminal: Terminal) -> None:
     terminal.until("Next   coterie diff")
     assert terminal.ended() == 0
     shown = calm(terminal.glass.shown, task)
-    assert shown[shown.index(" DONE") :] == snapshot()
+    assert shown[shown.index(" DONE") :] == snapshot("""\
+ DONE  k3f9  Add coupons with-check                    0.1s
+ 3 done
+
+ CHANGED       3 files +3 -0   branch coterie/k3f9/merged;
+               your tree untouched
+ CHECKED       mkdir -p built exit 0, at tree 9c1e44
+ YOU DECIDED   plan 12:00 · q2 once
+
+ Next   coterie diff k3f9 · coterie accept k3f9 · coterie revert k3f9
+""")

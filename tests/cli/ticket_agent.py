@@ -41,7 +41,7 @@ def planned(prompt: str) -> object:
 def instructed(prompt: str) -> object:
     criteria: list[dict[str, str]] = []
     if "with-check" in prompt:
-        criteria.append({"text": "the form is there", "command": "test -s form.py"})
+        criteria.append({"text": "the form can be built", "command": "mkdir -p built"})
     if "looked-at" in prompt:
         criteria.append({"text": "looks right on a phone"})
     summary = " ".join(["Write it.", *(one for one in ("never-works", "hangs") if one in prompt)])

@@ -19,9 +19,11 @@ from jsonschema import Draft202012Validator
 from coterie.config.schemas import FOLDER
 from coterie.engine.desk import Care
 from coterie.errors import EnvelopeForged, StorageDamaged
+from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendEnvelope
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
+from coterie.ports import ChildLog
 from coterie.stores.ledger import Ledger
 from coterie.testing.contracts.samples import created
 from coterie.testing.contracts.storage_tickets import said
@@ -142,8 +144,8 @@ class Logged(FakeChecks):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "1-true.log").write_bytes(PRINTED)
 
-    async def run(self, *given: Any) -> Any:
-        done = await super().run(*given)
+    async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
+        done = await super().run(command, folder, children)
         digest = f"sha256:{sha256(PRINTED).hexdigest()}"
         return replace(done, log="1-true.log", digest=digest, size_bytes=len(PRINTED))
 

@@ -212,7 +212,6 @@ async def test_an_edit_is_shown_as_a_diff(house: AcpHouse) -> None:
     ("mode", "done", "asked"),
     [
         ("read", False, []),
-        ("ask", True, ["write", "run"]),
         ("accept-edits", True, ["run"]),
         ("full", True, []),
     ],

@@ -199,7 +199,7 @@ def _farewell(call: Call, stage: Stage, task_id: str, promises: Sequence[Promise
     call.line()
     call.line(f" Look   cd {stage.project.root}")
     for command, what in _LOOK:
-        call.line(f"        coterie {command.format(task=task_id):<12} {what}")
+        call.line(f"        coterie {command.format(task=task_id):<14} {what}")
 
 
 _LOOK = (

@@ -173,7 +173,8 @@ def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
     would = "would be" if dry_run else "is"
     if undo:
         return [f"{task_id} {would} wanted again.   coterie accept {task_id}"]
-    lines = [f"{task_id} was not accepted, so none of your files changed. It {would} not wanted."]
+    apart = f"{task_id} was not accepted, so none of your files changed."
+    lines = [f"{apart} It {would} marked as not wanted."]
     return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 

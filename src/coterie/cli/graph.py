@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from statistics import median
+from contextlib import suppress
 
+from coterie.cli.graph_layout import Needs, Node, Tangled, alone, depths_of, layers_of, tracks_of
 from coterie.cli.text import cells, clip
 
 _MOST = 60
@@ -15,27 +14,7 @@ _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 _LINES = " ╵╷│╴┘┐┤╶└┌├─┴┬┼"
 """A piece of line by the sides on which it goes on."""
 
-Needs = Mapping[str, Sequence[str]]
-"""Of each: what must be done before it."""
 Shown = Callable[[str], str]
-
-
-@dataclass(eq=False)
-class _Node:
-    """A place in a layer: one of the things, or a line on its way past them."""
-
-    name: str
-    """Empty for a line."""
-    layer: int
-    row: int = 0
-    before: list[_Node] = field(default_factory=list["_Node"])
-    after: list[_Node] = field(default_factory=list["_Node"])
-
-    def fits_beside(self, left: _Node) -> bool:
-        """Whether both may stand on one row without seeming to be joined by mistake."""
-        if not left.after or not self.before:
-            return True
-        return self in left.after and (len(left.after) == 1 or len(self.before) == 1)
 
 
 def graph(needs: Needs, width: int, shown: Shown = str, painted: Shown = str) -> list[str]:
@@ -44,51 +23,32 @@ def graph(needs: Needs, width: int, shown: Shown = str, painted: Shown = str) ->
     `shown` gives the words for a name, and `painted` the same words in their colour.
     """
     known = {name: [one for one in before if one in needs] for name, before in needs.items()}
-    alone = dict.fromkeys(_alone(known))
-    joined = {name: before for name, before in known.items() if name not in alone}
-    picture = _Picture(joined, shown) if 0 < len(joined) <= _MOST else None
-    if (joined and picture is None) or (picture and picture.width > width):
+    free = dict.fromkeys(alone(known))
+    joined = {name: before for name, before in known.items() if name not in free}
+    picture = _drawn(joined, width, shown) if joined else None
+    if joined and picture is None:
         return _listed(known, width, shown)
-    free = [f" {line}" for line in _packed([shown(name) for name in alone], "   ", width - 1)]
-    return [*(picture.lines(painted) if picture else []), *free]
+    rest = [f" {line}" for line in _packed([shown(name) for name in free], "   ", width - 1)]
+    return [*(picture.lines(painted) if picture else []), *rest]
 
 
-# -- what is drawn -----------------------------------------------------------------------------
-
-
-def _alone(needs: Needs) -> list[str]:
-    """Those that wait for nothing and that nothing waits for."""
-    needed = {one for before in needs.values() for one in before}
-    return [name for name, before in needs.items() if not before and name not in needed]
-
-
-def _depths(needs: Needs) -> dict[str, int]:
-    """How many steps must be behind each; in the order of the steps."""
-    depths: dict[str, int] = {}
-    left = dict(needs)
-    while left:
-        found = [name for name, before in left.items() if all(one in depths for one in before)]
-        step = {name: 1 + max((depths[one] for one in left[name]), default=-1) for name in found}
-        # A circle is refused before it is kept; if one is, it must not hang a screen.
-        depths |= step or dict.fromkeys(left, len(needs))
-        left = {name: before for name, before in left.items() if name not in depths}
-    return depths
-
-
-def _reduced(needs: Needs, depths: Mapping[str, int]) -> dict[str, list[str]]:
-    """Without what follows from the rest: who waits for B, which waits for A, waits for A too."""
-    above: dict[str, set[str]] = {}
-    for name in depths:
-        above[name] = {far for one in needs[name] for far in (one, *above.get(one, ()))}
-    return {
-        name: [one for one in before if not any(one in above[other] for other in before)]
-        for name, before in needs.items()
-    }
+def _drawn(needs: Needs, width: int, shown: Shown) -> _Picture | None:
+    """The picture, in the first order of its names in which it can be read."""
+    if len(needs) > _MOST:
+        return None
+    names = list(needs)
+    for turn in range(len(names)):
+        with suppress(Tangled):
+            order = [*names[turn:], *names[:turn]]
+            picture = _Picture({name: needs[name] for name in order}, shown)
+            if picture.width <= width:
+                return picture
+    return None
 
 
 def _listed(needs: Needs, width: int, shown: Shown) -> list[str]:
     """Step by step, each with what it waits for."""
-    depths = _depths(needs)
+    depths = depths_of(needs)
     lines: list[str] = []
     for number, step in enumerate(sorted(set(depths.values())), 1):
         told = [
@@ -112,74 +72,6 @@ def _packed(words: Sequence[str], between: str, width: int) -> list[str]:
     return lines
 
 
-# -- where everything stands -------------------------------------------------------------------
-
-
-def _layers(needs: Needs) -> list[list[_Node]]:
-    """The things by how deep they are, with the lines that pass other layers, in rows."""
-    depths = _depths(needs)
-    nodes = {name: _Node(name, depth) for name, depth in depths.items()}
-    layers: list[list[_Node]] = [[] for _ in range(max(depths.values()) + 1)]
-    for name in needs:
-        layers[depths[name]].append(nodes[name])
-    passing: dict[tuple[str, int], _Node] = {}
-    for name, before in _reduced(needs, depths).items():
-        for one in before:
-            node = nodes[one]
-            for layer in range(node.layer + 1, depths[name]):
-                if (one, layer) not in passing:
-                    passing[one, layer] = line = _Node("", layer)
-                    layers[layer].append(line)
-                    _join(node, line)
-                node = passing[one, layer]
-            _join(node, nodes[name])
-    _place(layers)
-    return layers
-
-
-def _join(before: _Node, after: _Node) -> None:
-    before.after.append(after)
-    after.before.append(before)
-
-
-def _place(layers: Sequence[list[_Node]]) -> None:
-    """Give everything its row, near to what it comes from."""
-    for row, node in enumerate(layers[0]):
-        node.row = row
-    for left, layer in pairwise(layers):
-        beside = {node.row: node for node in left}
-        layer.sort(key=lambda node: median([one.row for one in node.before] or [0]))
-        row = -1
-        for node in layer:
-            row = max(row + 1, min((one.row for one in node.before), default=0))
-            while row in beside and not node.fits_beside(beside[row]):
-                row += 1
-            node.row = row
-
-
-def _tracks(layer: Sequence[_Node]) -> dict[_Node, int]:
-    """Which upright each of them has that branches or bends; none for a straight line."""
-    taken: list[list[tuple[int, int]]] = []
-    found: dict[_Node, int] = {}
-    for node in sorted(layer, key=lambda one: one.row):
-        first, last = _span(node)
-        if first == last:
-            continue
-        for number in range(len(taken) + 1):
-            if number == len(taken):
-                taken.append([])
-            if all(last < begin or end < first for begin, end in taken[number]):
-                taken[number].append((first, last))
-                found[node] = number
-                break
-    return found
-
-
-def _span(node: _Node) -> tuple[int, int]:
-    rows = [node.row, *(one.row for one in node.after)]
-    return min(rows), max(rows)
-
-
 # -- lines -------------------------------------------------------------------------------------
 
 
@@ -189,18 +81,18 @@ class _Picture:
     def __init__(self, needs: Needs, shown: Shown) -> None:
         self._shown = shown
         self._names: dict[tuple[int, int], str] = {}
-        self._pieces: dict[tuple[int, int], dict[_Node, int]] = {}
+        self._pieces: dict[tuple[int, int], dict[Node, int]] = {}
         """By row and column: what each line that passes there is made of."""
         left = 1
-        for layer in _layers(needs):
+        for layer in layers_of(needs):
             left = self._layer(layer, left)
         ends = [column + cells(shown(name)) for (_, column), name in self._names.items()]
         self.width: int = max([*ends, *(column + 1 for _, column in self._pieces)])
 
-    def _layer(self, layer: Sequence[_Node], left: int) -> int:
+    def _layer(self, layer: Sequence[Node], left: int) -> int:
         """Draw a layer and the lines that leave it; returns where the next one begins."""
         room = max((cells(self._shown(node.name)) for node in layer if node.name), default=1)
-        tracks = _tracks(layer)
+        tracks = tracks_of(layer)
         first = left + room + 2
         following = first + max(tracks.values(), default=0) + 3
         for node in layer:
@@ -213,25 +105,25 @@ class _Picture:
                 self._line(node, begin, None if track is None else first + track, following)
         return following
 
-    def _line(self, node: _Node, begin: int, upright: int | None, following: int) -> None:
+    def _line(self, node: Node, begin: int, upright: int | None, following: int) -> None:
         """From one to all that come after it, which begin at `following`."""
         if upright is None:
             self._across(node, node.row, begin, _end(node.after[0], following))
             return
         self._across(node, node.row, begin, upright)
         self._put(node, node.row, upright, _LEFT)
-        first, last = _span(node)
+        first, last = node.span
         for row in range(first, last + 1):
             self._put(node, row, upright, (_UP if row > first else 0) | (_DOWN * (row < last)))
         for one in node.after:
             self._put(node, one.row, upright, _RIGHT)
             self._across(node, one.row, upright + 1, _end(one, following))
 
-    def _across(self, line: _Node, row: int, begin: int, end: int) -> None:
+    def _across(self, line: Node, row: int, begin: int, end: int) -> None:
         for column in range(begin, end):
             self._put(line, row, column, _LEFT | _RIGHT)
 
-    def _put(self, line: _Node, row: int, column: int, sides: int) -> None:
+    def _put(self, line: Node, row: int, column: int, sides: int) -> None:
         pieces = self._pieces.setdefault((row, column), {})
         pieces[line] = pieces.get(line, 0) | sides
 
@@ -251,12 +143,12 @@ class _Picture:
         return [rows.get(row, "") for row in range(max(rows) + 1)]
 
 
-def _end(node: _Node, following: int) -> int:
+def _end(node: Node, following: int) -> int:
     """Where a line to something ends: before its name, or where it goes on as a line."""
     return following - 1 if node.name else following
 
 
-def _glyph(pieces: Mapping[_Node, int]) -> str:
+def _glyph(pieces: Mapping[Node, int]) -> str:
     sides = 0
     for one in pieces.values():
         sides |= one

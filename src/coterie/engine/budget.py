@@ -100,7 +100,8 @@ class Budgets:
             purpose="choose_strategy",
             display=Display(
                 title=f"{whose} used {shown(measure, used, allowed)}{when}",
-                description=f"The next call was not made. How much more, such as {example}, or stop?",
+                description="The next call was not made. How much more, such as "
+                f"{example}, or stop?",
             ),
             validation=Validation(
                 regex=MORE,

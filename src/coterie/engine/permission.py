@@ -27,7 +27,7 @@ from coterie.model.interaction import (
     Risk,
 )
 from coterie.model.journal import Request, Step
-from coterie.model.team import Member
+from coterie.model.team import Member, base_of
 from coterie.model.update import Asked, PendingCall
 from coterie.tools.permission import decide, suggest
 
@@ -61,7 +61,7 @@ class Grants:
         if response.selected_option_id == THIS_TASK:
             self.exact.add((member, meaning))
         elif response.selected_option_id == BY_RULE and response.input_value:
-            self.rules.setdefault(member, []).append(response.input_value)
+            self.rules.setdefault(base_of(member), []).append(response.input_value)
 
 
 class Gate:
@@ -83,10 +83,10 @@ class Gate:
 
     async def _decided(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         member = attempt.member
-        ruling = await self._ruling(member, call)
+        ruling = await self._ruling(member, call, self._desk.channels.work_folder(member))
         if ruling.verdict != "ask":
             return self._ruled(asked.key, ruling)
-        question = _risky(self._desk.task.task_id, member, asked, call)
+        question = await self._question(member, asked, call)
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return self._ruled(asked.key, Ruling("allow", "you allowed it for this task"))
@@ -99,13 +99,13 @@ class Gate:
         return response.model_copy(update={"selected_option_id": APPROVE})
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
-        """Whether Coterie may do something that a member wants done."""
-        ruling = await self._ruling(member, call)
+        """Whether Coterie may do something that a member wants done, where Coterie does it."""
+        ruling = await self._ruling(member, call, call.action.cwd if call.action else call.cwd)
         if ruling.verdict != "ask":
             return ruling.verdict == "allow"
         shown = Display(title="Run a check that it wants", content=call.said or str(call.input))
         asked = Asked(call.call_id, "Confirm", RISKY, shown, call=call)
-        question = _risky(self._desk.task.task_id, member, asked, call)
+        question = await self._question(member, asked, call)
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return True
@@ -113,15 +113,18 @@ class Gate:
         self._grants.add(member.id, meaning, response)
         return response.approves
 
-    async def _ruling(self, member: Member, call: PendingCall) -> Ruling:
+    async def _question(self, member: Member, asked: Asked, call: PendingCall) -> Ask:
+        # The rule that it offers depends on what is in the folder, so it is not for the loop.
+        return await anyio.to_thread.run_sync(_risky, self._desk.task.task_id, member, asked, call)
+
+    async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:
         if call.action is None:
             full = member.permissions.mode == "full" and not member.permissions.deny
             return Ruling("allow", "mode full") if full else Ruling("ask", "nobody can say")
-        granted = tuple(self._grants.rules.get(member.id, ()))
-        root = Path(self._desk.channels.work_folder(member))
+        granted = tuple(self._grants.rules.get(base_of(member.id), ()))
         team = self._desk.task.team.permissions
         ruling = await anyio.to_thread.run_sync(
-            decide, call.action, member.permissions, team, root, granted
+            decide, call.action, member.permissions, team, Path(folder), granted
         )
         if ruling.verdict == "allow" and call.must_ask and member.permissions.mode != "full":
             return Ruling("ask", "nothing would hold it in")

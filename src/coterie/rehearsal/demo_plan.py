@@ -102,7 +102,7 @@ PARTS = (
             Change(
                 "shop/cart.py",
                 "    return sum(prices)\n",
-                "    percent = percent_off(coupon) if coupon is not None else 0\n"
+                "    percent = percent_off(coupon) if coupon else 0\n"
                 "    # Rounded once, on the sum: rounding each price would lose cents.\n"
                 "    return sum(prices) - sum(prices) * percent // 100\n",
             ),

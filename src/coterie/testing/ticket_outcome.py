@@ -33,8 +33,8 @@ class Outcome:
 
     report: object
     """The final report but for times, ids, hashes, usage and attempts."""
-    tree: str
-    """The hash of the files that were approved."""
+    files: dict[str, str]
+    """What was approved, by name."""
     landed: Sequence[str]
     """The tickets of the merges on the branch."""
     branches: Sequence[str]
@@ -96,7 +96,7 @@ def outcome(work: Path, kept: Kept) -> Outcome:
     said = Counter(f"{one.ticket_id or '-'} {one.payload_type}" for _, one in kept.envelopes)
     return Outcome(
         report=_constant(json.loads(report.read_text()), session),
-        tree=git(work, "rev-parse", f"{merged}^{{tree}}").strip(),
+        files=_files(work, merged),
         landed=sorted(git(work, "log", "--first-parent", "--merges", trailers, merged).split()),
         branches=[name.replace(session, "SESSION") for name in branches],
         states={one.id: _path(one) for one in kept.tickets},
@@ -108,6 +108,11 @@ def outcome(work: Path, kept: Kept) -> Outcome:
             git(work, "diff"),
         ],
     )
+
+
+def _files(work: Path, commit: str) -> dict[str, str]:
+    names = git(work, "ls-tree", "-r", "--name-only", commit).splitlines()
+    return {name: git(work, "show", f"{commit}:{name}") for name in names}
 
 
 def _constant(value: object, session: str) -> object:

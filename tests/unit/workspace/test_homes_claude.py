@@ -177,6 +177,7 @@ def test_what_claude_finds(workspace: Workspace) -> None:
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "0",
+        "MCP_TOOL_TIMEOUT": str(7 * 24 * 3600 * 1000),
     }
 
 

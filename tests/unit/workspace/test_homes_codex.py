@@ -81,6 +81,7 @@ def test_a_home(house: House) -> None:
             "multi_agent": False,
             "plugins": False,
             "unbounded_connection_retries": False,
+            "unified_exec_tty": False,
         },
         "skills": {"include_instructions": False, "bundled": {"enabled": False}},
         "shell_environment_policy": {
@@ -97,8 +98,12 @@ def test_a_home(house: House) -> None:
                     str(place.folder): "read",
                     str(place.home): "read",
                     scratch: "write",
+                    str(home.path / "kept"): "deny",
                 }
-            }
+            },
+            "coterie-read": {
+                "filesystem": {":root": "read", str(home.path / "kept"): "deny"},
+            },
         },
     }
 
@@ -108,9 +113,17 @@ def test_it_follows_the_team(house: House) -> None:
     assert config(first)["model"] == "gpt-5.5"
     again = prepare(member("read"), workspace(house))
     assert "model" not in config(again)
-    assert filesystem(again) == {":root": "read"}
+    assert filesystem(again) == {":root": "read", str(again.path / "kept"): "deny"}
+    assert (again.path / "kept").is_file()
     assert (first.read_only, again.read_only) == (False, True)
     assert not (again.path / "AGENTS.md").exists()
+
+
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+def test_terminals_are_for_those_who_need_not_be_asked(house: House, mode: Mode) -> None:
+    home = prepare(member(mode), workspace(house))
+    assert config(home)["features"]["unified_exec_tty"] == (mode == "full")
+    assert config(home)["approval_policy"] == "on-request"  # for whoever starts it by hand
 
 
 def test_a_rehearsal_asks_nobody_else(house: House) -> None:

@@ -14,7 +14,7 @@ import pytest
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Mode, Permissions
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import ToolCommands, Workspace
 from coterie.workspace.folder import open_workspace
 from coterie.workspace.homes import acp, gemini
 from tests.conftest import House
@@ -88,22 +88,38 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
         gemini.prepare(ANN, place)
 
 
-@pytest.mark.parametrize(
-    ("mode", "rule"),
-    [
-        ("ask", None),
-        ("read", ("deny", ["write_file", "replace", "run_shell_command"], None)),
-        ("accept-edits", ("allow", ["write_file", "replace"], False)),
-        ("full", ("allow", ["*"], False)),
-    ],
-)
-def test_rules(house: House, mode: Mode, rule: tuple[str, list[str], bool | None] | None) -> None:
-    place = workspace(house)
-    gemini.prepare(ann(mode), place)
+def rules(place: Workspace) -> list[tuple[str, object, bool | None]]:
+    """What is decided about which tools, and whether only where somebody can be asked."""
     written = (place.home / ".gemini" / "policies" / "coterie.toml").read_text()
     found = tomllib.loads(written).get("rule", [])
-    told = [(each["decision"], each["toolName"], each.get("interactive")) for each in found]
-    assert told == ([rule] if rule else [])
+    found.sort(key=lambda each: -each["priority"])
+    assert [each for each in found if each["priority"] == 950] == []  # which Gemini passes over
+    return [(each["decision"], each["toolName"], each.get("interactive")) for each in found]
+
+
+WRITING = ["write_file", "replace", "run_shell_command"]
+
+
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+def test_rules(house: House, mode: Mode) -> None:
+    place = replace(workspace(house), tools=ToolCommands("list it", "/call it"))
+    gemini.prepare(ann(mode), place)
+    harmless, *others = rules(place)
+    assert harmless[0] == "allow"
+    assert set(harmless[1]).isdisjoint({*WRITING, "read_file", "web_fetch"})  # type: ignore[call-overload]
+    asked = [("ask_user", "run_shell_command", True), ("ask_user", "*", True)]
+    assert others == ([("deny", WRITING, None)] if mode == "read" else []) + asked
+    tools = json.loads((place.home / ".gemini" / "settings.json").read_text())["tools"]
+    assert (tools["discoveryCommand"], tools["callCommand"]) == ("list it", "/call it")
+
+
+@pytest.mark.parametrize("mode", ["read", "full"])
+def test_one_who_is_started_by_hand_asks_the_person(house: House, mode: Mode) -> None:
+    place = workspace(house)
+    gemini.prepare(ann(mode), place)
+    assert rules(place) == ([("deny", WRITING, None)] if mode == "read" else [])
+    settings = json.loads((place.home / ".gemini" / "settings.json").read_text())
+    assert settings["tools"] == {"shell": {"enableInteractiveShell": False}}
 
 
 def test_a_rehearsal_has_nobodys_key(house: House) -> None:
@@ -231,6 +247,11 @@ def test_qwen(house: House) -> None:
     home = acp.prepare(entry("qwen"), ANN, replace(place, rehearsal=URL))
     assert (home.args, home.reads_only) == (("--auth-type", "openai"), False)
     assert home.env["OPENAI_MODEL"] == "rehearsal"
+    assert (told["permissions"], home.takes_commands) == ({"ask": []}, True)
+    acp.prepare(entry("qwen"), ANN, replace(place, tools=ToolCommands("list it", "/call it")))
+    told = json.loads((own / "settings.json").read_text())
+    assert set(told["permissions"]["ask"]) >= {"Bash", "Edit", "Monitor", "Read", "Write"}
+    assert told["tools"]["discoveryCommand"] == "list it"
 
 
 def test_opencode(house: House) -> None:
@@ -247,6 +268,13 @@ def test_opencode(house: House) -> None:
     assert not (place.home / ".local/share/opencode/auth.json").is_symlink()
     told = json.loads((place.home / ".config" / "opencode" / "opencode.json").read_text())
     assert told["provider"]["rehearsal"]["options"]["baseURL"] == f"{URL}/v1"
+    assert not home.takes_commands
+    by_hand = json.loads(home.env["OPENCODE_PERMISSION"])
+    served = replace(place, tools=ToolCommands("list it", "/call it"))
+    home = acp.prepare(entry("opencode"), ann("read"), served)
+    ours = json.loads(home.env["OPENCODE_PERMISSION"])
+    assert (by_hand["read"], ours["read"], ours["*"]) == ("allow", "ask", "deny")
+    assert (ours["external_directory"], ours["coterie_*"]) == ("allow", "allow")
 
 
 @pytest.mark.parametrize("name", ["opencode.json", "opencode.jsonc", ".opencode"])

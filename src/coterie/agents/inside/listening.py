@@ -58,7 +58,7 @@ class Call(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._heard += data
         if len(self._heard) > LONGEST:
-            self.answer(Result("That is too long.", failed=True))
+            self._hang_up()
         elif self._heard.endswith(b"\n"):
             self._take(mapping(parse_object(self._heard.decode("utf-8", "replace"))))
 
@@ -77,6 +77,11 @@ class Call(asyncio.Protocol):
             told = {"text": result.text, "failed": result.failed}
             line.write(json.dumps(told).encode() + b"\n")
             line.close()
+
+    def _hang_up(self) -> None:
+        line, self._line = self._line, None
+        if line is not None:
+            line.abort()
 
     def _take(self, said: Object) -> None:
         if not hmac.compare_digest(text(said.get("token")).encode(), self._token.encode()):

@@ -153,7 +153,7 @@ def _document(path: Path, root: Path) -> str:
 
 
 _ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFetch", "Write")
-"""It has to ask about these, also about what it takes for harmless."""
+"""It has to ask Coterie about these, also about what it takes for harmless."""
 
 
 def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
@@ -168,14 +168,15 @@ def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
     if reads_only:
         without += ["edit", "write_file", "run_shell_command", "monitor"]
     tools: dict[str, object] = {"exclude": without}
+    asked: tuple[str, ...] = ()
     if workspace.tools is not None:
-        ours = workspace.tools
+        ours, asked = workspace.tools, _ASKED
         tools |= {"discoveryCommand": ours.listing, "callCommand": ours.calling}
     settings = {
         "general": {"enableAutoUpdate": False},
         # Else a second conversation follows every turn, about what to remember.
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
-        "permissions": {"ask": list(_ASKED)},
+        "permissions": {"ask": list(asked)},
         "privacy": {"usageStatisticsEnabled": False},
         "security": {"folderTrust": {"enabled": True}},
         "telemetry": {"enabled": False},
@@ -197,7 +198,7 @@ def _qwen(member: Member, workspace: Workspace, cwd: Path) -> _Known:
 
 # -- OpenCode ----------------------------------------------------------------------------------
 
-_LOOKING = dict.fromkeys(("read", "glob", "grep", "list", "webfetch"), "ask")
+_LOOKING = ("read", "glob", "grep", "list")
 _HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
 """They touch nothing but OpenCode itself, or are ours."""
 
@@ -211,10 +212,13 @@ def _opencode(member: Member, workspace: Workspace, cwd: Path) -> _Known:
     link_login(login, ".local/share/opencode/auth.json", workspace)
     reads_only = member.permissions.mode == "read"
     others = {"*": "deny" if reads_only else "ask"}
-    # It would ask about a folder besides what is done there, which is asked about anyway.
-    others["external_directory"] = "allow"
+    looking: dict[str, str] = dict.fromkeys(_LOOKING, "allow")
+    if workspace.tools is not None:
+        # It would ask about a folder besides what is done there, which is asked about anyway.
+        looking = {**dict.fromkeys(_LOOKING, "ask"), "external_directory": "allow"}
     # What a helper of its own does, it does not tell.
-    allowed = {**others, **_LOOKING, **_HARMLESS, "task": "deny", "skill": "deny"}
+    no_helpers = {"task": "deny", "skill": "deny"}
+    allowed = {**others, **looking, "webfetch": "ask", **_HARMLESS, **no_helpers}
     env = {
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_CLAUDE_CODE": "1",

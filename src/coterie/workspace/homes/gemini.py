@@ -80,7 +80,7 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
     write_private(home / _DOCUMENT, _memory(member, workspace, cwd))
     rules = private_folder(home / "policies")
-    write_private(rules / "coterie.toml", _rules(member.permissions.mode))
+    write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
     reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
     write_instruction(workspace.folder / _DOCUMENT, instruction_text(member, reference))
     model = REHEARSAL_MODEL if workspace.rehearsal is not None else None
@@ -133,19 +133,21 @@ def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
     }
 
 
-def _rules(mode: Mode) -> str:
-    """It has to ask about all that it would do; what may be done unasked is for Coterie to say.
+def _rules(mode: Mode, tools: ToolCommands | None) -> str:
+    """What Gemini is to ask about: where it is Coterie that it asks, about all that it would do.
 
     Without the protocol nobody can be asked: there Gemini itself has only the tools that look.
     """
-    asking = {"decision": "ask_user", "interactive": True}
-    rules: list[Mapping[str, object]] = [
-        {"toolName": "*", "priority": 900, **asking},
-        {"toolName": _SHELL, "argsPattern": ".", "priority": 901, **asking},
-        {"toolName": list(_HARMLESS), "priority": 990, "decision": "allow"},
-    ]
+    rules: list[Mapping[str, object]] = []
     if mode == "read":
         rules.append({"toolName": [*_WRITING, _SHELL], "priority": 970, "decision": "deny"})
+    if tools is not None:
+        asking = {"decision": "ask_user", "interactive": True}
+        rules += [
+            {"toolName": "*", "priority": 900, **asking},
+            {"toolName": _SHELL, "argsPattern": ".", "priority": 901, **asking},
+            {"toolName": list(_HARMLESS), "priority": 990, "decision": "allow"},
+        ]
     return "\n".join(map(_rule, rules))
 
 

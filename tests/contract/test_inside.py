@@ -1,0 +1,388 @@
+"""The two tools that CLI members have besides their own: what they mean, and the real program."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import pytest
+
+from coterie.agents.inside import Result, Serving, is_ours, listening
+from coterie.agents.inside.listening import Listening, call_in
+from coterie.agents.inside.program import STILL_HERE, called, replied, result_of
+from coterie.agents.inside.tools import tools_for
+from coterie.model.interaction import Display, Option, Response, Validation
+from coterie.model.markers import parse
+from coterie.model.update import Asked
+from tests.unit.process.children import until
+
+Json = dict[str, Any]
+OTHERS = {"rex": "speed", "You": ""}
+
+
+def response(
+    choice: str | None = None, said: str | None = None, word: str | None = None
+) -> Response:
+    return Response(
+        interaction_id="q1",
+        task_id="t1",
+        author_actor_id="you",
+        selected_option_id=choice,
+        input_value=said,
+        comment=word,
+    )
+
+
+# -- what they mean ----------------------------------------------------------------------------
+
+
+def test_what_models_are_told() -> None:
+    ask, hand_over = tools_for(OTHERS)
+    assert (ask["name"], ask["inputSchema"]["required"]) == ("ask_human", ["question"])
+    assert hand_over["inputSchema"]["properties"]["to"]["enum"] == ["rex", "You"]
+    assert "There are: rex (speed), You." in hand_over["description"]
+    assert [tool["name"] for tool in tools_for({})] == ["ask_human"]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("ask_human", True),
+        ("mcp__coterie__hand_over", True),
+        ("mcp_coterie_ask_human", True),
+        ("coterie_ask_human", True),
+        ("discovered_tool_hand_over", True),
+        ("mcp__other__ask_human", False),
+        ("ask_human; rm x", False),
+        ("ask_user", False),
+    ],
+)
+def test_which_tools_are_ours(name: str, ours: bool) -> None:
+    assert is_ours(name) == ours
+
+
+def test_a_question_and_its_answer() -> None:
+    serving = Serving(OTHERS)
+    asked = serving.call("k1", "ask_human", {"question": " Why? "})
+    required = Validation(required=True)
+    assert asked == Asked("k1", "Input", "request_info", Display(title="Why?"), validation=required)
+    assert serving.answered("k1", response(said="So.")) == Result("So.")
+    assert serving.answered("k1", response(said="So.")) is None  # answered once
+
+
+def test_a_question_with_choices() -> None:
+    serving = Serving({})
+    labels = ["Red", "red!", "…", 7, *map(str, range(30))]
+    asked = serving.call("k1", "ask_human", {"question": "Which?", "options": labels})
+    assert isinstance(asked, Asked)
+    assert asked.options[:3] == (
+        Option(id="red", label="Red"),
+        Option(id="red-2", label="red!"),
+        Option(id="-3", label="…"),
+    )
+    assert len(asked.options) == 20
+    assert serving.answered("k1", response("red", word="like wine")) == Result("Red (like wine)")
+
+
+@pytest.mark.parametrize("given", [response(), response("nothing of it")])
+def test_nobody_answers(given: Response) -> None:
+    serving = Serving({})
+    serving.call("k1", "ask_human", {"question": "Which?", "options": ["a", "b"]})
+    assert serving.answered("k1", given) == Result("Nobody answered.", failed=True)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "told"),
+    [
+        ("ask_human", {"question": 7}, 'ask_human needs a "question".'),
+        ("hand_over", {"to": "eve"}, 'hand_over: no "eve" in the team; there are rex, You.'),
+        ("rm", {}, 'There is no tool "rm" here; there is ask_human and hand_over.'),
+    ],
+)
+def test_calls_that_mean_nothing(tool: str, given: Json, told: str) -> None:
+    assert Serving(OTHERS).call("k1", tool, given) == Result(told, failed=True)
+
+
+def test_who_is_alone_cannot_hand_over() -> None:
+    told = 'There is no tool "hand_over" here; there is ask_human.'
+    assert Serving({}).call("k1", "hand_over", {"to": "rex"}) == Result(told, failed=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "message", "text"),
+    [
+        ("Done.", "Look at it.", "Done.\n\nLook at it."),
+        ("", "Look at it.", "Look at it."),
+        ("Done. Look at it.\n", "Look at it.", "Done. Look at it."),
+        ("Done.", "", "Done."),
+    ],
+)
+def test_handing_over(said: str, message: str, text: str) -> None:
+    serving = Serving(OTHERS)
+    handed = serving.call("k1", "hand_over", {"to": "REX", "message": message})
+    assert handed == Result("ok, your turn ends here")
+    marked = parse(serving.ended(said))
+    assert (marked.text, marked.names) == (text, ("rex",))
+    serving.begin()  # the next turn is another
+    assert serving.ended(said) == said
+
+
+# -- the protocol ------------------------------------------------------------------------------
+
+
+def test_what_a_server_replies() -> None:
+    hello = {"id": 0, "method": "initialize", "params": {"protocolVersion": "2024-11-05"}}
+    greeted = replied(hello, [])
+    assert greeted is not None
+    assert greeted["result"]["protocolVersion"] == "2024-11-05"
+    assert replied({"id": 1, "method": "ping"}, []) == {"jsonrpc": "2.0", "id": 1, "result": {}}
+    assert replied({"method": "notifications/initialized"}, []) is None
+    assert replied({"id": 7, "result": {}}, []) is None
+    assert replied({"id": 2, "method": "prompts/list"}, []) == {
+        "jsonrpc": "2.0",
+        "id": 2,
+        "error": {"code": -32601, "message": "prompts/list is not known here"},
+    }
+    call = {"id": 3, "method": "tools/call", "params": {"name": "x", "arguments": [1]}}
+    assert called(call) == ("x", {})
+    assert called({"method": "tools/call"}) is None
+    assert result_of(call, {"text": "hi"})["result"] == {
+        "content": [{"type": "text", "text": "hi"}],
+        "isError": False,
+    }
+
+
+# -- the program -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A folder whose name leaves room for a socket's."""
+    with tempfile.TemporaryDirectory(prefix="c") as folder:
+        yield Path(folder)
+
+
+class Table:
+    """Where calls are put, and answered."""
+
+    def __init__(self) -> None:
+        self.calls: list[listening.Call] = []
+
+    def put(self, message: Json) -> None:
+        call = call_in(message)
+        assert call is not None
+        self.calls.append(call)
+
+
+@pytest.fixture
+async def served(short: Path) -> AsyncGenerator[tuple[Listening, Table]]:
+    table = Table()
+    opened = await Listening.open(short, tools_for(OTHERS))
+    opened.divert(table.put)
+    yield opened, table
+    await opened.close()
+    assert list(short.iterdir()) == []
+
+
+def server_of(opened: Listening) -> subprocess.Popen[str]:
+    [server] = opened.servers
+    assert (server["name"], server["env"]) == ("coterie", [])
+    return subprocess.Popen(
+        [server["command"], *server["args"]], stdin=-1, stdout=-1, stderr=-1, text=True, env={}
+    )
+
+
+def say(child: subprocess.Popen[str], *messages: Json | str) -> None:
+    assert child.stdin is not None
+    for message in messages:
+        child.stdin.write((message if isinstance(message, str) else json.dumps(message)) + "\n")
+    child.stdin.flush()
+
+
+async def heard(child: subprocess.Popen[str]) -> Json:
+    assert child.stdout is not None
+    return json.loads(await anyio.to_thread.run_sync(child.stdout.readline))
+
+
+async def ended(child: subprocess.Popen[str]) -> None:
+    """Nothing is left of it, and it complained of nothing."""
+    assert child.stdin is not None
+    child.stdin.close()
+    assert await anyio.to_thread.run_sync(child.wait) == 0
+    for stream in (child.stdout, child.stderr):
+        assert stream is not None
+        assert stream.read() == ""
+        stream.close()
+
+
+def calling(number: int, tool: str, **given: object) -> Json:
+    params = {"name": tool, "arguments": given}
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+
+
+async def test_a_server_carries_calls_several_at_once(served: tuple[Listening, Table]) -> None:
+    opened, table = served
+    child = server_of(opened)
+    say(child, "no JSON", "[1]", {"id": 1, "method": "tools/list"})
+    listed = await heard(child)
+    assert listed["result"]["tools"] == tools_for(OTHERS)
+    say(child, calling(2, "ask_human", question="a"), calling(3, "ask_human", question="b"))
+    await until(lambda: len(table.calls) == 2)
+    first, second = sorted(table.calls, key=lambda call: str(call.given))
+    assert (first.tool, first.given) == ("ask_human", {"question": "a"})
+    assert first.key != second.key
+    second.answer(Result("two"))
+    assert await heard(child) == result_of({"id": 3}, {"text": "two"})
+    first.answer(Result("one", failed=True))
+    first.answer(Result("again"))  # which nobody hears
+    assert await heard(child) == result_of({"id": 2}, {"text": "one", "failed": True})
+    await ended(child)
+
+
+async def test_a_long_wait_is_told_of(
+    served: tuple[Listening, Table], short: Path, tmp_path: Path
+) -> None:
+    """Clients of the protocol give up after a minute in which nothing was said."""
+    assert STILL_HERE < 30
+    hasty = tmp_path / "program.py"
+    hasty.write_text(listening.PROGRAM.read_text().replace("STILL_HERE = 10.0", "STILL_HERE = 0.1"))
+    opened, table = served
+    [server] = opened.servers
+    words = [server["command"], "-IS", str(hasty), "serve", server["args"][-1]]
+    child = subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-1, text=True)
+    call = calling(2, "ask_human", question="a")
+    call["params"]["_meta"] = {"progressToken": 7}
+    say(child, call, calling(3, "ask_human", question="b"))
+    told = [await heard(child) for _ in range(2)]
+    assert [one["params"] for one in told] == [{"progressToken": 7, "progress": 0}] * 2
+    await until(lambda: len(table.calls) == 2)
+    child.kill()
+    child.communicate()
+    await until(lambda: all(one.is_over for one in table.calls))  # whoever asked is gone
+
+
+async def test_a_server_whose_coterie_is_gone(served: tuple[Listening, Table]) -> None:
+    opened, table = served
+    child = server_of(opened)
+    say(child, calling(1, "ask_human", question="a"))
+    await until(lambda: len(table.calls) == 1)
+    await opened.close()
+    nobody = {"text": "Nobody answered.", "failed": True}
+    assert await heard(child) == result_of({"id": 1}, nobody)
+    say(child, calling(2, "ask_human", question="b"))
+    assert await heard(child) == result_of({"id": 2}, nobody)
+    await ended(child)
+
+
+async def test_commands_list_and_call(served: tuple[Listening, Table]) -> None:
+    opened, table = served
+    commands = opened.commands
+
+    async def run(command: str, given: str = "") -> subprocess.CompletedProcess[bytes]:
+        return await anyio.run_process(["/bin/sh", "-c", command], input=given.encode(), env={})
+
+    [listed] = json.loads((await run(commands.listing)).stdout)
+    declared = {each["name"]: each for each in listed["function_declarations"]}
+    assert set(declared) == {"ask_human", "hand_over"}
+    # Gemini reads the one, Qwen the other.
+    assert declared["ask_human"]["parameters"] == declared["ask_human"]["parametersJsonSchema"]
+    told: list[bytes] = []
+
+    async def call() -> None:
+        told.append((await run(f"{commands.calling} ask_human", '{"question": "a"}')).stdout)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(call)
+        await until(lambda: len(table.calls) == 1)
+        table.calls[0].answer(Result("one\ntwo"))
+    assert (told, table.calls[0].given) == ([b"one\ntwo\n"], {"question": "a"})
+    await opened.close()
+    (opened._folder).mkdir()
+    place = {"socket": str(opened._folder / "s"), "token": "", "tools": []}
+    (opened._folder / "tools.json").write_text(json.dumps(place))
+    words = [sys.executable, "-IS", str(listening.PROGRAM), "call", opened._folder / "tools.json"]
+    gone = await anyio.run_process([*map(str, words), "ask_human"])
+    assert (gone.stdout, gone.stderr) == (b"Nobody answered.\n", b"")
+
+
+# -- whoever else knocks -----------------------------------------------------------------------
+
+
+async def knocked(address: str, said: bytes) -> Json:
+    def knock() -> Json:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            line.connect(address)
+            line.sendall(said)
+            with line.makefile() as told:
+                return json.loads(told.read())
+
+    return await anyio.to_thread.run_sync(knock)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"tool": "ask_human"}\n',
+        b'{"token": "\xc3\xa4", "tool": "ask_human"}\n',
+        b"[]\n",
+    ],
+)
+async def test_nobody_else_is_heard(served: tuple[Listening, Table], said: bytes) -> None:
+    opened, table = served
+    answer = await knocked(str(opened._folder / "s"), said)
+    told = "It is not your turn, so nobody can be asked."
+    assert answer == {"text": told, "failed": True}
+    assert table.calls == []
+
+
+async def test_whoever_goes_on_for_ever_is_left(served: tuple[Listening, Table]) -> None:
+    opened, table = served
+    with pytest.raises(OSError, match=r"Broken pipe|Connection reset"):
+        await knocked(str(opened._folder / "s"), b"x" * 3_000_000)
+    assert table.calls == []
+
+
+async def test_before_there_is_a_channel_nobody_is_asked(short: Path) -> None:
+    opened = await Listening.open(short, [])
+    child = server_of(opened)
+    say(child, calling(1, "ask_human", question="a"))
+    said = (await heard(child))["result"]["content"][0]["text"]
+    assert said == "It is not your turn, so nobody can be asked."
+    await ended(child)
+    await opened.close()
+
+
+async def test_what_a_kill_left_behind_goes_and_what_is_in_use_stays(short: Path) -> None:
+    left = short / "inside-0000"
+    left.mkdir()
+    (left / "s").touch()
+    first = await Listening.open(short, [])
+    second = await Listening.open(short, [])
+    assert not left.exists()
+    assert len(list(short.iterdir())) == 2
+    for opened in (first, second):
+        assert (opened._folder.stat().st_mode & 0o077) == 0
+        await opened.close()
+
+
+async def test_a_folder_with_a_long_name(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the path of a socket a system takes some hundred bytes: then it is elsewhere."""
+    monkeypatch.setattr(tempfile, "tempdir", str(short))
+    deep = short / ("x" * 60) / ("y" * 60)
+    deep.mkdir(parents=True)
+    opened = await Listening.open(deep, [])
+    assert opened._folder.parent == short
+    assert list(deep.iterdir()) == []
+    child = server_of(opened)
+    say(child, {"id": 1, "method": "ping"})
+    assert (await heard(child))["result"] == {}
+    await ended(child)
+    await opened.close()
