@@ -15,6 +15,7 @@ import pytest
 from coterie.config.registry import define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
+from coterie.model.scheduler import SchedulerConfig
 from coterie.rehearsal.script import Script
 
 ROOT = Path(__file__).parents[2]
@@ -78,13 +79,19 @@ def test_the_team_files_of_a_page_are_teams(page: Path, tmp_path: Path) -> None:
             assert load_team(path, Reading(agents, Settings())).team.members
         elif info == "json" and '"rules"' in body:
             assert Script.model_validate_json(body).rules
+        elif info == "json" and '"roles"' in body:
+            path = tmp_path / "roles.json"
+            path.write_text(body)
+            assert load_team(path, Reading(agents, Settings())).team.members
+        elif info == "json" and '"concurrency"' in body:
+            assert SchedulerConfig.model_validate_json(body, strict=True).concurrency
         elif info == "json":
             assert json.loads(body) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_a_page_names_exists(page: Path) -> None:
-    from coterie.cli.verbs import VERBS
+    from coterie.cli.verbs import find
 
     text = page.read_text()
     for match in re.finditer(r"`coterie ([^`\n]+)`", text):
@@ -92,7 +99,7 @@ def test_every_command_a_page_names_exists(page: Path) -> None:
             word = shlex.split(match[1])[0]
         except ValueError:
             continue
-        assert word.startswith("-") or " " in word or word in VERBS, match[0]
+        assert word.startswith("-") or " " in word or find(word) is not None, match[0]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

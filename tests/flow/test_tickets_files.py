@@ -16,6 +16,7 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
+from coterie.app import App
 from coterie.config.schemas import FOLDER
 from coterie.engine.desk import Care
 from coterie.errors import EnvelopeForged, StorageDamaged
@@ -30,6 +31,7 @@ from coterie.testing.contracts.storage_tickets import said
 from coterie.testing.memory import MemoryStorage
 from coterie.testing.stage import TASK
 from coterie.workspace.session_key import key_path
+from tests.conftest import House
 from tests.flow.ticket_stage import (
     FakeChecks,
     Played,
@@ -156,6 +158,36 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _types(schema: dict[str, Any]) -> list[str]:
     return [one["if"]["properties"]["payload_type"]["const"] for one in schema["allOf"]]
+
+
+async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> None:
+    """Nobody runs a task again that has ended: what is not told by then would never be."""
+    seen: list[tuple[str, int]] = []
+
+    class Looking(Ledger):
+        async def flush(self) -> None:
+            await super().flush()
+            (row,) = await on.on.storage.events.tasks()
+            rows = await on.on.storage.tickets.envelopes(TASK)
+            seen.append((row.status, len(rows)))
+
+    async with session(project) as on:
+        kept = Looking(project / ".coterie", on.on.storage.tickets, TASK)
+        on.look_after(Care(ledger=kept))
+        assert await on.run(BUSY) == "completed done 2 done"
+        assert ("running", len(await on.envelopes())) in seen
+
+
+async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> None:
+    project = repository(house.project / "shop")
+    async with session(project) as on:
+        say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
+        assert await on.run(say) == "waiting question"
+    assert not logs(project).exists()
+    async with App.open(project) as app:
+        await app.cancel(TASK)
+    async with session(project) as on:
+        await compare(on)
 
 
 # -- after a crash -----------------------------------------------------------------------------

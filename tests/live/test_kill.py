@@ -50,7 +50,7 @@ def claude(command: str) -> ToolCall:
 
 
 def codex(command: str) -> ToolCall:
-    """Without its sandbox, whose own end would take the command along."""
+    """Outside its sandbox, which would keep it from writing elsewhere."""
     asks = {"sandbox_permissions": "require_escalated", "justification": "It is needed."}
     return ToolCall("exec_command", {"cmd": command, "yield_time_ms": 30_000, **asks})
 
@@ -362,8 +362,6 @@ class Late(Script):
 async def test_an_answer_that_comes_after_the_kill(house: House, cli: str) -> None:
     """Nobody is there to record what it calls for, so it is not done."""
     call = SHELLS[cli]("echo once >> late.txt")
-    if cli == "codex":  # in its sandbox, where it asks nobody
-        call = ToolCall("exec_command", {"cmd": "echo once >> late.txt"})
     script = Late([reply(FIRST), reply("", [call])], [reply("All is well.")])
     async with RehearsalServer(script) as server:
         scene = Scene(house, server, script, cli)

@@ -294,6 +294,7 @@ class App:
 
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
+        await self._sessions.complete_files(task_id)
         await steering.cancel(self._look, self._claimant(await self._own()), task_id)
 
     async def revert(self, task_id: str, *, undo: bool = False, dry_run: bool = False) -> Reverted:

@@ -27,7 +27,7 @@ from coterie.model.task import TaskCreated
 from coterie.model.ticket import Ticket
 from coterie.model.ticket_view import TicketView, check_results, check_scores
 from coterie.model.update import sum_of
-from coterie.ports import Checks, Snapshots, TicketStore
+from coterie.ports import Checks, Ledger, Snapshots, TicketStore
 from coterie.workflows.tickets import GROUND
 from coterie.workspace.ticket_ground import Ground, ground_for
 
@@ -66,15 +66,20 @@ def with_session(care: Care, root: Path, store: TicketStore, created: TaskCreate
     """The care of a task that is a session: its checks are run, and its files are kept."""
     if created.workflow != TICKETS:
         return care
-    from coterie.stores.ledger import Ledger
-
-    folder, session = Project(root).folder, created.session_id
     return replace(
         care,
         snapshots=OutsideWorktrees(care.snapshots, root) if care.snapshots else None,
         checks=checks_of(root, created, care.redactor),
-        ledger=Ledger(folder, store, session, signed=created.scheduler.sign),
+        ledger=ledger_of(root, store, created),
     )
+
+
+def ledger_of(root: Path, store: TicketStore, created: TaskCreated) -> Ledger:
+    """What tells a session in files."""
+    from coterie.stores import ledger
+
+    folder, session = Project(root).folder, created.session_id
+    return ledger.Ledger(folder, store, session, signed=created.scheduler.sign)
 
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
@@ -142,6 +147,12 @@ class Sessions:
             if found.task_id == task_id and asked.fullmatch(question.step):
                 return await steering.answer(self.look, found.interaction_id, "reset", None, author)
         raise _no_question(task_id, ticket)
+
+    async def complete_files(self, task_id: str) -> None:
+        """Write what a run that was cut left untold; whoever runs the session does that itself."""
+        created = (await self.look.state(task_id)).created
+        if created.workflow == TICKETS and await self.look.runner_of(task_id) is None:
+            await ledger_of(self.look.root, self.look.storage.tickets, created).flush()
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """The result of a run, with what its session checked and what comes next."""

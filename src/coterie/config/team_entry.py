@@ -24,6 +24,7 @@ from coterie.model.budget import AMOUNT, amount
 from coterie.model.team import NAME_PATTERN, MemberType, Mode, Work, Workflow
 
 _STRICT = ConfigDict(extra="forbid")
+_OPEN = ConfigDict(extra="allow")
 
 
 def _is_rule(text: str) -> str:
@@ -107,7 +108,7 @@ class RateLimitEntry(TypedDict):
 class MetadataEntry(TypedDict, total=False):
     """What else is to be said of a member; other keys are kept as they are."""
 
-    __pydantic_config__ = ConfigDict(extra="allow")  # pyright: ignore[reportGeneralTypeIssues]
+    __pydantic_config__ = _OPEN  # pyright: ignore[reportGeneralTypeIssues]
 
     rate_limit: Annotated[
         RateLimitEntry,

@@ -111,8 +111,7 @@ class TaskContext:
             return str(json.loads(step.result))
         now = instant.now()
         done = Step(self._desk.task.task_id, name, "step", meaning, "", json.dumps(now))
-        ledger = self._desk.care.ledger
-        told = ledger.wake if ledger else None
+        told = self._desk.care.ledger.wake
         await self._desk.commit(OpenStep(done), *writes(now), after=told)
         return now
 

@@ -19,6 +19,19 @@ from coterie.model.team import Member
 from coterie.ports import Channels, Checks, Ledger, Observer, Snapshots, Storage
 
 
+class NoLedger:
+    """`ports.Ledger` of tasks that are told in no files."""
+
+    def wake(self) -> None:
+        """Nothing is to be told."""
+
+    async def follow(self) -> None:
+        """Nothing will be."""
+
+    async def flush(self) -> None:
+        """Nothing is left to tell."""
+
+
 @dataclass(frozen=True)
 class Care:
     """What is looked after while a task runs."""
@@ -27,7 +40,7 @@ class Care:
     snapshots: Snapshots | None = None
     """Keeps the files that turns may change; None: nobody can undo them."""
     checks: Checks | None = None
-    ledger: Ledger | None = None
+    ledger: Ledger = NoLedger()
     """Where what is recorded of a session is also told in files."""
     waits_for_limits: bool = False
     """Whether the end of a rate limit is waited for, however long that takes."""

@@ -81,8 +81,7 @@ class Engine:
                 # The lease goes last: whoever takes the task next finds no child of ours.
                 await channels.close_all()
                 try:
-                    if self.care.ledger is not None:
-                        await self.care.ledger.flush()
+                    await self.care.ledger.flush()
                 finally:
                     await self.storage.leases.park(fence)
 
@@ -145,13 +144,14 @@ class _Run:
         with _plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
-                if self._desk.care.ledger is not None:
-                    group.start_soon(self._desk.care.ledger.follow)
+                group.start_soon(self._desk.care.ledger.follow)
                 try:
                     ended = await self._whole_workflow()
                 except Parked as stop:
                     parked = stop.reason
                 group.cancel_scope.cancel()
+        # Before the end is on record: nobody runs a task that has ended, to complete its files.
+        await self._desk.care.ledger.flush()
         if self._stop == "cancel":
             await self._desk.channels.close_all()
             await self._emit(TaskCanceled(task_id=task_id, at=instant.now()))

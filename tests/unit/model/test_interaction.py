@@ -89,11 +89,10 @@ def test_the_wire_form_has_the_names_of_the_design() -> None:
                 "contentKind": "PlainText",
             },
             "options": [
-                {"id": "retry", "label": "again", "style": "plain", "default": False},
-                {"id": "replace-bob", "label": "bob", "style": "plain", "default": False},
+                {"id": "retry", "label": "again", "style": "plain", "default": False, 'detail': ''},
+                {"id": "replace-bob", "label": "bob", "style": "plain", "default": False, 'detail': ''},
             ],
-            "validation": {"regex": None, "required": False},
-        }
+            "validation": {"regex": None, "required": False, 'meaning': '', 'example': ''}, 'risk': None}
     )
     assert response("retry").model_dump(by_alias=True, mode="json") == snapshot(
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,9 @@ def connection(tmp_path: Path) -> Iterator[sqlite3.Connection]:
 def test_a_statement_compiles_and_is_used(connection: sqlite3.Connection, name: str) -> None:
     statement = SQL[name]
     if statement.startswith(("SELECT", "INSERT", "UPDATE", "DELETE")):
-        connection.execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
+        numbered = set(re.findall(r"\?(\d+)", statement))
+        count = len(numbered) or statement.count("?")
+        connection.execute(f"EXPLAIN {statement}", (None,) * count)
     used = name.removeprefix("all_") if name.startswith("all_") else name
     assert f'"{used}"' in SOURCE
 

@@ -117,10 +117,9 @@ def _command(params: Object, around: Around) -> _Question:
 
 def _leaves_sandbox(params: Object, around: Around) -> bool:
     """Whether a command is to run without the sandbox; only one that is gives a reason."""
-    begun = around.calls.get(text(params.get("itemId")))
-    asked_for = begun.input.get("sandbox_permissions") if begun else None
+    wanted = around.calls.wanted(text(params.get("itemId"))).get("sandbox_permissions")
     more = params.get("reason") or params.get("additionalPermissions")
-    return asked_for == "require_escalated" or bool(more)
+    return wanted == "require_escalated" or bool(more)
 
 
 def _typed(params: Object, around: Around) -> _Question:

@@ -52,6 +52,8 @@ class Calls:
         self._in_background: set[str] = set()
         self._ended: set[str] = set()
         self._asked: Counter[str] = Counter()
+        self._wanted: dict[str, Object] = {}
+        """What the model gave with each call, which an item does not tell all of."""
 
     @property
     def running(self) -> list[ToolCallStarted]:
@@ -61,6 +63,10 @@ class Calls:
     def get(self, call_id: str) -> ToolCallStarted | None:
         """A call that has begun."""
         return self._begun.get(call_id)
+
+    def wanted(self, call_id: str) -> Object:
+        """What the model gave with a call, as far as that is known."""
+        return self._wanted.get(call_id, {})
 
     def asked(self, call_id: str) -> str:
         """A name for a question about a call: a further one about the same is another."""
@@ -88,6 +94,7 @@ class Calls:
         if not isinstance(call_id, str):
             return
         if kind.endswith("_call"):
+            self._wanted[call_id] = _arguments(item)
             yield from self._asked_for(_raw_call(call_id, item))
         elif kind.endswith("_output"):
             yield from self._raw_output(call_id, item.get("output"))

@@ -153,21 +153,23 @@ class CodexChannel:
 
     async def _heard(self, turn: Turn, message: Object) -> list[Update]:
         """What a message has to tell, after we have answered what needs no person."""
-        updates = list(turn.take(message))
+        updates: list[Update] = []
+        for item in await self._recorded(message):
+            updates += turn.raw(item)
+        updates += turn.take(message)
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
         for request_id, reply in turn.replies:
             self._rpc.reply(request_id, reply)
         turn.replies.clear()
-        for item in await self._recorded(message):
-            updates += turn.raw(item)
         return updates
 
     async def _recorded(self, message: Object) -> list[Object]:
-        """What Codex's own record has to tell after each answer of the model, and at the end."""
-        rollout = self._thread.rollout
-        if rollout is None or message.get("method") not in _RECORDED_BY:
+        """What Codex's own record has to tell: after each answer of the model, at the end, and
+        before a question, of which it may say more than that does."""
+        rollout, method = self._thread.rollout, message.get("method")
+        if rollout is None or not (method in _RECORDED_BY or (method and "id" in message)):
             return []
         return await anyio.to_thread.run_sync(rollout.new_items)
 

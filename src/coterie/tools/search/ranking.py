@@ -1,7 +1,7 @@
 """Which files answer a question best: by a passage, by the whole, by the outline, by the company.
 
-The numbers were chosen on questions about nine other packages than the one that the tests ask
-about; around them the results hardly differ, so there is nothing to be gained by turning them.
+The numbers were chosen on questions about other packages than the one that the tests ask about;
+around them the results hardly differ, so there is nothing to be gained by turning them.
 """
 
 from __future__ import annotations
@@ -19,6 +19,12 @@ from coterie.tools.search.words import terms
 SYNONYM, LONGER = 0.6, 0.4
 """What a word counts that may stand for the one asked for, and one that begins with it."""
 SHORTEST_BEGINNING = 4
+CHORUS = 0.2
+"""What every word counts besides that may stand for one: many that are related tell much."""
+TYPICAL, EVENNESS = 4.0, 0.25
+"""Rarer words than this count for less than BM25 has it, and commoner ones for more."""
+FURTHER, MOST_FURTHER = 0.2, 2
+"""What the next best passages of a file count, and how many of them do."""
 CLOSE, NEAR = 0.3, 6
 """What two words count that follow each other in the question, at most so far apart."""
 COMPANY, COMPANIONS = 0.3, 3
@@ -48,25 +54,35 @@ def rank(shelves: Shelves, question: str) -> list[Ranked]:
     asked = _asked(question)
     passages = _passages(shelves, asked)
     paths, places = shelves.paths(), shelves.places()
-    best: dict[int, int] = {}
-    for passage in sorted(passages, key=lambda row: (passages[row], -row)):
-        best[places[passage][0]] = passage
-    scores = {file: passages[passage] for file, passage in best.items()}
+    best: dict[int, list[int]] = {}
+    for passage in sorted(passages, key=lambda row: (-passages[row], row)):
+        best.setdefault(places[passage][0], []).append(passage)
+    scores = {file: _by_passages([passages[row] for row in rows]) for file, rows in best.items()}
     for shelf in (WHOLES, OUTLINES):
         for file, score in _sum(_fits(shelves, shelf, asked)).items():
             scores[file] = scores.get(file, 0.0) + score
     together = _company(scores, paths)
-    ranked = [Ranked(file, scores[file] + together[file], best.get(file)) for file in scores]
+    ranked = [
+        Ranked(file, scores[file] + together[file], best.get(file, [None])[0]) for file in scores
+    ]
     return sorted(ranked, key=lambda one: (-one.score, paths[one.file]))
+
+
+def _by_passages(scores: Sequence[float]) -> float:
+    """What a file gets for its passages, best first."""
+    return scores[0] + FURTHER * sum(scores[1 : 1 + MOST_FURTHER])
 
 
 def _asked(question: str) -> list[_Term]:
     asked = stems(terms(question))
     known = frozenset(asked.values())
-    return [
-        _Term(word, stem, {one: form for one, form in related(stem).items() if form not in known})
-        for word, stem in asked.items()
-    ]
+    return [_Term(word, stem, _synonyms(stem, known)) for word, stem in asked.items()]
+
+
+def _synonyms(stem: str, known: frozenset[str]) -> dict[str, str]:
+    """The words that may stand for one, each in one form only, without those asked for anyway."""
+    by_stem = {form: word for word, form in related(stem).items() if form not in known}
+    return {word: form for form, word in by_stem.items()}
 
 
 def _fits(shelves: Shelves, shelf: str, asked: Iterable[_Term]) -> list[Mapping[int, float]]:
@@ -75,15 +91,27 @@ def _fits(shelves: Shelves, shelf: str, asked: Iterable[_Term]) -> list[Mapping[
 
 
 def _fit(shelves: Shelves, shelf: str, term: _Term) -> Mapping[int, float]:
-    fit = defaultdict[int, float](float, shelves.find(shelf, f'"{term.word}"'))
+    fit, chorus = defaultdict[int, float](float), defaultdict[int, float](float)
     rarity = shelves.rarity(shelf, {term.word: term.stem, **term.synonyms})
-    for word in term.synonyms.keys() & rarity.keys():
-        # A rare word in place of a common one would otherwise count for more than what was asked.
-        least = min(rarity.get(term.word, rarity[word]), rarity[word])
-        _raise(fit, shelves.find(shelf, f'"{word}"'), SYNONYM * least / rarity[word])
+    if term.word in rarity:
+        _raise(fit, shelves.find(shelf, f'"{term.word}"'), _evened(rarity[term.word]))
+    for word in term.synonyms:
+        if word in rarity:
+            # A rare word in place of a common one would otherwise count for more than what was
+            # asked.
+            least = min(rarity.get(term.word, rarity[word]), rarity[word])
+            share = SYNONYM * least / rarity[word] * _evened(rarity[word])
+            found = shelves.find(shelf, f'"{word}"')
+            _raise(fit, found, share)
+            _add(chorus, found, CHORUS * share)
+    _add(fit, chorus, 1.0)
     if len(term.stem) >= SHORTEST_BEGINNING:
         _raise(fit, shelves.find(shelf, f'"{term.stem}" *'), LONGER)
     return fit
+
+
+def _evened(rarity: float) -> float:
+    return (TYPICAL / rarity) ** EVENNESS
 
 
 def _raise(fit: defaultdict[int, float], found: Mapping[int, float], share: float) -> None:
@@ -91,11 +119,15 @@ def _raise(fit: defaultdict[int, float], found: Mapping[int, float], share: floa
         fit[row] = max(fit[row], share * score)
 
 
+def _add(fit: defaultdict[int, float], found: Mapping[int, float], share: float) -> None:
+    for row, score in found.items():
+        fit[row] += share * score
+
+
 def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
     total = defaultdict[int, float](float)
     for fit in fits:
-        for row, score in fit.items():
-            total[row] += score
+        _add(total, fit, 1.0)
     return total
 
 

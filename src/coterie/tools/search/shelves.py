@@ -17,8 +17,10 @@ VERSION = 1
 """Of the tables, and of how files are cut up: an index of another is made anew."""
 PASSAGES, WHOLES, OUTLINES = "passages", "wholes", "outlines"
 SHELVES = (PASSAGES, WHOLES, OUTLINES)
-WEIGHTS = (3.0, 3.0, 2.0, 1.0)
-"""What a word counts in a path, in a definition, in prose and in code."""
+WEIGHTS = (1.8, 1.8, 1.2, 0.6)
+"""What a word counts in a path, in a definition, in prose and in code.
+
+Small on the whole, so that saying a word again counts for more than FTS5's own `k1` has it."""
 MOST_ROWS = 5_000
 """As many as one word may find on a shelf: the best."""
 
