@@ -32,7 +32,7 @@ COMMIT = (
     "git -c user.name=Me -c user.email=me@example.org commit -qm mine; "
     "git rev-parse --abbrev-ref HEAD"
 )
-# What a member without a sandbox would be asked about; one in a sandbox cannot.
+# What one in a sandbox cannot do, though the user says yes to it.
 REACH = "git update-ref refs/heads/main HEAD; git config core.fsmonitor evil; git branch evil"
 
 SHELLS: dict[str, Callable[[str], ToolCall]] = {
@@ -173,8 +173,7 @@ async def test_each_commits_on_a_branch_of_its_own(house: House, *, trusted: boo
     before = await anyio.to_thread.run_sync(Users.at, house.project)
     with anyio.fail_after(SLOWEST):
         ran = await run(house, team)
-    # Codex commits inside its sandbox, unasked; the others have none, and the user says yes.
-    assert (ran.status, ran.askers) == ("completed", ["sec", "read"])
+    assert (ran.status, ran.askers) == ("completed", list(ROLES))
     words = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
     for place, body in enumerate(ran.bodies[::2]):
         # Its folder lies inside its own, where its role stands in a file too, for people.

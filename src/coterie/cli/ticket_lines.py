@@ -280,7 +280,7 @@ class TicketLines:
     def _message(self, record: MessageRecord) -> list[str]:
         member = self._team.get(base_of(record.member))
         said = prose(record.text)
-        if not said:
+        if not said or record.member == self._manager:  # what it says shows in what becomes of it
             return []
         if member is None or member.type == "human":
             return self._event("", f"{record.member}: {said}")

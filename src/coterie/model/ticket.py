@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -82,15 +82,3 @@ class Ticket:
         """The ticket taken out of the run; its state stays what it was."""
         history = (*self.history, Moment(at, "closed", reason))
         return replace(self, closed_by=by, reason=reason, history=history)
-
-
-def ready(tickets: Iterable[Ticket]) -> list[Ticket]:
-    """Those that can begin: pending, and all they depend on is done; in the order given."""
-    known = {ticket.id: ticket for ticket in tickets}
-    return [
-        ticket
-        for ticket in known.values()
-        if ticket.state == "pending"
-        and ticket.closed_by is None
-        and all(known[one].state == "done" for one in ticket.dependencies if one in known)
-    ]

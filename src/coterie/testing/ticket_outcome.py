@@ -172,8 +172,9 @@ def _is_legal(path: Sequence[str]) -> bool:
 
 
 def _is_merged(work: Path, session: str, ticket: str) -> bool:
-    onward = f"coterie/{session}/merged..coterie/{session}/{ticket}"
-    return git(work, "rev-list", onward) == ""
+    # Not by `rev-list A..B`, which errs where the clock was set back between two commits.
+    tip = git(work, "rev-parse", f"coterie/{session}/{ticket}")
+    return git(work, "merge-base", f"coterie/{session}/merged", tip.strip()) == tip
 
 
 def _wrong_files(logs: Path, kept: Kept) -> Iterator[str]:

@@ -98,7 +98,7 @@ class GitGround:
         Those hold both versions between conflict marks, for the author to settle.
         """
         tip, head = self._tip(ticket), self.head()
-        if not self.git.run("rev-list", "--max-count=1", f"{tip}..{head}"):
+        if self.git.run("merge-base", tip, head).strip() == head:
             return ()
         tree, conflicts = self._merged_tree(tip, head)
         made = self.committed(tree, (tip, head), f"Bring {ticket} up to date")

@@ -25,6 +25,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
 
 from coterie.cli.screen.completion import Words
+from coterie.cli.screen.steady import SteadyOutput, at_once
 from coterie.cli.text import clip
 
 CARD_KEYS = "sdel*"
@@ -188,8 +189,9 @@ class Prompt:
                 await self._wake.wait()
                 self._wake = anyio.Event()
                 if self._pending and self.application.is_running:
-                    async with in_terminal():
-                        self._write(self.leftover())
+                    with at_once(self.application.output):
+                        async with in_terminal():
+                            self._write(self.leftover())
 
     def _write(self, lines: Sequence[str]) -> None:
         output = self.application.output
@@ -317,7 +319,6 @@ def _terminal() -> tuple[Input, Output]:
 
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.input import create_input
-    from prompt_toolkit.output.vt100 import Vt100_Output
 
     from coterie.config import environment
 
@@ -327,5 +328,5 @@ def _terminal() -> tuple[Input, Output]:
 
     # Without cursor position requests: a late reply to one would be typed into the shell.
     term = environment.passthrough().get("TERM")
-    output = Vt100_Output(sys.stdout, size, term=term, enable_bell=False, enable_cpr=False)
+    output = SteadyOutput(sys.stdout, size, term=term, enable_bell=False, enable_cpr=False)
     return create_input(), output

@@ -164,7 +164,7 @@ class TicketBoard(Board):
     def hint(self, width: int) -> str:
         """The keys that do something now."""
         parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
-        parts.append(_TELLS)
+        parts.append(_TELLS if self.task else "type the goal, Enter")
         if self._views:
             parts.append(f"/{self._telling()} one ticket")
         parts += ["^C stop, keep", _HELP]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from math import sqrt
 
 from coterie.tools.search.shelves import OUTLINES, PASSAGES, WHOLES, Shelves
@@ -25,8 +24,6 @@ TYPICAL, EVENNESS = 4.0, 0.25
 """Rarer words than this count for less than BM25 has it, and commoner ones for more."""
 FURTHER, MOST_FURTHER = 0.2, 2
 """What the next best passages of a file count, and how many of them do."""
-CLOSE, NEAR = 0.3, 6
-"""What two words count that follow each other in the question, at most so far apart."""
 COMPANY, COMPANIONS = 0.3, 3
 """What the best files of a folder count for each file in it: related files lie together."""
 
@@ -132,15 +129,11 @@ def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
 
 
 def _passages(shelves: Shelves, asked: Sequence[_Term]) -> dict[int, float]:
-    """Passages count for more the more of the question is in them, and the closer together."""
+    """Passages count for more the more of the question is in them."""
     fits = [fit for fit in _fits(shelves, PASSAGES, asked) if fit]
     total = _sum(fits)
     for row in total:
         total[row] *= sqrt(sum(row in fit for fit in fits) / len(fits))
-    for one, other in pairwise(asked):
-        together = shelves.find(PASSAGES, f'NEAR("{one.word}" "{other.word}", {NEAR})')
-        for row, score in together.items():
-            total[row] += CLOSE * score
     return total
 
 

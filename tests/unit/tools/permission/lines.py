@@ -76,6 +76,7 @@ BITS = (
     *(
         "-o",
         " -o x ",
+        " # x\nevil",
         " -exec evil ; ",
         " -fprint x ",
         "-c",

@@ -1,0 +1,186 @@
+"""The live screen of a session: what is typed, what the lines say, with tickets of our own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
+
+from inline_snapshot import snapshot
+from prompt_toolkit.input import create_pipe_input
+
+from coterie.app import App, Cost
+from coterie.cli.call import Call
+from coterie.cli.screen.tickets import TicketScreen
+from coterie.cli.screen.tickets_board import TicketBoard
+from coterie.cli.text import cells
+from coterie.model.budget import Budget
+from coterie.model.envelope import Envelope, Instruction, Report
+from coterie.model.interaction import Display, Interaction, Option, Risk
+from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
+from coterie.model.team import Member, Team
+from coterie.model.ticket import Moment, Ticket
+from coterie.model.ticket_view import TicketView
+from coterie.model.update import Usage
+from tests.cli.command import steady
+from tests.cli.test_screen import Listening, Scene, Sized
+
+AT = "2026-01-01T12:00:00Z"
+AGENTS = {"mira": "claude", "wren": "claude", "finn": "codex"}
+TEAM = Team(
+    name="shop",
+    budget=Budget(tokens=500_000),
+    members=tuple(
+        Member(id=name, name=name, display_name=name.capitalize(), agent=agent, order=place)
+        for place, (name, agent) in enumerate(AGENTS.items())
+    ),
+)
+HISTORY = (Moment(AT, "created"), Moment(AT, "in_progress", "instructed"))
+VIEWS = [
+    TicketView(Ticket("T1", "model", "Coupon model", "done", "finn"), "2/2", 3, 190.0, 41_000),
+    TicketView(Ticket("T2", "form", "Form", "in_progress", "wren", ("T1",), history=HISTORY)),
+    TicketView(Ticket("T3", "test", "End-to-end test", dependencies=("T2",))),
+]
+SAID = [
+    Envelope.of("k3f9", AT, "mira", "wren", Instruction(summary="Write the form."), "T2"),
+    Envelope.of("k3f9", AT, "finn", "mira", Report(status="completed"), "T1"),
+]
+
+
+def question(name: str = "q7", member: str = "wren") -> InteractionRecord:
+    command = "npm install stripe@17"
+    asked = Interaction(
+        interaction_id=name,
+        task_id="k3f9",
+        author_actor_id=member,
+        kind="Select",
+        display=Display(title="Run a command", content=command),
+        options=(Option(id="approve", label="once"), Option(id="reject", label="deny")),
+        risk=Risk(tool="Bash", cwd="/shop", command=command),
+    )
+    return InteractionRecord(asked, member)
+
+
+@dataclass
+class Session(Listening):
+    """Takes the place of an App with three tickets."""
+
+    views: list[TicketView] = field(default_factory=lambda: list(VIEWS))
+
+    async def show(self, task_id: str) -> object:
+        created = SimpleNamespace(goal="Add coupons to checkout", team=TEAM)
+        return SimpleNamespace(state=SimpleNamespace(created=created))
+
+    async def costs(self, task_id: str) -> list[Cost]:
+        return [Cost("k3f9", "", "wren", "claude", AT, 1, Usage(cost_usd=1.9))]
+
+    async def tickets(self, task_id: str) -> list[TicketView]:
+        return self.views
+
+    async def envelopes(self, task_id: str) -> list[Envelope]:
+        return SAID
+
+
+@asynccontextmanager
+async def scene(columns: int = 80, rows: int = 24) -> AsyncIterator[Scene]:
+    output = Sized(columns, rows)
+    with create_pipe_input() as keys:
+        screen = TicketScreen(Call(), TEAM, None, None, (keys, output))
+        made = Scene(screen, keys, Session(), output)
+        async with screen.shown(lambda: made.stopped.append("stop")):
+            screen.attach(cast("App", made.app), "k3f9")
+            await made.until(lambda: screen.table(79, 15)[2:])
+            yield made
+
+
+def calm(lines: list[str]) -> list[str]:
+    return [re.sub(r"\d+m\d\ds|(?<= )\ds", "0m20s", line) for line in lines]
+
+
+async def test_the_lines_say_how_it_stands() -> None:
+    async with scene() as it:
+        screen = cast("TicketScreen", it.screen)
+        screen.caught_up(214_000, ())
+        screen.saw(question())
+        shown = [*screen.table(79, 15), screen.status(79), screen.hint(79)]
+        assert calm(shown) == snapshot(
+            [
+                " k3f9  Add coupons to checkout              0m20s · 214k of 500k tokens · $1.90",
+                " ██████░░░░░░░░░░░░░░  1 of 3 done · 1 working · 1 blocked",
+                "",
+                " ID  TICKET           STATE             OWNER        CHECKS  TIME  TOKENS",
+                " T1  Coupon model     done              finn codex   ✓ 2/2   3m10     41k",
+                " T2  Form             in_progress ▲ q7  wren claude  -         0m20s       -",
+                " T3  End-to-end test  blocked: T2       -            -          -       -",
+                " ▲ q7 wren: npm install stripe@17                                 waiting 0m20s",
+                " Tab open q7 · type to tell the manager · /T2 one ticket · ^C stop, keep",
+            ]
+        )
+
+
+async def test_what_is_typed_goes_to_the_manager() -> None:
+    async with scene() as it:
+        await it.press("drop the test\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("say", "k3f9", "drop the test")]
+        await it.until(lambda: "the manager hears it next" in it.output.written)
+
+
+async def test_tab_opens_the_question_which_names_its_ticket() -> None:
+    async with scene() as it:
+        it.screen.saw(question())
+        await it.press("\t")
+        await it.until(lambda: it.screen.prompt() == " q7> ")
+        assert "q7 · wren (claude) · k3f9/T2 · 1 of 1" in it.screen.card(80, 20)[0]
+        await it.press("1\r")
+        await it.until(lambda: it.app.told)
+        assert it.app.told == [("answer", "q7", "approve", "")]
+
+
+async def test_a_slash_shows_one_ticket() -> None:
+    async with scene() as it:
+        await it.press("/t2\r")
+        await it.until(lambda: "instructed" in it.output.written)
+        written = steady(it.output.written.replace("\r\n", "\n"))
+        assert written[written.index("k3f9/T2") :] == snapshot("""\
+k3f9/T2  Form   in_progress   wren claude
+   after    T1
+   told     mira: Write the form.
+   history  2026-01-01 12:00  created
+            2026-01-01 12:00  in_progress: instructed
+
+""")
+        await it.press("/T9\r/end\r")
+        await it.until(lambda: "No command /end" in it.output.written)
+        assert "No ticket T9." in it.output.written
+
+
+async def test_a_record_changes_the_table_and_the_events() -> None:
+    async with scene() as it:
+        screen = cast("TicketScreen", it.screen)
+        done = TicketRecord("k3f9", "T2", "awaiting_review", "wren", "Form", "wren reported")
+        cast("Session", it.app).views[1] = TicketView(
+            Ticket("T2", "form", "Form", "awaiting_review", "wren"), "1/1", 1, 60.0
+        )
+        screen.saw(done)
+        await it.until(lambda: "T2  wren reported" in it.output.written)
+        await it.until(lambda: any("✓ 1/1   1m00" in line for line in screen.table(79, 15)))
+        screen.saw(MessageRecord("k3f9", 9, "wren", 'Done.\n```json\n{"status": "completed"}\n```'))
+        await it.until(lambda: 'wren: "Done."' in it.output.written)
+
+
+def test_every_size_is_kept_to() -> None:
+    board = TicketBoard(TEAM, None)
+    board.began("k3f9")
+    board.goal = "Add coupons to checkout, with all that belongs to it and a little more"
+    board.load(VIEWS)
+    board.saw(question())
+    for width in (24, 40, 60, 80, 200):
+        for height in (0, 1, 2, 5, 6, 9, 30):
+            lines = board.table(width, height)
+            assert len(lines) <= height
+            assert all(cells(line) <= width for line in [*lines, board.hint(width)])
+        assert cells(board.status(width)) <= width
