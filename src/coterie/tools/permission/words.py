@@ -68,11 +68,11 @@ class Tape:
     """A command line with a place in it; gathers what is found on the way."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.clear = True
+        self.text: str = text
+        self.at: int = 0
+        self.clear: bool = True
         """Whether every word so far is exactly what a program gets."""
-        self.understood = True
+        self.understood: bool = True
         """Whether it is sure which commands there are."""
         self.inner: list[str] = []
         """The command lines inside substitutions."""
