@@ -60,6 +60,17 @@ def tickets(report: Report) -> None:
     report.line(f"CPU per ticket, {MANY:,} tickets over {FEW}", grown, 1.2, "x")
 
 
+def tool_calls(report: Report) -> None:
+    """The built-in agent's calls."""
+    from bench.tool_calls import CALLS
+    from bench.tool_calls import compared as calls_compared
+
+    bare, ours = calls_compared()
+    sys.stdout.write("A tool call beside a bare loop that commits its request and completion\n")
+    sys.stdout.write(f"  bare {bare.cpu:.0f} us, call {ours.cpu:.0f} us of CPU\n")
+    report.line(f"CPU per tool call over the bare loop, {CALLS} calls", ours.cpu / bare.cpu, 5, "x")
+
+
 def commands(report: Report) -> None:
     """Whole commands."""
     sys.stdout.write("Commands from process start, CPU of everything started\n")
@@ -106,6 +117,7 @@ def main() -> int:
     report = Report()
     chat_turns(report)
     tickets(report)
+    tool_calls(report)
     commands(report)
     search(report)
     real_clis(report)

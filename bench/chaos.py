@@ -1,4 +1,4 @@
-"""`make chaos`: kill -9 at random instants of chats and of sessions with tickets.
+"""`make chaos`: kill -9 at random instants of chats, of the built-in agent and of tickets.
 
 Exits with 1 when anything was lost, doubled or left running.
 """
@@ -11,10 +11,14 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import anyio
+
+from coterie.testing.builtin_chaos import BuiltinChaos, Outcome
 from coterie.testing.chaos import Chaos
 from coterie.testing.ticket_chaos import TicketChaos
 
 CHAT_KILLS = 200
+BUILTIN_KILLS = 100
 TICKET_KILLS = 100
 
 
@@ -22,17 +26,20 @@ def main() -> int:
     """Kill as often as asked."""
     options = _options()
     clean = True
-    if options.only != "tickets":
+    if options.only in (None, "chat"):
         clean &= chats(options, options.kills or CHAT_KILLS)
-    if options.only != "chat":
+    if options.only in (None, "builtin"):
+        clean &= builtin(options, options.kills or BUILTIN_KILLS)
+    if options.only in (None, "tickets"):
         clean &= tickets(options, options.kills or TICKET_KILLS)
     return 0 if clean else 1
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["chat", "tickets"])
-    parser.add_argument("--kills", type=int, help=f"of each; {CHAT_KILLS} and {TICKET_KILLS}")
+    parser.add_argument("--only", choices=["chat", "builtin", "tickets"])
+    usual = f"{CHAT_KILLS}, {BUILTIN_KILLS} and {TICKET_KILLS}"
+    parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keeper", default="auto", choices=["auto", "bubblewrap", "subreaper"])
@@ -47,6 +54,19 @@ def chats(options: argparse.Namespace, kills: int) -> bool:
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     clean = not (tally.wrong or tally.overlaps or tally.survivors)
     return clean and tally.repeated <= tally.kills
+
+
+def builtin(options: argparse.Namespace, kills: int) -> bool:
+    """Tasks of 30 tool calls with approvals; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = BuiltinChaos(Path(folder), seed=options.seed)
+
+        def told(now: Outcome) -> None:
+            _tell(now.kills, kills, f"{now.tasks} tasks")
+
+        outcome = anyio.run(chaos.run, kills, told)
+    sys.stdout.write(f"\n{asdict(outcome)}\n")
+    return not outcome.wrong
 
 
 def tickets(options: argparse.Namespace, kills: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -13,7 +14,7 @@ from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking, meaning_of
 from coterie.model import instant
-from coterie.model.action import Ruling
+from coterie.model.action import Action, Ruling
 from coterie.model.interaction import (
     APPROVE,
     BY_RULE,
@@ -83,10 +84,11 @@ class Gate:
 
     async def _decided(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         member = attempt.member
-        ruling = await self._ruling(member, call, self._desk.channels.work_folder(member))
+        folder = self._desk.channels.work_folder(member)
+        ruling = await self._ruling(member, call, folder)
         if ruling.verdict != "ask":
             return self._ruled(asked.key, ruling)
-        question = await self._question(member, asked, call)
+        question = await self._question(member, asked, call, folder)
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return self._ruled(asked.key, Ruling("allow", "you allowed it for this task"))
@@ -100,12 +102,13 @@ class Gate:
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether Coterie may do something that a member wants done, where Coterie does it."""
-        ruling = await self._ruling(member, call, call.action.cwd if call.action else call.cwd)
+        folder = call.action.cwd if call.action else call.cwd
+        ruling = await self._ruling(member, call, folder)
         if ruling.verdict != "ask":
             return ruling.verdict == "allow"
         shown = Display(title="Run a check that it wants", content=call.said or str(call.input))
         asked = Asked(call.call_id, "Confirm", RISKY, shown, call=call)
-        question = await self._question(member, asked, call)
+        question = await self._question(member, asked, call, folder)
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return True
@@ -113,18 +116,19 @@ class Gate:
         self._grants.add(member.id, meaning, response)
         return response.approves
 
-    async def _question(self, member: Member, asked: Asked, call: PendingCall) -> Ask:
+    async def _question(self, member: Member, asked: Asked, call: PendingCall, folder: str) -> Ask:
         # The rule that it offers depends on what is in the folder, so it is not for the loop.
-        return await anyio.to_thread.run_sync(_risky, self._desk.task.task_id, member, asked, call)
+        action = call.action
+        offer = partial(suggest, action, Path(folder)) if action else str
+        rule = await anyio.to_thread.run_sync(offer)
+        return _risky(self._desk.task.task_id, member, asked, call, rule)
 
     async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:
-        if call.action is None:
-            full = member.permissions.mode == "full" and not member.permissions.deny
-            return Ruling("allow", "mode full") if full else Ruling("ask", "nobody can say")
+        action = call.action or Action("other", call.name, call.cwd)
         granted = tuple(self._grants.rules.get(base_of(member.id), ()))
         team = self._desk.task.team.permissions
         ruling = await anyio.to_thread.run_sync(
-            decide, call.action, member.permissions, team, Path(folder), granted
+            decide, action, member.permissions, team, Path(folder), granted
         )
         if ruling.verdict == "allow" and call.must_ask and member.permissions.mode != "full":
             return Ruling("ask", "nothing would hold it in")
@@ -188,10 +192,9 @@ def _plain(member: Member, asked: Asked) -> Ask:
     )
 
 
-def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall) -> Ask:
+def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall, rule: str) -> Ask:
     """The question about a risky action: the same choices, whichever agent asks."""
     action = call.action
-    rule = suggest(action) if action else ""
     what = "exactly this command" if action and action.effect == "run" else "exactly this"
     options = [
         Option(id=APPROVE, label="once", style="primary"),
