@@ -194,6 +194,24 @@ def test_a_dry_run_as_an_object(crew: Crew) -> None:
     assert told["scheduler"]["concurrency"] == 1
 
 
+def test_a_dry_run_shows_the_plan_of_a_script(crew: Crew) -> None:
+    plan: dict[str, list[dict[str, Any]]] = {
+        "tasks": [{"task_id": "model", "description": "The model"}]
+    }
+    plan["tasks"].append({"task_id": "form", "description": "The form", "dependencies": ["model"]})
+    reply = {"text": f"Here it is.\n```json\n{json.dumps(plan)}\n```"}
+    script = crew.root / "script.json"
+    script.write_text(json.dumps({"rules": [{"replies": [reply]}]}))
+    ran = crew("run", "--dry-run", "--script", str(script), "Add coupons")
+    shown = ran.shown
+    assert shown[shown.index("  plan ") :] == snapshot("""\
+  plan       2 tickets, in the script
+             model ─── form
+             model: The model
+             form: The form
+""")
+
+
 def test_roles_of_the_project_count(crew: Crew) -> None:
     roles = [
         {"role_id": "boss", "type": "manager", "cli_command": "claude"},
@@ -244,3 +262,20 @@ def test_an_interrupt_parks_and_resume_goes_on(crew: Crew) -> None:
         assert "Stopped, kept: coterie resume" in child.err.read()
     parked = crew("tickets")
     assert "2 of 3 done · 1 working" in parked.out
+
+
+def test_a_preset_is_a_team_for_it(bare: Cli) -> None:
+    registered(bare)
+    bare("team", "new", "crew", "--preset", "tickets", "--agents", "claude,codex")
+    (told,) = bare("run", "--dry-run", "--json", "Add coupons").lines
+    shown = [(one["member"], one["duty"], one["agent"]) for one in told["members"]]
+    assert (told["workflow"], shown) == snapshot(
+        (
+            "tickets",
+            [
+                ("mira", "manager", "claude"),
+                ("wren", "worker", "codex"),
+                ("finn", "worker", "claude"),
+            ],
+        )
+    )

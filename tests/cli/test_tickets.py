@@ -67,6 +67,10 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
            12:00  in_progress: instructed
            12:00  awaiting_review: wren reported
 """)
+    assert crew("graph", "last").out == snapshot("""\
+ ✓ T1 ─┬─ ▲ T3
+ ✓ T2 ─┘
+""")
     listed = crew("tickets", "last", "--json").of("ticket")
     assert [(one["id"], one["state"], one["asks"]) for one in listed] == snapshot(
         [("T1", "done", None), ("T2", "done", None), ("T3", "awaiting_review", "q1")]

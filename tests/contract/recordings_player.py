@@ -99,6 +99,7 @@ class Player:
             assert child.stdout is not None
             hello = {"protocolVersion": "2025-06-18", "capabilities": {}}
             given = {"name": step["tool"], "arguments": step["given"]}
+            reply: dict[str, Any] = {}
             for number, (method, params) in enumerate(
                 [("initialize", hello), ("tools/list", {}), ("tools/call", given)]
             ):

@@ -101,7 +101,9 @@ def hold(database: Path, how: str) -> None:
     connection = sqlite3.connect(database, isolation_level=None)
     if how == "exclusive":
         connection.execute("PRAGMA locking_mode=EXCLUSIVE")
-        connection.execute("PRAGMA user_version=1")
+        # Writing anything takes the lock; this leaves all as it was.
+        [(version,)] = connection.execute("PRAGMA user_version").fetchall()
+        connection.execute(f"PRAGMA user_version={version}")
     connection.execute("BEGIN IMMEDIATE")
     tell(holding=True)
     sys.stdin.read()

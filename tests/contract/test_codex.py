@@ -544,6 +544,7 @@ async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> N
         action=Action("run", "shell", "/w", command="make x"),
         said="Well.",
     )
+    assert first.call is not None
     assert again.call == replace(first.call, call_id="c1#2")
     assert outside.display.title == "Run a command outside its sandbox"
     assert outside.call == PendingCall(

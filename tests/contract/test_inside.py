@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -15,9 +17,9 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.agents.inside import Result, Serving, is_ours, listening
+from coterie.agents.inside import Result, Serving, is_ours, listening, program
 from coterie.agents.inside.listening import Listening, call_in
-from coterie.agents.inside.program import STILL_HERE, called, replied, result_of
+from coterie.agents.inside.program import called, replied, result_of
 from coterie.agents.inside.tools import tools_for
 from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.markers import parse
@@ -247,26 +249,91 @@ async def test_a_server_carries_calls_several_at_once(served: tuple[Listening, T
     await ended(child)
 
 
-async def test_a_long_wait_is_told_of(
-    served: tuple[Listening, Table], short: Path, tmp_path: Path
-) -> None:
-    """Clients of the protocol give up after a minute in which nothing was said."""
-    assert STILL_HERE < 30
-    hasty = tmp_path / "program.py"
-    hasty.write_text(listening.PROGRAM.read_text().replace("STILL_HERE = 10.0", "STILL_HERE = 0.1"))
+async def test_whoever_is_gone_is_not_waited_for(served: tuple[Listening, Table]) -> None:
     opened, table = served
-    [server] = opened.servers
-    words = [server["command"], "-IS", str(hasty), "serve", server["args"][-1]]
-    child = subprocess.Popen(words, stdin=-1, stdout=-1, stderr=-1, text=True)
-    call = calling(2, "ask_human", question="a")
-    call["params"]["_meta"] = {"progressToken": 7}
-    say(child, call, calling(3, "ask_human", question="b"))
-    told = [await heard(child) for _ in range(2)]
-    assert [one["params"] for one in told] == [{"progressToken": 7, "progress": 0}] * 2
-    await until(lambda: len(table.calls) == 2)
+    child = server_of(opened)
+    say(child, calling(2, "ask_human", question="a"))
+    await until(lambda: len(table.calls) == 1)
     child.kill()
     child.communicate()
-    await until(lambda: all(one.is_over for one in table.calls))  # whoever asked is gone
+    await until(lambda: table.calls[0].is_over)
+
+
+async def test_a_long_wait_is_told_of(
+    served: tuple[Listening, Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients of the protocol give up after a minute in which nothing was said.  In this process,
+    as are the next two, so that what they pass through is counted."""
+    assert program.STILL_HERE < 30
+    monkeypatch.setattr(program, "STILL_HERE", 0.05)
+    opened, table = served
+    config = json.loads((opened._folder / "tools.json").read_text())
+    told: list[Json] = []
+    source, sink = os.pipe()
+
+    def serve() -> None:
+        program.Server(config, told.append).run(source)
+
+    def write(*messages: Json) -> None:
+        lines = ("no JSON", "[]", *map(json.dumps, messages))
+        os.write(sink, "".join(f"{line}\n" for line in lines).encode())
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(anyio.to_thread.run_sync, serve)
+        call = calling(2, "ask_human", question="a")
+        call["params"]["_meta"] = {"progressToken": 7}
+        write({"id": 1, "method": "ping"}, {"method": "x"}, call, calling(3, "x"))
+        await until(lambda: len(table.calls) == 2 and len(told) > 3)
+        for one in table.calls:
+            one.answer(Result("x" * 100_000))  # which comes in pieces
+        await until(lambda: sum("result" in one for one in told) == 3)
+        await opened.close()
+        write(calling(4, "x"))
+        await until(lambda: told[-1].get("id") == 4)
+        os.close(sink)
+    os.close(source)
+    progress = [one["params"] for one in told if "params" in one]
+    assert progress
+    assert [one for one in progress if one != {"progressToken": 7, "progress": 0}] == []
+    assert told[-1] == result_of({"id": 4}, {"text": "Nobody answered.", "failed": True})
+
+
+async def test_a_place_that_answers_nonsense(short: Path) -> None:
+    def answer() -> None:
+        line, _ = bound.accept()
+        with line:
+            line.recv(1000)
+            line.sendall(b"what?")
+
+    place = {"socket": str(short / "s"), "token": "t", "tools": []}
+    pieces: list[Json | None] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as bound:
+        bound.bind(str(short / "s"))
+        bound.listen()
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.to_thread.run_sync, answer)
+            call = await anyio.to_thread.run_sync(program.Call, place, "x", {})
+            pieces += [await anyio.to_thread.run_sync(call.heard) for _ in range(2)]
+    assert pieces == [None, program.NOBODY]
+
+
+def test_the_words_of_the_program(
+    short: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = short / "tools.json"
+    place = {"socket": str(short / "s"), "token": "t", "tools": tools_for({})}
+    file.write_text(json.dumps(place))
+    program.main(["list", str(file)])
+    assert json.loads(capsys.readouterr().out)[0]["function_declarations"][0]["name"] == "ask_human"
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    program.main(["call", str(file), "ask_human"])
+    assert capsys.readouterr().out == "Nobody answered.\n"
+    source, sink = os.pipe()
+    os.close(sink)
+    with os.fdopen(source) as ended:
+        monkeypatch.setattr("sys.stdin", ended)
+        program.main(["serve", str(file)])  # which ends with its stdin
+    assert capsys.readouterr().out == ""
 
 
 async def test_a_server_whose_coterie_is_gone(served: tuple[Listening, Table]) -> None:

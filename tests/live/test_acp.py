@@ -244,8 +244,8 @@ async def test_rules(house: AcpHouse) -> None:
     house.says(
         house.runs("touch a.txt"), house.runs("rm a.txt"), house.reads(project / "secret.txt")
     )
-    rules = {"allow": ("run(touch *)", "run(rm *)"), "deny": ("run(rm *)", "read(secret.txt)")}
-    gate = house.gate(**rules)
+    allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
+    gate = house.gate(allow=allow, deny=deny)
     async with house.open() as channel:
         await take(channel, choice=gate)
         await take(channel, "go on", choice=gate)  # for one that ends its turn with a no

@@ -243,8 +243,8 @@ async def test_all_that_it_does_is_for_the_rules_to_say(house: GeminiHouse) -> N
         shell("rm made"),
         Reply((), (ToolCall("run_shell_command", {"command": "ls", "dir_path": "sub"}),)),
     )
-    rules = {"allow": ("run(touch *)", "run(rm *)"), "deny": ("run(rm *)", "read(secret.txt)")}
-    gate = house.gate(**rules)
+    allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
+    gate = house.gate(allow=allow, deny=deny)
     async with house.open() as channel:
         taken = await take(channel, choice=gate)
         again = await take(channel, "go on")

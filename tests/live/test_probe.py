@@ -66,10 +66,11 @@ async def test_a_cli_that_never_asks_fails_at_permission(
     """The steps after one that failed are tried all the same, on a new task."""
     real = installed("claude")
     monkeypatch.setattr(steps, "PATIENCE", 15.0)
+    # Even then Claude asks, as long as it hears that it has to.
     never = (
         'for word in "$@"; do shift; case $word in *mode=default) '
         'word=--permission-mode=bypassPermissions;; esac; set -- "$@" "$word"; done\n'
-        f'IS_SANDBOX=1 exec {real} "$@"'
+        f"""sed -u 's/"hooks":/"unheard":/' | IS_SANDBOX=1 {real} "$@\""""
     )
     probed = await probe("claude", stub(tmp_path, "claude", never))
     assert outcomes(probed) == {**dict.fromkeys(STEPS, "ok"), "permission": "failed"}

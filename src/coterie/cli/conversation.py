@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,12 +10,12 @@ from typing import TYPE_CHECKING
 from coterie.app import App, tally
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
-from coterie.cli.plain_tickets import PlainTickets
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
-from coterie.cli.running import Concluding, Face, Parking, carry, signals
+from coterie.cli.running import Concluding, Face, Parking, Remembering, carry, signals
 from coterie.cli.work import Patience
 from coterie.config.project import Project
+from coterie.errors import CoterieError
 from coterie.model.task import Caps
 from coterie.model.team import Team
 
@@ -60,7 +61,7 @@ async def again(call: Call, project: Project, app: App, task_id: str, patience: 
     with signals(parking):
         if not call.live:
             face = _face(call, team, detail.view.workflow)
-            if isinstance(face, PlainTickets):
+            if isinstance(face, Remembering):
                 face.knows(await app.tickets(task_id))
             return await _carried(call, app, task_id, face, parking, patience)
         caps = detail.state.created.caps
@@ -78,7 +79,8 @@ async def _carried(
     """Run a task, and let a face that has more to say at the end say it."""
     code = await carry(call, app, task_id, face, parking, patience)
     if isinstance(face, Concluding):
-        await face.conclude(app)
+        with suppress(CoterieError):  # what happened has been told; a look back can wait
+            await face.conclude(app)
     return code
 
 
@@ -118,12 +120,19 @@ async def _started(app: App, start: Start, goal: str) -> str:
 def _face(call: Call, team: Team, workflow: str) -> Face:
     if call.json:
         return JsonLines(call.record)
-    return PlainTickets(call, team) if workflow == _TICKETS else Plain(call, team)
+    if workflow != _TICKETS:
+        return Plain(call, team)
+    from coterie.cli.plain_tickets import PlainTickets
+
+    return PlainTickets(call, team)
 
 
 def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
     from coterie.cli.screen.screen import Screen
-    from coterie.cli.screen.tickets import TicketScreen
 
-    kind = TicketScreen if workflow == _TICKETS else Screen
+    kind = Screen
+    if workflow == _TICKETS:
+        from coterie.cli.screen.tickets import TicketScreen
+
+        kind = TicketScreen
     return kind(call, team, caps.max_turns, project.folder / "history")

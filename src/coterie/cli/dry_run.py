@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coterie.cli import budgets
+from coterie.cli import budgets, figures
 from coterie.cli.call import Call
+from coterie.cli.graph import graph
 from coterie.cli.member import FULL, warned
 from coterie.cli.paint import Paint
 from coterie.cli.text import one_line, wrap
@@ -22,6 +25,9 @@ from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
 from coterie.workspace.folder import member_folder
 from coterie.workspace.git import repository_of
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import Plan
 
 _NAME = 11
 
@@ -38,6 +44,7 @@ class Intent:
     scheduler: SchedulerConfig
     yes: bool = False
     rehearsal: bool | Path = False
+    """A path is the script of the replies."""
 
     @property
     def manager(self) -> Member:
@@ -75,7 +82,7 @@ def told(call: Call, intent: Intent) -> None:
 
 def _fields(intent: Intent) -> dict[str, object]:
     team, root = intent.loaded.team, intent.project.root
-    branches = _branches(intent)
+    branches, plan = _branches(intent), _plan_of(intent)
     return {
         "workflow": intent.workflow,
         "goal": intent.goal,
@@ -102,6 +109,7 @@ def _fields(intent: Intent) -> dict[str, object]:
         "branches": branches[0] if branches else [],
         "approves_plan": intent.yes,
         "rehearsal": bool(intent.rehearsal),
+        "plan": plan.model_dump(mode="json") if plan else None,
     }
 
 
@@ -116,6 +124,14 @@ def _lines(intent: Intent, width: int, paint: Paint) -> list[str]:
         lines += _member(intent, member, width, paint)
     for name, value in _facts(intent):
         lines += _field(name, value, width)
+    plan = _plan_of(intent)
+    if plan is None:
+        return lines
+    needs = {task.task_id: task.dependencies for task in plan.tasks}
+    lines += [f"  plan       {figures.counted(len(needs), 'ticket')}, in the script"]
+    lines += [f"            {line}" for line in graph(needs, width - 13)]
+    for task in plan.tasks:
+        lines += _field("", f"{task.task_id}: {one_line(task.description)}", width)
     return lines
 
 
@@ -184,6 +200,21 @@ def _of_tickets(intent: Intent) -> Iterator[tuple[str, str]]:
             "work is merged. Your own branch and files are touched only by: coterie accept"
         ),
     )
+
+
+def _plan_of(intent: Intent) -> Plan | None:
+    """The plan that a script holds; nobody knows one that the manager has yet to make."""
+    if not isinstance(intent.rehearsal, Path) or intent.workflow != "tickets":
+        return None
+    from coterie.model.envelope import Plan
+    from coterie.rehearsal.script import read_script
+
+    for rule in read_script(intent.rehearsal).rules:
+        for line in rule.replies:
+            text = line.text if isinstance(line.text, str) else "".join(line.text)
+            with suppress(ValueError):
+                return Plan.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
+    return None
 
 
 def _branches(intent: Intent) -> tuple[list[str], str] | None:

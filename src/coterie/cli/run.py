@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,6 @@ from coterie.cli.work import Patience, work_options
 from coterie.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coterie.cli.conversation import Start
     from coterie.config.team_file import LoadedTeam
 
@@ -123,7 +122,7 @@ def _only_say(
             goal,
             load_scheduler(project),
             more["yes"],
-            bool(more["rehearse"] or more["script"]),
+            Path(more["script"]).expanduser() if more["script"] else more["rehearse"],
         ),
     )
     if refused is not None:

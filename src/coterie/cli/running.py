@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,6 +18,7 @@ from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Recor
 
 if TYPE_CHECKING:
     from coterie.app import App
+    from coterie.model.ticket_view import TicketView
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -44,6 +45,15 @@ class Concluding(Protocol):
 
     async def conclude(self, app: App) -> None:
         """Say it; called after `finished`, when nothing runs any more."""
+        ...
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A surface that tells more of a session when it knows how its tickets stood before."""
+
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        """Tickets that were there before this run."""
         ...
 
 

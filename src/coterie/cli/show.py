@@ -96,9 +96,12 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
 
 
 def _next(detail: TaskDetail) -> str:
+    name = detail.view.id
     if detail.view.resumable:
-        return f"coterie resume {detail.view.id}"
-    return f"coterie log {detail.view.id}"
+        return f"coterie resume {name}"
+    if detail.view.workflow == TICKETS and detail.view.status == "completed":
+        return f"coterie diff {name} · coterie accept {name}"
+    return f"coterie log {name}"
 
 
 def _field(name: str, value: str, width: int) -> list[str]:

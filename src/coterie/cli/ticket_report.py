@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from coterie.cli import card, figures
@@ -16,7 +16,7 @@ from coterie.cli.paint import Paint
 from coterie.cli.text import cells, ends, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
-from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Review
+from coterie.model.envelope import ArtifactRef, Envelope, Instruction
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import NOBODY
 from coterie.model.record import MessageRecord
@@ -152,7 +152,7 @@ def _several(name: str, told: Sequence[str], after: str = "") -> Iterator[tuple[
 
 
 def _checked(said: Sequence[Envelope]) -> str:
-    """The newest outcome of each command, by the tree that it ran on."""
+    """The newest outcome of each command, by the tree that it ran on, the newest first."""
     newest: dict[str, tuple[str, str]] = {}
     for one in said:
         if isinstance(one.payload, ArtifactRef) and one.payload.label.startswith(CHECK):
@@ -161,12 +161,13 @@ def _checked(said: Sequence[Envelope]) -> str:
             how, tree = (found["how"], found["tree"]) if found else (one.payload.description, "")
             newest.pop(command, None)
             newest[command] = (how, tree)
-    trees = dict.fromkeys(tree for _, tree in newest.values())
+    trees = dict.fromkeys(tree for _, tree in reversed(newest.values()))
     parts: list[str] = []
     for tree in trees:
         ran = [f"{command} {how}" for command, (how, at) in newest.items() if at == tree]
         parts.append(", ".join(ran) + (f", at tree {tree[:6]}" if tree.strip("-") else ""))
-    return "; ".join(parts)
+    more = [f"and {len(parts) - _FEW} more before"] if len(parts) > _FEW else []
+    return "; ".join([*parts[:_FEW], *more])
 
 
 def _unchecked(ended: Ended) -> list[str]:
@@ -185,17 +186,19 @@ def _unchecked(ended: Ended) -> list[str]:
 
 
 def _sent_back(ended: Ended) -> list[str]:
-    """How often each ticket was, and why the last time."""
-    back: dict[str, list[str]] = {}
-    for one in ended.said:
-        review = one.payload
-        if isinstance(review, Review) and review.decision != "approved" and one.ticket_id:
-            why = "; ".join(review.requested_changes) or review.notes
-            back.setdefault(one.ticket_id, []).append(why)
-    return [
-        f"{name} {_TIMES.get(len(why), f'{len(why)} times')}: {_short(why[-1])}"
-        for name, why in back.items()
-    ]
+    """How often each ticket was, by review or by a merge, and why the last time."""
+    told: list[str] = []
+    for row in ended.rows:
+        moments = pairwise(row.ticket.history)
+        back = [now.message for before, now in moments if _is_back(before.event, now.event)]
+        if back:
+            times = _TIMES.get(len(back), f"{len(back)} times")
+            told.append(f"{row.ticket.id} {times}: {_short(back[-1])}")
+    return told
+
+
+def _is_back(before: str, now: str) -> bool:
+    return (before, now) == ("awaiting_review", "in_progress")
 
 
 def _decided(ended: Ended) -> list[str]:
@@ -221,8 +224,3 @@ def _decision(view: QuestionView) -> str:
 def _short(text: str, room: int = _LONGEST) -> str:
     line = one_line(text)
     return line if cells(line) <= room else line[: room - 1] + "…"
-
-
-def path_of(root: Path, session: str) -> Path:
-    """Where the whole report is."""
-    return root / ".coterie" / "sessions" / session / "final_report.md"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import ticket_page
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.graph import graph
 from coterie.cli.paint import Paint
@@ -73,6 +72,21 @@ def reset(call: Call, name: str) -> None:
     call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
 
 
+@command("graph", "coterie graph last")
+@click.argument("id_", metavar="ID", default="last")
+@pass_call
+def graph_(call: Call, id_: str) -> None:
+    """What waits for what in a session with tickets."""
+
+    async def body(app: App) -> tuple[TaskDetail, list[Row]]:
+        return await session(app, await app.find_task(id_))
+
+    detail, listed = named(call, id_, body)
+    for row in listed:
+        call.record("ticket", fields(detail.view.id, row))
+    call.lines(drawn(listed, call.width, call.paint) or [f"{detail.view.id} has no tickets."])
+
+
 for _one in (list_, reset):
     tickets.add_command(_one)
 
@@ -82,6 +96,8 @@ for _one in (list_, reset):
 
 def show_ticket(call: Call, name: str) -> None:
     """All about one ticket, which is named as `TICKET` says."""
+    from coterie.cli import ticket_page
+
     parts = TICKET.fullmatch(name)
     assert parts is not None
 

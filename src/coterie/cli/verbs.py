@@ -52,6 +52,7 @@ ALIASES = {"logs": "log"}
 UNLISTED: dict[str, Verb] = {
     "help": Verb("overview:help_", "this help", ""),
     "tickets": Verb("tickets:tickets", "the tickets of a session, and resetting one", "More"),
+    "graph": Verb("tickets:graph_", "what waits for what in a session", "More"),
     "rehearse": Verb("chat:rehearse", "try a team on a stand-in for the model", "More"),
 }
 

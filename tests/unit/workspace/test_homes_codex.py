@@ -114,7 +114,7 @@ def test_it_follows_the_team(house: House) -> None:
     again = prepare(member("read"), workspace(house))
     assert "model" not in config(again)
     assert filesystem(again) == {":root": "read", str(again.path / "kept"): "deny"}
-    assert (again.path / "kept").is_file()
+    assert (again.path / "kept").is_dir()
     assert (first.read_only, again.read_only) == (False, True)
     assert not (again.path / "AGENTS.md").exists()
 

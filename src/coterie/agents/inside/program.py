@@ -119,24 +119,25 @@ class Server:
         self._waiting = selectors.DefaultSelector()
         self._calls: dict[Call, Object] = {}
 
-    def run(self) -> None:
-        """Until stdin ends."""
-        self._waiting.register(0, selectors.EVENT_READ)
+    def run(self, source: int) -> None:
+        """Until what comes from there ends."""
         heard = b""
-        while True:
-            ready = self._waiting.select(STILL_HERE if self._calls else None)
-            for key, _ in ready:
-                if isinstance(key.fileobj, Call):
-                    self._hear(key.fileobj)
-                    continue
-                piece = os.read(0, 65536)
-                if not piece:
-                    return
-                *lines, heard = (heard + piece).split(b"\n")
-                for line in lines:
-                    self._take(line)
-            if not ready:
-                self._still_here()
+        with self._waiting:
+            self._waiting.register(source, selectors.EVENT_READ)
+            while True:
+                ready = self._waiting.select(STILL_HERE if self._calls else None)
+                for key, _ in ready:
+                    if isinstance(key.fileobj, Call):
+                        self._hear(key.fileobj)
+                        continue
+                    piece = os.read(source, 65536)
+                    if not piece:
+                        return
+                    *lines, heard = (heard + piece).split(b"\n")
+                    for line in lines:
+                        self._take(line)
+                if not ready:
+                    self._still_here()
 
     def _take(self, line: bytes) -> None:
         try:
@@ -182,7 +183,7 @@ def main(words: Sequence[str]) -> None:
     what, file, *rest = words
     place = cast("Object", json.loads(Path(file).read_text(encoding="utf-8")))
     if what == "serve":
-        Server(place, lambda message: _print(json.dumps(message))).run()
+        Server(place, lambda message: _print(json.dumps(message))).run(sys.stdin.fileno())
     elif what == "list":
         declared = [_declared(tool) for tool in place["tools"]]
         _print(json.dumps([{"function_declarations": declared}]))

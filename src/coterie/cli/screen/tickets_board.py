@@ -49,8 +49,12 @@ class TicketBoard(Board):
 
     def load(self, views: Iterable[TicketView]) -> None:
         """How the tickets stand, with what they took, from what is kept."""
-        self._views = {view.ticket.id: view for view in views}
-        for view in self._views.values():
+        before, self._views = self._views, {}
+        for view in views:
+            known = before.get(view.ticket.id)
+            # The end of a turn may not be on record yet.
+            seconds = view.seconds or (known.seconds if known else 0.0)
+            self._views[view.ticket.id] = replace(view, seconds=seconds)
             self._clock(view)
 
     def spent(self, money: float) -> None:
@@ -74,7 +78,8 @@ class TicketBoard(Board):
             dependencies=record.dependencies,
             closed_by=record.closed_by,
         )
-        view = replace(before, ticket=ticket, checks=record.checks or before.checks)
+        took, checks = self._taken(before), record.checks or before.checks
+        view = replace(before, ticket=ticket, checks=checks, seconds=took)
         self._views[record.id] = view
         self._clock(view)
 
@@ -95,12 +100,16 @@ class TicketBoard(Board):
 
     def rows(self) -> list[Row]:
         """All tickets as they stand this second."""
-        now = time.monotonic()
-        views: list[TicketView] = []
-        for name, view in self._views.items():
-            begun, before = self._begun.get(name, (now, 0.0))
-            views.append(replace(view, seconds=max(view.seconds, before + now - begun)))
+        views = [replace(view, seconds=self._taken(view)) for view in self._views.values()]
         return rows(views, self._team, self._asking())
+
+    def _taken(self, view: TicketView) -> float:
+        """What a ticket took up to now, whether or not that is on record yet."""
+        begun = self._begun.get(view.ticket.id)
+        if begun is None:
+            return view.seconds
+        since, before = begun
+        return max(view.seconds, before + time.monotonic() - since)
 
     def _asking(self) -> dict[str, str]:
         """By ticket: the question that its work waits for."""

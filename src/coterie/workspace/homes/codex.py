@@ -11,7 +11,7 @@ Six things of Codex 0.166 decide what stands here:
   of every member.  A permission profile can leave that out, and does.
 - A git worktree's own folder below `.git` is kept from writing unless a profile names it.
 - A command that was allowed and that the sandbox stops is run a second time, without it.  Not so
-  where the profile keeps something from being read: so there is always such a file.  Then even
+  where the profile keeps something from being read: so there is always such a folder.  Then even
   a command that is allowed to leave the sandbox only gets to write everywhere, and has the
   network only where all have it: which they do where each is asked about.
 - What is typed into a terminal is asked about only where that has left the sandbox, so there are
@@ -49,7 +49,6 @@ OFF = ("apps", "goals", "hooks", "multi_agent", "plugins", "unbounded_connection
 """Features that would run what nobody of the team asked for, or wait for a network for ever."""
 _TERMINALS = "unified_exec_tty"
 _KEPT = "kept"
-_WHY_KEPT = "Kept from every command, so that Codex runs none a second time without its sandbox.\n"
 REHEARSAL_MODEL = "gpt-5.5"
 """A model of its catalogue with plain tools; a rehearsal need not speak any other."""
 KEY = "CODEX_API_KEY"
@@ -82,8 +81,8 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     cwd = workspace.execution_dir.resolve()
     worktree = Worktree.around(cwd)
     read_only = member.permissions.mode == "read"
-    write_private(path / _KEPT, _WHY_KEPT)
-    kept = dict.fromkeys((str(path / _KEPT), *_link_login(path / "auth.json", workspace)), "deny")
+    login = _link_login(path / "auth.json", workspace)
+    kept = dict.fromkeys((str(private_folder(path / _KEPT)), *login), "deny")
     looking = {"filesystem": {":root": "read", **kept}}
     writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
     config = {
