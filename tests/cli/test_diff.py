@@ -196,14 +196,14 @@ def test_a_task_that_changed_nothing(shop: Cli) -> None:
 
 
 def test_the_report_says_what_was_changed_and_what_was_run(shop: Cli) -> None:
-    printed = carried_out(shop, "!write cart.py 2", "!run sh -c true", "!run sh -c false", json_=False)
+    printed = carried_out(shop, "!write cart.py 2", "!run python3 -c pass", "!run python3 -c missing", json_=False)
     report = steady(printed[printed.index("Done  ") :])
     assert re.sub(r"\b(Done  |diff |revert |log )\w{4}\b", r"\1k3f9", report) == snapshot("""\
 Done  k3f9 · 1 turn · 0.1s
   why      every member has spoken
   changed  cart.py +1 -2, in your tree   coterie diff k3f9
-  ran      sh -c true (ada, you allowed it once): ok   not a check by Coterie
-           sh -c false (ada, you allowed it once): failed
+  ran      python3 -c pass (ada, you allowed it once): ok   not a check by Coterie
+           python3 -c missing (ada, you allowed it once): failed
   undo     coterie revert k3f9
   next     coterie log k3f9
 """)
