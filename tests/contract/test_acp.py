@@ -360,6 +360,11 @@ CWD = "/w"
             {"kind": "execute", "rawInput": {"command": "ls", "directory": "/else"}},
             Action("run", "execute", "/else", command="ls"),
         ),
+        # Codex's bridge gives it word by word.
+        (
+            {"kind": "execute", "rawInput": {"command": ["bash", "-lc", "a b"]}},
+            Action("run", "execute", CWD, command="bash -lc 'a b'"),
+        ),
         # Gemini has the command as its title, and the folder in what it says about it.
         ({"kind": "execute", "title": "ls"}, Action("run", "execute", CWD, command="ls")),
         (

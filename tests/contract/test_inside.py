@@ -428,15 +428,17 @@ async def test_before_there_is_a_channel_nobody_is_asked(short: Path) -> None:
 
 
 async def test_what_a_kill_left_behind_goes_and_what_is_in_use_stays(short: Path) -> None:
-    left = short / "inside-0000"
-    left.mkdir()
-    (left / "s").touch()
+    left, new = short / "inside-0000", short / "inside-1111"
+    for folder in (left, new):
+        folder.mkdir()
+        (folder / "s").touch()
     first = await Listening.open(short, [])
+    assert (first._folder.stat().st_mode & 0o077) == 0
+    for old in (left, first._folder):
+        os.utime(old, (0, 0))
     second = await Listening.open(short, [])
-    assert not left.exists()
-    assert len(list(short.iterdir())) == 2
+    assert set(short.iterdir()) == {new, first._folder, second._folder}
     for opened in (first, second):
-        assert (opened._folder.stat().st_mode & 0o077) == 0
         await opened.close()
 
 

@@ -10,6 +10,8 @@ from coterie.process.completion import clean
 LONGEST = 20_000
 """So much of any text is kept of what goes into a tool and comes out of it."""
 DEEPEST = 40
+LONGEST_SAID = 2_000
+"""So much of what an agent said is shown beside its question."""
 
 
 def mapping(value: object) -> Object:
@@ -45,6 +47,11 @@ def texts(value: object) -> str:
         return text(value)
     said = (text(block.get("text")) or f"[{text(block.get('type'))}]" for block in mappings(value))
     return "\n".join(said)
+
+
+def brief(said: str) -> str:
+    """What an agent said, as far as it is shown beside its question."""
+    return str(bounded(said, LONGEST_SAID))
 
 
 def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:

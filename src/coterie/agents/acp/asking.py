@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coterie.agents.acp.actions import action_of
 from coterie.agents.acp.calls import Call
-from coterie.agents.fields import bounded, mappings, text
+from coterie.agents.fields import bounded, brief, mappings, text
 from coterie.agents.wire import Object
 from coterie.model.action import Action
 from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
@@ -71,8 +71,8 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
             input=call.input,
             cwd=action.cwd,
             action=action,
-            why=_why(call),
-            said=said,
+            why=brief(_why(call)),
+            said=brief(said),
         ),
         takes_words=False,
     )

@@ -7,12 +7,13 @@ nothing before it asks, and nothing after a no.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
 from coterie.agents.diffs import unified
-from coterie.agents.fields import bounded, mapping, mappings, text
+from coterie.agents.fields import bounded, mapping, mappings, strings, text
 from coterie.agents.inside import is_ours
 from coterie.agents.wire import Object
 from coterie.model.action import Effect
@@ -83,7 +84,10 @@ class Call:
     @property
     def command(self) -> str:
         """The command that it runs; an agent that does not tell its input has it as title."""
-        return text(self.raw.get("command")) if self.raw else self._title_of("execute")
+        if not self.raw:
+            return self._title_of("execute")
+        words = strings(self.raw.get("command"))
+        return shlex.join(words) if words else text(self.raw.get("command"))
 
     @property
     def title(self) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from coterie.agents.claude.actions import action_of, path_of
-from coterie.agents.fields import bounded, mapping, mappings, text
+from coterie.agents.fields import bounded, brief, mapping, mappings, text
 from coterie.agents.inside.serving import choices_of, said_to
 from coterie.agents.wire import Object
 from coterie.model.interaction import (
@@ -128,8 +128,8 @@ def _permission(request: Request, around: Around) -> Asked:
             input=request.input,
             cwd=around.cwd,
             action=action_of(request.tool, request.input, around.cwd),
-            why=text(request.input.get("description")),
-            said=around.said,
+            why=brief(text(request.input.get("description"))),
+            said=brief(around.said),
         ),
     )
 
@@ -172,7 +172,9 @@ def _question(key: str, given: Object, around: Around) -> Asked:
     listed = "\n".join(
         f"{text(one.get('label'))}: {text(one.get('description'))}" for one in offered
     )
-    display = Display(title=text(given.get("question")), description=around.said, content=listed)
+    display = Display(
+        title=text(given.get("question")), description=brief(around.said), content=listed
+    )
     if choices and given.get("multiSelect") is not True:
         return Asked(key, "Select", "request_info", display, choices)
     return Asked(key, "Input", "request_info", display, validation=Validation(required=True))

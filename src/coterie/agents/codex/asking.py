@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, Calls, changes_of, command_of
-from coterie.agents.fields import bounded, mapping, text
+from coterie.agents.fields import bounded, brief, mapping, text
 from coterie.agents.wire import Object
 from coterie.model.action import Action
 from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
@@ -72,8 +72,8 @@ def request_of(message: Object, around: Around) -> Request | None:
             input=bounded(found.input),
             cwd=found.action.cwd,
             action=found.action,
-            why=text(params.get("reason")).strip(),
-            said=around.said,
+            why=brief(text(params.get("reason")).strip()),
+            said=brief(around.said),
             note=found.note,
         ),
     )

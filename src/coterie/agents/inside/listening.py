@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -38,6 +39,7 @@ LONGEST = 1_000_000
 _LONGEST_ADDRESS = 100
 """Of the path of a socket the system takes no more."""
 _PREFIX = "inside-"
+_OLD = 60.0
 
 
 class Call(asyncio.Protocol):
@@ -159,12 +161,12 @@ _SOCKET, _CONFIG, _CALLER = "s", "tools.json", "call"
 
 def _bound(tmp: Path, tools: list[Tool], token: str) -> tuple[Path, socket.socket]:
     """A folder with all that programs need, and the socket there."""
-    _clean(tmp)
     folder = tmp / f"{_PREFIX}{secrets.token_hex(4)}"
     if len(os.fsencode(folder / _SOCKET)) <= _LONGEST_ADDRESS:
         folder.mkdir(mode=0o700)
     else:
-        folder = Path(tempfile.mkdtemp(prefix="coterie-"))
+        folder = Path(tempfile.mkdtemp(prefix=f"coterie-{_PREFIX}"))
+    _clean(folder)
     address = str(folder / _SOCKET)
     told = {"socket": address, "token": token, "tools": tools}
     _write(folder / _CONFIG, json.dumps(told), 0o600)
@@ -185,9 +187,13 @@ def _write(path: Path, text: str, mode: int) -> None:
         file.write(text)
 
 
-def _clean(tmp: Path) -> None:
-    """Remove what a Coterie that was killed could not."""
-    for left in tmp.glob(f"{_PREFIX}*"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
-            if line.connect_ex(str(left / _SOCKET)):
+def _clean(new: Path) -> None:
+    """Remove what a Coterie that was killed could not: nobody listens there any more."""
+    made = new.stat()
+    for left in new.parent.glob(f"*{_PREFIX}*"):
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
+            found = left.stat()
+            # One that was made just now may listen in a moment.
+            is_old = found.st_uid == made.st_uid and made.st_mtime - found.st_mtime > _OLD
+            if is_old and line.connect_ex(str(left / _SOCKET)):
                 shutil.rmtree(left, ignore_errors=True)
