@@ -196,7 +196,9 @@ def test_a_task_that_changed_nothing(shop: Cli) -> None:
 
 
 def test_the_report_says_what_was_changed_and_what_was_run(shop: Cli) -> None:
-    printed = carried_out(shop, "!write cart.py 2", "!run python3 -c pass", "!run python3 -c missing", json_=False)
+    printed = carried_out(
+        shop, "!write cart.py 2", "!run python3 -c pass", "!run python3 -c missing", json_=False
+    )
     report = steady(printed[printed.index("Done  ") :])
     assert re.sub(r"\b(Done  |diff |revert |log )\w{4}\b", r"\1k3f9", report) == snapshot("""\
 Done  k3f9 · 1 turn · 0.1s

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from coterie.engine import steering
 from coterie.model.prompt import Prompt
 from coterie.model.team import Member
@@ -76,10 +78,8 @@ async def test_a_finished_subtask_is_not_done_again(tmp_path: Path) -> None:
         await it.start(team("ada", "rex"))
         await it.run(ScriptedChannels(working))
         await steering.answer(it.look, "q1", "rex", None, "you")
-        try:
+        with pytest.raises(Killed):
             await it.run(ScriptedChannels(dying))
-        except Killed:
-            pass
     async with stage(tmp_path, workflow=Chat(), more=[Solo()]) as it:
         channels = ScriptedChannels(working)
         assert (await it.run(channels)).status == "completed"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-
 DENIED = "denied"
 """The key in a completed call's output that says why it was not permitted, and so not run."""
 

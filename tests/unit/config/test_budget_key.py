@@ -65,7 +65,8 @@ def test_the_full_form_reads_back(tmp_path: Path) -> None:
         (
             {"tokens": "lots"},
             snapshot(
-                'budget.tokens cannot be used: expected a number of tokens such as 500000 or "500k".'
+                "budget.tokens cannot be used: "
+                'expected a number of tokens such as 500000 or "500k".'
             ),
         ),
         ({"tokens": 0}, snapshot("budget.tokens is 0; expected at least 1.")),

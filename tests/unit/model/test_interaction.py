@@ -89,10 +89,18 @@ def test_the_wire_form_has_the_names_of_the_design() -> None:
                 "contentKind": "PlainText",
             },
             "options": [
-                {"id": "retry", "label": "again", "style": "plain", "default": False, 'detail': ''},
-                {"id": "replace-bob", "label": "bob", "style": "plain", "default": False, 'detail': ''},
+                {"id": "retry", "label": "again", "style": "plain", "default": False, "detail": ""},
+                {
+                    "id": "replace-bob",
+                    "label": "bob",
+                    "style": "plain",
+                    "default": False,
+                    "detail": "",
+                },
             ],
-            "validation": {"regex": None, "required": False, 'meaning': '', 'example': ''}, 'risk': None}
+            "validation": {"regex": None, "required": False, "meaning": "", "example": ""},
+            "risk": None,
+        }
     )
     assert response("retry").model_dump(by_alias=True, mode="json") == snapshot(
         {
