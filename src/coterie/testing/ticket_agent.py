@@ -110,8 +110,10 @@ def _read(name: str) -> str:
 
 
 def _write(name: str, text: str) -> None:
-    with open(name, "w", encoding="utf-8") as file:  # noqa: PTH123
+    """Whole or not at all: what is read again must not depend on when we were killed."""
+    with open(f"{name}.new", "w", encoding="utf-8") as file:  # noqa: PTH123
         file.write(text)
+    os.replace(f"{name}.new", name)  # noqa: PTH105
 
 
 # -- the program ---------------------------------------------------------------------------------
