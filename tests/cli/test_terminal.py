@@ -67,15 +67,27 @@ class Terminal:
         """Read until the text is to be seen."""
         end = time.monotonic() + patience
         while text not in self.glass.shown:
-            ready, _, _ = select.select([self.master], [], [], max(end - time.monotonic(), 0))
+            ready = self._ready(patience=max(end - time.monotonic(), 0))
             assert ready, f"{text!r} never came; there was\n{self.glass.shown}"
-            self.glass.write(self.decode(os.read(self.master, 65536)))
+            self._read()
 
     def ended(self) -> int:
         """Wait for the end; the terminal is as it was before."""
-        code = self.child.wait(30)
+        gone = os.pidfd_open(self.child.pid)
+        with os.fdopen(gone):
+            while gone not in (ready := self._ready(gone, patience=30)):
+                assert ready, f"it never ended; there was\n{self.glass.shown}"
+                self._read()
+        while self._ready():
+            self._read()
         assert termios.tcgetattr(self.slave) == self.before
-        return code
+        return self.child.wait()
+
+    def _ready(self, *others: int, patience: float = 0) -> list[int]:
+        return select.select([self.master, *others], [], [], patience)[0]
+
+    def _read(self) -> None:
+        self.glass.write(self.decode(os.read(self.master, 65536)))
 
     def close(self) -> None:
         """Hang up."""

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import anyio.to_thread
-
 from coterie.model.envelope import Error, InstructionProposal, Payload, PlanTask, Report
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket
 from coterie.ports import Context
+from coterie.workflows.tickets.aside import aside
 from coterie.workflows.tickets.board import Board
 from coterie.workflows.tickets.correspondence import COTERIE, Correspondence
 from coterie.workflows.tickets.managing import Managing
@@ -69,7 +68,7 @@ class Job:
 
     async def folder(self) -> Path:
         """Where it is worked on."""
-        return await anyio.to_thread.run_sync(self.crew.ground.open, self.id)
+        return await aside(self.crew.ground, self.crew.ground.open, self.id)
 
     async def manager_says(self, what: str, **facts: object) -> Payload:
         """An instruction of the manager's, by the prompt of that name."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import anyio.to_thread
-
 from coterie.errors import GitFailed
 from coterie.model.envelope import Error, Instruction, InstructionProposal, Report
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
+from coterie.workflows.tickets.aside import aside
 from coterie.workflows.tickets.correspondence import COTERIE, Inquiry, Said
 from coterie.workflows.tickets.crew import Crew, Job
 from coterie.workflows.tickets.reviewing import Reviewing
@@ -139,7 +138,7 @@ class Life:
         strays = tuple(await crew.outside.changed_since(before))
         try:
             message = f"{job.id}: {job.ticket.title}"
-            await anyio.to_thread.run_sync(crew.ground.commit, job.id, message)
+            await aside(crew.ground, crew.ground.commit, job.id, message)
         except GitFailed as problem:
             return Done(report, strays, problem.said)
         return Done(report, strays)
@@ -151,8 +150,8 @@ class Life:
             return ()
         try:
             # What a turn that was cut left behind is kept before anything is put over it.
-            await anyio.to_thread.run_sync(ground.commit, job.id, f"{job.id}: {job.ticket.title}")
-            return await anyio.to_thread.run_sync(ground.bring_up_to_date, job.id)
+            await aside(ground, ground.commit, job.id, f"{job.id}: {job.ticket.title}")
+            return await aside(ground, ground.bring_up_to_date, job.id)
         except GitFailed:
             return ()  # whoever commits after the turn tells
 

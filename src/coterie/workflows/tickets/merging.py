@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio
-import anyio.to_thread
 
 from coterie.model.check import CheckOutcome
 from coterie.ports import Context
+from coterie.workflows.tickets.aside import aside
 from coterie.workspace.ticket_ground import Ground, Merge
 
 
@@ -42,11 +42,11 @@ class MergeQueue:
     ) -> Landing:
         """Merge, check, land.  A tree that was `checked` as it is need not be checked again."""
         async with self._turn:
-            already = await anyio.to_thread.run_sync(self._ground.landed, ticket)
+            already = await aside(self._ground, self._ground.landed, ticket)
             if already is not None:  # a run before this one was cut after landing it
                 return Landing(already, "")
             # Merged anew in every run: the branch may have moved since one was cut here.
-            merge = await anyio.to_thread.run_sync(self._ground.merge, ticket, title)
+            merge = await aside(self._ground, self._ground.merge, ticket, title)
             if merge.conflicts:
                 return Landing("", "", merge.conflicts)
             name = f"{name}/merge/{merge.tree[:12]}"
@@ -62,7 +62,7 @@ class MergeQueue:
         """Move the branch, once it is on record that the work was approved."""
 
         async def land() -> object:
-            await anyio.to_thread.run_sync(self._ground.land, ticket, merge.commit)
+            await aside(self._ground, self._ground.land, ticket, merge.commit)
             return merge.commit
 
         if merge.commit:
@@ -75,7 +75,7 @@ class MergeQueue:
         folder = None
         for number, command in enumerate(checks, 1):
             if folder is None:
-                folder = await anyio.to_thread.run_sync(self._ground.check_out, merge.commit)
+                folder = await aside(self._ground, self._ground.check_out, merge.commit)
             outcome = await self._context.check(f"{name}/check/{number}", command, folder)
             outcomes.append(outcome)
         return tuple(outcomes)

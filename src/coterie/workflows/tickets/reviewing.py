@@ -15,6 +15,7 @@ from coterie.model.envelope import ArtifactRef, Error, Instruction, Payload, Rep
 from coterie.model.interaction import Ask, Display, Option
 from coterie.model.ticket_view import CHECK, ended
 from coterie.model.update import PendingCall
+from coterie.workflows.tickets.aside import aside
 from coterie.workflows.tickets.correspondence import COTERIE, Said
 from coterie.workflows.tickets.crew import Job
 from coterie.workflows.tickets.merging import Landing
@@ -124,9 +125,9 @@ class Reviewing:
     async def _check(self, name: str, commands: Sequence[str]) -> Checked:
         job, ground = self.job, self.job.crew.ground
         # As it was committed after the turn: what a check leaves behind is nobody's work.
-        tree = await anyio.to_thread.run_sync(ground.tree, job.id)
+        tree = await aside(ground, ground.tree, job.id)
         if job.times("awaiting_review") > 1:  # else nothing was put into it yet
-            unsettled = await anyio.to_thread.run_sync(ground.unsettled, job.id)
+            unsettled = await aside(ground, ground.unsettled, job.id)
             if unsettled:
                 return Checked(tree, (), unsettled)
         folder = await job.folder()
@@ -170,8 +171,8 @@ class Reviewing:
     async def _opinion(self, checked: Checked) -> Review:
         job, crew = self.job, self.job.crew
         report = crew.board.last(job.id, Report)
-        diff = await anyio.to_thread.run_sync(crew.ground.diff, job.id)
-        changed = await anyio.to_thread.run_sync(crew.ground.changed, job.id)
+        diff = await aside(crew.ground, crew.ground.diff, job.id)
+        changed = await aside(crew.ground, crew.ground.changed, job.id)
         prompt = crew.letters.prompt(
             "review",
             ticket=job.id,
