@@ -157,7 +157,9 @@ async def bare_claude(place: Place) -> list[float]:
     env = claude_home.prepare(place.member, workspace).env
     agent = AgentDefinition(name="claude", command=place.command)
     choice = f"--session-id={uuid.uuid4()}"
-    words = [place.command, *claude_arguments(agent, place.member, choice)]
+    chosen = claude_arguments(agent, place.member, choice)
+    # Coterie's own server is served by Coterie: nobody would answer for it here.
+    words = [place.command, *(word for word in chosen if not word.startswith("--mcp-config"))]
     async with _process(words, workspace.execution_dir, env) as process:
 
         async def turn() -> object:
