@@ -23,8 +23,11 @@ _KNOWN = re.compile(
     re.DOTALL,
 )
 """What keys of well-known services look like."""
-_HINTS = ("sk-", "-----BEGIN", "gh", "glpat-", "npm_", "pypi-", "AKIA", "AIza", "ya29.", "xox")
-_MORE_HINTS = ("eyJ", "://", "earer ")
+_HINTS = (
+    *("-----BEGIN", "sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_"),
+    *("pypi-", "AKIA", "AIza", "ya29.", "xox", "eyJ", "://", "earer "),
+)
+"""One of them stands in each of those."""
 
 
 class Redactor:
@@ -39,8 +42,9 @@ class Redactor:
         if self._secrets is not None:
             text = self._secrets.sub(REDACTED, text)
         # Most texts hold none of the hints, and looking for those costs next to nothing.
-        if any(hint in text for hint in _HINTS) or any(hint in text for hint in _MORE_HINTS):
-            text = _KNOWN.sub(REDACTED, text)
+        for hint in _HINTS:
+            if hint in text:
+                return _KNOWN.sub(REDACTED, text)
         return text
 
     def value(self, value: object) -> object:

@@ -65,12 +65,13 @@ def mended_row(row: Sequence[Value]) -> tuple[Value, ...]:
 
 def audit_row(sequence: int, entry: AuditEntry) -> tuple[Value, ...]:
     """A row of the audit as it is hashed, in the order that `coterie audit --export` documents."""
-    row: tuple[Value, ...] = (
+    # Mended before the hash, which must be over what is kept; the rest is of our own making.
+    return (
         sequence,
         entry.task_id,
         entry.kind,
-        entry.tool_call_id,
-        entry.tool_name,
+        mended(entry.tool_call_id),
+        mended(entry.tool_name),
         entry.author_actor_id,
         entry.timestamp,
         None if entry.input is None else json_of(entry.input),
@@ -78,7 +79,6 @@ def audit_row(sequence: int, entry: AuditEntry) -> tuple[Value, ...]:
         None if entry.is_error is None else int(entry.is_error),
         entry.duration_ms,
     )
-    return mended_row(row)  # before the hash: it must be over what is kept
 
 
 def json_of(value: Mapping[str, object]) -> str:

@@ -105,6 +105,9 @@ class Toolbox:
         self.root = root
         self._runner = runner
         self._tools = {tool.name: tool for tool in tools}
+        self._foreseeing = {
+            name: tool for name, tool in self._tools.items() if isinstance(tool, Foreseeing)
+        }
 
     @property
     def sandbox(self) -> Sandbox:
@@ -136,13 +139,16 @@ class Toolbox:
         unheld = action.effect == "run" and not self.sandbox.holds
         return Prepared(tool, given, action, must_ask=unheld)
 
-    async def preview(self, prepared: Prepared) -> Outcome | None:
-        """What a call would change, to be shown before it is allowed; None where nothing can say.
+    def foresees(self, prepared: Prepared) -> bool:
+        """Whether it can be said what a call would change."""
+        return prepared.tool.name in self._foreseeing
+
+    async def preview(self, prepared: Prepared) -> Outcome:
+        """What a call would change, to be shown before it is allowed, where that can be said.
 
         An error means that running it would fail in the same way: nobody need be asked.
         """
-        tool = prepared.tool
-        return await _explained(tool.preview, prepared) if isinstance(tool, Foreseeing) else None
+        return await _explained(self._foreseeing[prepared.tool.name].preview, prepared)
 
     async def run(self, prepared: Prepared) -> Outcome:
         """Run it; whatever it meets is an outcome."""

@@ -50,10 +50,12 @@ class Calls:
         self._thread = thread
         self._breaker = breaker
         self._answers = answers
+        self._checks: dict[str, Prepared | Outcome] = {}
+        """By id: calls that were looked at when they were put on record."""
 
     def started(self, request: ToolCallRequest) -> ToolCallStarted:
         """A call as the audit has it, before anything is done about it."""
-        checked = self._checked(request)
+        checked = self._checks[request.id] = self._checked(request)
         effect = checked.action.effect if isinstance(checked, Prepared) else "read"
         return ToolCallStarted(request.id, request.name, request.arguments, effect)
 
@@ -94,7 +96,8 @@ class Calls:
         if pending.begun:
             yield self._ended(request, Outcome(_UNKNOWN, is_error=True))
             return
-        checked = self._repeated(request) or self._checked(request)
+        checked = self._checks.pop(request.id, None) or self._checked(request)
+        checked = self._repeated(request) or checked
         if resumed and REDACTED in str(request.arguments):
             checked = Outcome.refused(_NOT_KEPT)
         if isinstance(checked, Outcome):
@@ -132,11 +135,13 @@ class Calls:
         self, request: ToolCallRequest, prepared: Prepared, *, resumed: bool
     ) -> AsyncGenerator[Update]:
         toolbox = self._kit.toolbox
-        foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
-        if foreseen is not None and foreseen.is_error:
-            yield self._ended(request, foreseen)
-            return
-        diff = str(foreseen.output.get("diff", "")) if foreseen else ""
+        diff = ""
+        if toolbox.foresees(prepared):
+            foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
+            if foreseen.is_error:
+                yield self._ended(request, foreseen)
+                return
+            diff = str(foreseen.output.get("diff", ""))
         said = self._thread.replies[-1].text
         around = Around(said, toolbox.sandbox.description, diff, is_untouched=resumed)
         asked = permission(request, prepared, around)

@@ -17,7 +17,7 @@ from coterie.agents.builtin.kit import Kit
 from coterie.agents.builtin.speech import Conversation, Heard, Reply, ToolCallRequest, Trouble
 from coterie.agents.builtin.text_calls import text_calls
 from coterie.agents.builtin.thread import Thread
-from coterie.agents.builtin.view import shown, size
+from coterie.agents.builtin.view import size
 from coterie.model.update import Spent, TextDelta, TurnFailed, Update, Waiting
 
 MOST_REPLIES = 200
@@ -93,7 +93,7 @@ class Hearing:
             async with aclosing(self._make_room()) as updates:
                 async for update in updates:
                     yield update
-            said = shown(self._thread.entries)
+            said = self._thread.shown()
             try:
                 conversation = Conversation(self._kit.system, said, self._kit.offered)
                 async with aclosing(self._once(conversation)) as updates:

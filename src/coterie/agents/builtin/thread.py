@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from coterie.agents.builtin.entries import Begun, Entry, Prompted, Replied, Returned, written
-from coterie.agents.builtin.speech import ToolCallRequest
-from coterie.agents.builtin.view import at_most
+from coterie.agents.builtin.speech import Shown, ToolCallRequest
+from coterie.agents.builtin.view import View, at_most
 from coterie.model.update import Remembered, ToolCallFinished, ToolCallStarted
 
 
@@ -39,8 +39,10 @@ class Thread:
     def __init__(self, thread_id: str, entries: Iterable[Entry] = ()) -> None:
         self.id = thread_id
         self.entries: list[Entry] = []
-        self._prompt: int | None = None
-        """Where the last turn begins."""
+        self._view = View(self.entries)
+        self._prompt: Prompted | None = None
+        self.replies: list[Replied] = []
+        """What the model said in the last turn."""
         self.characters: int = 0
         """No conversation that is made of it has more than this."""
         self._add(entries)
@@ -59,9 +61,17 @@ class Thread:
     def _add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             if isinstance(entry, Prompted):
-                self._prompt = len(self.entries)
+                self._prompt = entry
+                self.replies: list[Replied] = []
+            elif isinstance(entry, Replied):
+                self.replies.append(entry)
             self.entries.append(entry)
+            self._view.add(entry)
             self.characters += at_most(entry)
+
+    def shown(self) -> list[Shown]:
+        """The conversation that the model gets."""
+        return self._view.said()
 
     def numbered(self, calls: Iterable[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
         """The calls of the reply that is remembered next, each with an id that no other has."""
@@ -73,19 +83,13 @@ class Thread:
     @property
     def turn(self) -> str | None:
         """The name of the last turn."""
-        prompt = None if self._prompt is None else self.entries[self._prompt]
-        return prompt.turn if isinstance(prompt, Prompted) else None
-
-    @property
-    def replies(self) -> list[Replied]:
-        """What the model said in the last turn."""
-        return [entry for entry in self.entries[self._prompt :] if isinstance(entry, Replied)]
+        return self._prompt.turn if self._prompt else None
 
     @property
     def final(self) -> Replied | None:
         """The reply that ended the last turn; None while it goes on."""
-        replies = self.replies
-        return replies[-1] if replies and not replies[-1].calls else None
+        last = self.replies[-1] if self.replies else None
+        return last if last and not last.calls else None
 
     def pending(self) -> list[Pending]:
         """The calls of the last reply that have no result, in order."""

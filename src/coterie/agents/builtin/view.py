@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from coterie.agents.builtin.entries import (
@@ -19,30 +19,57 @@ from coterie.agents.builtin.speech import Got, Heard, Shown, Spoke, ToolCallRequ
 _SUMMARY = "[A summary of what followed, which was too long to keep]\n"
 SHORT = 400
 """So much of a result is shown once it has been trimmed."""
+Requests = dict[str, tuple[ToolCallRequest, bool]]
+"""By id: the calls that are shown, and whether each was written."""
 _Kind = TypeVar("_Kind", Summed, Trimmed)
+
+
+class View:
+    """The conversation that the model gets, kept up as its thread grows."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._said: list[Shown] = []
+        self._requests: Requests = {}
+
+    def add(self, entry: Entry) -> None:
+        """The thread has one entry more."""
+        if isinstance(entry, Prompted | Summed | Trimmed):  # these say what stands before them
+            self._requests = {}
+            self._said = _shown(self._entries, self._requests)
+        else:
+            self._said.extend(_of(entry, self._requests, short=False))
+
+    def said(self) -> list[Shown]:
+        """All of it, as it is now."""
+        return self._said.copy()
 
 
 def shown(entries: Sequence[Entry]) -> list[Shown]:
     """The conversation that the model gets; the task's own words are always in it."""
+    return _shown(entries, {})
+
+
+def _shown(entries: Sequence[Entry], requests: Requests) -> list[Shown]:
     summed, trimmed = _last(entries, Summed), _last(entries, Trimmed)
-    said = list(_from(entries, summed.upto if summed else 0, trimmed.upto if trimmed else 0))
+    places = summed.upto if summed else 0, trimmed.upto if trimmed else 0
+    said = list(_from(entries, *places, requests))
     return [*map(Heard, _instead(entries, summed)), *said] if summed else said
 
 
 def tail(entries: Sequence[Entry], place: int) -> list[Shown]:
     """What was said from this place on, as it was said."""
-    return list(_from(entries, place - 1, 0))
+    return list(_from(entries, place - 1, 0, {}))
 
 
 def _last(entries: Sequence[Entry], kind: type[_Kind]) -> _Kind | None:
     return next((one for one in reversed(entries) if isinstance(one, kind)), None)
 
 
-def _from(entries: Sequence[Entry], after: int, shortened: int) -> Iterator[Shown]:
-    requests: dict[str, tuple[ToolCallRequest, bool]] = {}
+def _from(
+    entries: Sequence[Entry], after: int, shortened: int, requests: Requests
+) -> Iterator[Shown]:
     for place, entry in enumerate(entries[after:], after + 1):
-        if isinstance(entry, Replied):
-            requests |= {call.id: (call, entry.written) for call in entry.calls}
         yield from _of(entry, requests, short=place <= shortened)
 
 
@@ -57,13 +84,12 @@ def _instead(entries: Sequence[Entry], summed: Summed) -> Iterator[str]:
         yield inside[-1].text
 
 
-def _of(
-    entry: Entry, requests: Mapping[str, tuple[ToolCallRequest, bool]], *, short: bool
-) -> Iterator[Shown]:
+def _of(entry: Entry, requests: Requests, *, short: bool) -> Iterator[Shown]:
     match entry:
         case Prompted(text=text) | Noted(text=text):
             yield Heard(text)
         case Replied(text, calls, written) if text.strip() or calls:
+            requests |= {call.id: (call, written) for call in calls}
             yield Spoke(text, calls, written)
         case Returned(call, is_error=is_error) if call in requests:
             text = entry.text

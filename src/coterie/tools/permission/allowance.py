@@ -45,7 +45,10 @@ class Allowance:
 
     def reading(self, path: str, folder: str) -> Part:
         """The part that is reading a file, or the names in a folder."""
-        place = locate(path, folder)
+        return self.looking_at(locate(path, folder))
+
+    def looking_at(self, place: Place) -> Part:
+        """The same of what a path leads to."""
         rule = self._for_path("read", place, PRIVATE)
         open_to_all = place.within(self.root) and not place.touches(PRIVATE, self.root)
         return Part("look" if rule or open_to_all else "peek", rule)

@@ -36,10 +36,11 @@ def parts_of(action: Action, allowance: Allowance) -> list[Part]:
 
 
 def _tool_reads(path: str, allowance: Allowance) -> Iterator[Part]:
-    part, real = allowance.reading(path, allowance.cwd), locate(path, allowance.cwd).real
+    place = locate(path, allowance.cwd)
+    part = allowance.looking_at(place)
     yield part
-    if part.rule is None and os.path.isdir(real):  # noqa: PTH112 - of a long name Path complains
-        yield allowance.looking_through(real, _TOOL)
+    if part.rule is None and os.path.isdir(place.real):  # noqa: PTH112 - Path minds a long name
+        yield allowance.looking_through(place.real, _TOOL)
 
 
 class _Walk:

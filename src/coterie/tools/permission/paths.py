@@ -74,7 +74,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def locate(path: str, cwd: str) -> Place:
-    """Where a path leads, seen from a folder."""
+    """Where a path leads, seen from a folder that is itself without links."""
     # Some tools trim what they are given, or take it for an address or a home; some do not.
     odd = "\0" in path or path != path.strip() or path.startswith(("~", "file:"))
     path = path.replace("\0", "")
@@ -92,8 +92,9 @@ def _absolute(path: str, cwd: str) -> str:
 
 
 def _follow(path: str, cwd: str) -> tuple[str, bool]:
-    here, links, sure = "", 0, True
-    left = deque(path.split("/") if path.startswith("/") else [*cwd.split("/"), *path.split("/")])
+    here = "" if path.startswith("/") else cwd.rstrip("/")
+    links, sure = 0, not here.startswith("/proc/")
+    left = deque(path.split("/"))
     while left:
         part = left.popleft()
         if part in ("", "."):

@@ -118,7 +118,8 @@ def _is_own_thing(word: str) -> bool:
 
 
 def _for_paths(action: Action, root: str) -> str:
-    places = [locate(path, action.cwd) for path in action.paths]
+    cwd = locate(action.cwd, root).real
+    places = [locate(path, cwd) for path in action.paths]
     folders = {place.real.rpartition("/")[0] for place in places}
     if len(folders) != 1 or not all(place.sure for place in places):
         return ""
