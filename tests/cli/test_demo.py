@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coterie.cli import demo_tickets
+from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
 from coterie.rehearsal.dialogue import Answer, Asked, reply
 from tests.cli.command import Cli, Inside
@@ -107,7 +107,7 @@ class Lenient(DemoShop):
 def test_a_promise_that_is_not_kept_is_a_failure(
     bare: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_tickets, "DemoShop", Lenient)
+    monkeypatch.setattr(demo_shop, "DemoShop", Lenient)
     ran = Inside(bare.house)("demo", "--json")
     assert (ran.err, ran.code) == ("", 1)
     outcome, result = ran.lines[-2:]

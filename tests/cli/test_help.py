@@ -34,7 +34,7 @@ def test_alone_it_says_where_to_start(bare: Cli) -> None:
     assert (ran.out, ran.err, ran.code) == snapshot(
         (
             """\
-Nothing here yet.   Look first:    coterie demo     (5 s, no login, no tokens)
+Nothing here yet.   Look first:    coterie demo     (10 s, no login, no tokens)
                     Your agents:   coterie doctor
                     Start:         coterie init
 """,

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 
@@ -115,12 +115,13 @@ class App:
         *,
         workflow: str = "chat",
         team_file: Path | None = None,
-        rehearsal: bool | Path = False,
+        rehearsal: bool | Path | Literal["demo"] = False,
     ) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
 
         A session with tickets keeps the project's `scheduler_config.json` as it is now.
-        A `rehearsal` runs on a stand-in for the models; a path is the file of its replies.
+        A `rehearsal` runs on a stand-in for the models; a path is the file of its replies,
+        `demo` the model of `coterie demo`.
         """
         owner = await self._own()
         rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), team.name)
@@ -147,7 +148,7 @@ class App:
                 caps=caps,
                 scheduler=scheduler,
                 rehearsal=rehearsal is not False,
-                script=str(rehearsal) if isinstance(rehearsal, Path) else None,
+                script=None if isinstance(rehearsal, bool) else str(rehearsal),
             )
             said = Message(task_id, 1, author, "", created.at)
             opening = spoken(team, said, goal)[0] if goal else None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.model.task import TaskCreated
+from coterie.model.task import DEMO, TaskCreated
 
 if TYPE_CHECKING:
     from coterie.rehearsal.dialogue import Brain
@@ -21,12 +21,15 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
     if given is not None or not created.rehearsal:
         yield given if created.rehearsal else None
         return
+    from coterie.rehearsal.demo_shop import DemoShop
     from coterie.rehearsal.script import Scripted, read_script
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
     brain: Brain = Simulation()
-    if created.script is not None:
+    if created.script == DEMO:
+        brain = DemoShop()
+    elif created.script is not None:
         brain = Scripted(await anyio.to_thread.run_sync(read_script, Path(created.script)), brain)
     async with RehearsalServer(brain) as server:
         yield server.url

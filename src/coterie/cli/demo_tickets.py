@@ -29,10 +29,8 @@ from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.record import ResultRecord
-from coterie.model.task import Caps
+from coterie.model.task import DEMO, Caps
 from coterie.rehearsal.demo_plan import GOAL, TESTS, at_first
-from coterie.rehearsal.demo_shop import DemoShop
-from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.git import Git
 
 TEAM = "tickets"
@@ -109,10 +107,7 @@ def _committed(folder: Path) -> None:
 async def _run(call: Call, stage: Stage) -> int:
     parking = Parking()
     with signals(parking):
-        async with (
-            RehearsalServer(DemoShop()) as server,
-            App.open(stage.project.root, stage.home, server.url) as app,
-        ):
+        async with App.open(stage.project.root, stage.home) as app:
             task_id = await begun(app, stage)
             show = _on_screen if call.live else _in_lines
             code = await show(call, app, stage, task_id, parking)
@@ -125,7 +120,7 @@ async def begun(app: App, stage: Stage) -> str:
     """Start the session; returns its id."""
     team = stage.team
     return await app.start(
-        team.team, GOAL, Caps(yes=True), workflow=TEAM, team_file=team.path, rehearsal=True
+        team.team, GOAL, Caps(yes=True), workflow=TEAM, team_file=team.path, rehearsal=DEMO
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from coterie.model.view import QuestionView, TaskView
 
 _FRESH = """\
-Nothing here yet.   Look first:    coterie demo     (5 s, no login, no tokens)
+Nothing here yet.   Look first:    coterie demo     (10 s, no login, no tokens)
                     Your agents:   coterie doctor
                     Start:         coterie init"""
 

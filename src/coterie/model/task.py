@@ -15,6 +15,8 @@ from coterie.model.team import Team
 
 Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
 ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})
+DEMO: Literal["demo"] = "demo"
+"""In place of a script: the model of `coterie demo`, which ships with Coterie."""
 
 
 class Caps(BaseModel, frozen=True, extra="ignore"):
@@ -54,7 +56,7 @@ class TaskCreated(_Event):
     rehearsal: bool = False
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None
-    """The file a stand-in's replies come from; None: it makes them up."""
+    """The file a stand-in's replies come from, or `DEMO`; None: it makes them up."""
 
 
 class TaskStarted(_Event):
