@@ -221,6 +221,36 @@ async def test_a_word_to_the_manager_changes_the_plan(project: Path) -> None:
         assert tickets["c"].dependencies == ("T1",)
 
 
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool) -> None:
+    first = plan(part("a"), part("b", "a"))
+    second = plan(part("a2"), part("b", "a2")) if changed else first
+    broken = TurnFailed("exit", "it broke", exit_code=3)
+
+    def works(member: Member, text: str) -> object:
+        return broken if ticket_in(text) == "T1" else obedient(member, text)
+
+    prompts: list[str] = []
+
+    def replanned(member: Member, text: str) -> object:
+        prompts.append(text)
+        return second
+
+    say = but(Split_the_goal=first, Do_the_work_now=works, The_plan_has_to_change=replanned)
+    async with session(project, config=SchedulerConfig(retries=0), caps=Caps()) as on:
+        assert await on.run(say) == "waiting question"
+        assert await on.answer("approve") == "Plan with 2 tickets"
+        if changed:
+            about = "Changed plan with 2 tickets: T1 failed: it broke"
+            assert await on.run(say) == "waiting question"
+            assert await on.answer("change", "but tested") == about
+            assert await on.run(say) == "waiting question"
+            assert await on.states() == {"T1": "error", "T2": "pending"}
+            assert await on.answer("approve") == about
+        assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
+    assert ["says: but tested" in prompt for prompt in prompts] == [False, True][: 1 + changed]
+
+
 async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:
     """Two at once, in folders of their own; one that may not be doubled never is."""
     both = anyio.Semaphore(0)
@@ -289,6 +319,25 @@ async def test_a_rule_of_the_users_allows_a_check_in_every_worktree(project: Pat
     async with session(project, who, checks=checks) as on:
         assert await on.run(say) == "completed done 2 done"
     assert {command for command, _ in checks.ran} == {"make test"}
+
+
+async def test_a_check_that_is_not_permitted_is_told_to_the_manager(project: Path) -> None:
+    order = {"summary": "x", "acceptance_criteria": [{"text": "green", "command": "make test"}]}
+    who = team("wren")
+    mira = who.members[0].model_copy(update={"permissions": Permissions(mode="read")})
+    checks = FakeChecks()
+    told: list[str] = []
+
+    def reviews(member: Member, text: str) -> object:
+        told.append(text)
+        return obedient(member, text)
+
+    say = but(Split_the_goal=plan(part("a")), Write_the_instruction=order, Is_it_done=reviews)
+    who = who.model_copy(update={"members": (mira, *who.members[1:])})
+    async with session(project, who, checks=checks) as on:
+        assert await on.run(say) == "completed done 1 done"
+    assert checks.ran == []
+    assert "make test: not run, as it is not permitted" in told[0]
 
 
 async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None:

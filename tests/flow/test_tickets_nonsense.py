@@ -64,6 +64,10 @@ NONSENSE: dict[str, tuple[object, str]] = {
         plan(part("a", assigned_to={"role_id": "bob"})),
         "The plan cannot be carried out: a is assigned to bob; the workers are wren, finn",
     ),
+    "a skill that nobody has": (
+        plan(part("a", capability="rust")),
+        "The plan cannot be carried out: a needs rust; the workers can python, sql",
+    ),
     "an unknown part": (
         plan(part("a", "z")),
         "The plan cannot be carried out: a depends on z, which is not in the plan",
@@ -95,7 +99,7 @@ async def test_a_plan_that_is_none_goes_back_with_the_reason(project: Path, what
         prompts.append(text)
         return nonsense if len(prompts) == 1 else ONE
 
-    async with session(project) as on:
+    async with session(project, team(capabilities=("python", "sql"))) as on:
         assert await on.run(but(Split_the_goal=planned)) == "completed done 1 done"
         assert await on.errors() == ["validation_failed"]
         assert (await on.error("validation_failed")).startswith(why)

@@ -7,16 +7,24 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 
 from coterie.model.envelope import Plan, PlanTask
+from coterie.model.team import Member
 
 MOST_TASKS = 1_000
 """More than anybody could read before saying yes to it."""
 
 
-def problems(plan: Plan, workers: Iterable[str], done: Iterable[str] = ()) -> list[str]:
+def capable(workers: Iterable[Member], capability: str) -> list[Member]:
+    """Who has a capability; where nobody does, who is not said to have any in particular."""
+    known = list(workers)
+    able = [worker for worker in known if capability in worker.capabilities]
+    return able or [worker for worker in known if not worker.capabilities]
+
+
+def problems(plan: Plan, workers: Sequence[Member], done: Iterable[str] = ()) -> list[str]:
     """All that is wrong, each in one sentence; nothing where the plan can be carried out.
 
-    `workers` are the members that may be named; `done` are parts of an earlier plan that a part
-    of this one may depend on.
+    `workers` are the members that may be given a part; `done` are parts of an earlier plan that
+    a part of this one may depend on.
     """
     if len(plan.tasks) > MOST_TASKS:
         return [f"the plan has {len(plan.tasks)} tasks; at most {MOST_TASKS} can be looked over"]
@@ -24,29 +32,32 @@ def problems(plan: Plan, workers: Iterable[str], done: Iterable[str] = ()) -> li
     ids = [task.task_id for task in plan.tasks]
     known = set(ids) | set(done)
     seen: set[str] = set()
-    able = list(workers)
     for task in plan.tasks:
         if task.task_id in seen:
             found.append(f"{task.task_id} is there twice")
         seen.add(task.task_id)
-        found += _of_task(task, known, able)
+        found += _of_task(task, known, workers)
     circle = cycle({task.task_id: task.dependencies for task in plan.tasks})
     if circle:
         found.append(f"{' -> '.join(circle)} is a circle: none of them could ever begin")
     return found
 
 
-def _of_task(task: PlanTask, known: set[str], workers: Sequence[str]) -> list[str]:
+def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list[str]:
     found = [
         f"{task.task_id} depends on {one}, which is not in the plan"
         for one in task.dependencies
         if one not in known
     ]
     named = task.assigned_to.role_id if task.assigned_to else None
-    if named is not None and named not in workers:
+    names = [worker.id for worker in workers]
+    if named is not None and named not in names:
         found.append(
-            f"{task.task_id} is assigned to {named}; the workers are {', '.join(workers) or 'none'}"
+            f"{task.task_id} is assigned to {named}; the workers are {', '.join(names) or 'none'}"
         )
+    elif named is None and task.capability and not capable(workers, task.capability):
+        known_to = ", ".join(sorted({one for worker in workers for one in worker.capabilities}))
+        found.append(f"{task.task_id} needs {task.capability}; the workers can {known_to}")
     return found
 
 

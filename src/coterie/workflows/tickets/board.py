@@ -48,6 +48,8 @@ class Board:
         self.agenda: Agenda = Agenda()
         self.plans: int = 0
         """How many plans there were."""
+        self.plan: Plan | None = None
+        """The last of them."""
         self.planned_at: str = ""
         self.checks: dict[str, str] = {}
         """By ticket: how many of its checks passed."""
@@ -67,6 +69,7 @@ class Board:
 
     def _planned(self, plan: Plan, at: str) -> None:
         self.plans += 1
+        self.plan = plan
         self.planned_at = at
         self._parts |= {task.task_id: task for task in plan.tasks}
 

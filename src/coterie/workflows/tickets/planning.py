@@ -98,20 +98,21 @@ class Planning:
         """A plan that can be carried out and that the user has approved."""
         known = f"What the user wants: {clarified.intent_summary}" if clarified else ""
         note = ""
-        number = 0
-        while True:
-            number += 1
+        for number in count(1):
             prompt = self._letters.prompt(
                 "plan", goal=self._task.goal, clarified=known, workers=self._workers(), note=note
             )
             plan = await self._possible(f"plan/{number}", prompt, ())
-            wanted = await self._wishes(number, plan)
+            wanted = await self._wishes(f"plan/{number}/approve", "Plan", plan)
             if wanted is None:
                 return plan
-            note = f"The user saw your last plan and says: {wanted}"
+            note = _seen(wanted)
+        raise AssertionError("counting never ends")
 
     async def replan(self, why: str, board: Board) -> Plan:
-        """The plan as it should be from here on."""
+        """The plan as it should be from here on; the user approves what differs from the last."""
+        name = f"replan/{board.plans}/{digest('step', why)}"
+        done = [t.task_id for t in board.tickets if t.closed_by is None and t.state == "done"]
         prompt = self._letters.prompt(
             "replan",
             why=why,
@@ -119,8 +120,17 @@ class Planning:
             workers=self._workers(),
             tickets=[f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in board.tickets],
         )
-        done = [t.task_id for t in board.tickets if t.closed_by is None and t.state == "done"]
-        return await self._possible(f"replan/{board.plans}/{digest('step', why)}", prompt, done)
+        note = ""
+        for number in count(1):
+            step = name if number == 1 else f"{name}/{number}"
+            plan = await self._possible(step, f"{prompt}{note}", done)
+            if board.plan == plan:
+                return plan
+            wanted = await self._wishes(f"{step}/approve", "Changed plan", plan, why)
+            if wanted is None:
+                return plan
+            note = f"\n\n{_seen(wanted)}"
+        raise AssertionError("counting never ends")
 
     async def _possible(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
         """A plan without circles, unknown names and the like."""
@@ -131,7 +141,7 @@ class Planning:
                 f"{name}/try/{tries}", prompt + (mistakes if wrong else ""), "plan"
             )
             assert isinstance(said, Plan)
-            wrong = problems(said, self._roster.names, done)[:_TOLD]
+            wrong = problems(said, self._roster.workers, done)[:_TOLD]
             if not wrong:
                 return said
             error = Error(
@@ -166,7 +176,7 @@ class Planning:
         if answer.response.selected_option_id == "stop" and answer.fresh:
             self._context.park("stopped")
 
-    async def _wishes(self, number: int, plan: Plan) -> str | None:
+    async def _wishes(self, name: str, what: str, plan: Plan, why: str = "") -> str | None:
         """None where the user approves of exactly this plan; else what they want changed."""
         if self._task.caps.yes:
             return None
@@ -174,7 +184,7 @@ class Planning:
             self._manager.id,
             "Select",
             Display(
-                title=f"Plan with {len(plan.tasks)} tickets",
+                title=f"{what} with {len(plan.tasks)} tickets" + (f": {why}" if why else ""),
                 description="Approve it, or say what to change (--say).",
                 content=shown(plan),
             ),
@@ -186,7 +196,7 @@ class Planning:
             ),
             about=["plan", plan_hash(plan)],
         )
-        answer = await self._context.ask(f"plan/{number}/approve", question)
+        answer = await self._context.ask(name, question)
         choice = answer.response.selected_option_id
         if choice == "approve":
             return None
@@ -201,6 +211,10 @@ class Planning:
             f"{worker.id}: {', '.join(worker.capabilities) or worker.role or 'anything'}"
             for worker in self._roster.workers
         ]
+
+
+def _seen(wanted: str) -> str:
+    return f"The user saw your last plan and says: {wanted}"
 
 
 def shown(plan: Plan) -> str:

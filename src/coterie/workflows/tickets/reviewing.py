@@ -36,6 +36,8 @@ class Checked:
     outcomes: tuple[CheckOutcome, ...] = ()
     unsettled: tuple[str, ...] = ()
     """Files that still hold both sides of a conflict."""
+    refused: tuple[str, ...] = ()
+    """Commands that the manager wanted run, and may not have run."""
 
     @property
     def failed(self) -> tuple[CheckOutcome, ...]:
@@ -53,8 +55,11 @@ class Reviewing:
         """To done, or back to its worker."""
         job = self.job
         name = job.step("review")
-        commands = await self._commands(name)
-        checked = await self._check(name, commands)
+        commands, refused = await self._commands(name)
+        checked = replace(await self._check(name, commands), refused=tuple(refused))
+        if refused:
+            note = f"not run, as it is not permitted: {'; '.join(refused)}"
+            job.crew.board.announce(job.id, note)
         if checked.unsettled:
             await self._refuse(checked.unsettled)
             return
@@ -80,34 +85,36 @@ class Reviewing:
     ) -> None:
         job = self.job
         landing = await job.crew.queue.merge(name, job.id, job.ticket.title, commands, checked.tree)
-        if landing.landed:
-            how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
-            await job.crew.board.move(job.id, "done", f"approved, {how}", *said)
-            return
         target = job.ticket.owner or COTERIE
         more = await self._artifacts(landing.checks, target)
+        if landing.landed:
+            how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
+            await job.crew.board.move(job.id, "done", f"approved, {how}", *said, *more)
+            return
         if landing.failed:
             more.append(_complaint(landing.failed, target, job.id))
         await self._send_back(_why(landing), [*said, *more])
 
     # -- checks --------------------------------------------------------------------------------
 
-    async def _commands(self, name: str) -> list[str]:
-        """What is to be run: the user's own checks, and the manager's as far as permitted."""
+    async def _commands(self, name: str) -> tuple[list[str], list[str]]:
+        """What is to be run: the user's own checks, and the manager's as far as permitted; then
+        those of the manager that are not."""
         job = self.job
         instruction = job.crew.board.last(job.id, Instruction)
         wanted: list[str] = []
         if isinstance(instruction, Instruction):
             wanted = [one.command for one in instruction.acceptance_criteria if one.command]
         commands = [*job.crew.config.checks]
+        refused: list[str] = []
         folder = await job.folder()
         for number, command in enumerate(dict.fromkeys(wanted), 1):
             if command in commands:
                 continue
             call = self._call(number, command, folder)
-            if await job.crew.context.permits(f"{name}/permit/{number}", job.manager, call):
-                commands.append(command)
-        return commands
+            permits = job.crew.context.permits(f"{name}/permit/{number}", job.manager, call)
+            (commands if await permits else refused).append(command)
+        return commands, refused
 
     def _call(self, number: int, command: str, folder: Path) -> PendingCall:
         job = self.job
@@ -180,7 +187,10 @@ class Reviewing:
             description=job.part.description,
             report=report.model_dump_json(indent=2) if report else "",
             changed=changed,
-            checks=[_told(one) for one in checked.outcomes],
+            checks=[
+                *map(_told, checked.outcomes),
+                *(f"{command}: not run, as it is not permitted" for command in checked.refused),
+            ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
         said = await crew.managing.say(job.managers_step("review"), prompt, "review", job.id)

@@ -9,6 +9,7 @@ import anyio
 
 from coterie.errors import UsageError
 from coterie.model.envelope import PlanTask
+from coterie.model.plan_rules import capable
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import INSTANCE, Member, Team, base_of
 
@@ -51,11 +52,6 @@ class Roster:
         self._given: dict[str, int] = {worker.id: 0 for worker in self.workers}
         """How many tickets each was ever given: of equally busy ones the least used is next."""
 
-    @property
-    def names(self) -> list[str]:
-        """The workers' ids."""
-        return [worker.id for worker in self.workers]
-
     def remember(self, given: Iterable[str]) -> None:
         """Go on from an earlier run; `given` has a worker as often as it was given a ticket."""
         for worker in given:
@@ -63,14 +59,15 @@ class Roster:
                 self._given[worker] += 1
 
     def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
-        """Who could do it: the one named, else those with the capability, else all.
+        """Who could do it: the one named, else those with the capability, else those who are not
+        said to have any in particular.
 
         Those in `without` failed at it already, so they come only where there is nobody else.
         """
         named = task.assigned_to.role_id if task.assigned_to else None
         able = [worker for worker in self.workers if worker.id == named]
         if task.capability and not able:
-            able = [w for w in self.workers if task.capability in w.capabilities]
+            able = capable(self.workers, task.capability)
         able = able or list(self.workers)
         others = [one for one in self.workers if one.id not in without]
         return [one for one in able if one.id not in without] or others or able
