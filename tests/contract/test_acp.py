@@ -15,6 +15,7 @@ from coterie.agents.acp.actions import action_of
 from coterie.agents.acp.calls import Call
 from coterie.agents.inside import listening
 from coterie.errors import AgentMissing
+from coterie.model import instant
 from coterie.model.action import Action
 from coterie.model.agent import Capabilities
 from coterie.model.interaction import Display
@@ -681,6 +682,34 @@ async def test_ends_that_are_failures(
 ) -> None:
     failure = (await played(house, end)).failure
     assert (failure.kind, failure.retry, failure.message) == (kind, retry, message)
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        ("Too much.\nSuggested retry after 7200s.", 7200),
+        ("You have exhausted your capacity. Your quota will reset after 13h5m7.5s.", 47107.5),
+        ("429 Rate limit reached. Please try again in 7m12s. See the docs.", 432),
+        ("Please retry in 34.5s.", 34.5),
+        ("Please retry in 20s.", None),
+        ("Please retry in 900ms.", None),
+        ("Please retry in 60", None),
+        ("Please retry in 999h.", None),
+        ("You have exhausted your daily quota on this model.", None),
+    ],
+)
+async def test_when_a_limit_ends(house: PlayingHouse, words: str, seconds: float | None) -> None:
+    failure = (await played(house, broke(429, words))).failure
+    assert failure.kind == "rate_limit"
+    if seconds is None:
+        assert failure.until is None
+    else:
+        assert failure.until is not None
+        assert seconds - 30 < instant.seconds_until(failure.until) <= seconds
+
+
+async def test_words_about_time_are_no_limit(house: PlayingHouse) -> None:
+    assert (await played(house, broke(500, "Busy, retry in 90s."))).failure.until is None
 
 
 async def test_a_reason_that_nobody_knows_is_no_failure(house: PlayingHouse) -> None:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from inline_snapshot import external_file, snapshot
 
 from coterie.agents.claude.turn import Turn
 from coterie.errors import AgentMissing
+from coterie.model import instant
 from coterie.model.action import Action
 from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.prompt import Limits
@@ -525,25 +527,110 @@ async def test_it_breaks_off_by_itself(stage: Stage) -> None:
     assert end == TurnFailed("protocol", words)
 
 
-async def test_a_limit_that_ends_at_a_time(stage: Stage) -> None:
-    info = {"status": "rejected", "resetsAt": 1_800_000_000}
-    failed = out(
+def limit_that_ends(seconds: float, **more: object) -> tuple[Json, str]:
+    """A limit as Claude tells of it, and the instant of its end."""
+    moment = int(datetime.fromisoformat(instant.now()).timestamp() + seconds)
+    ends = instant.of(datetime.fromtimestamp(moment, UTC))
+    return {"status": "rejected", "resetsAt": moment, "isUsingOverage": False, **more}, ends
+
+
+def limited(*told: Json) -> list[Json]:
+    result = out(
         type="result",
         subtype="success",
         is_error=True,
         api_error_status=429,
-        result="Limit reached",
+        result="You've hit your 5-hour limit",
     )
-    limit = out(type="rate_limit_event", rate_limit_info=info)
-    error = out(type="assistant", error="rate_limit", message={})
-    steps = [*HELLO, *BEGINS, limit, error, failed, lifecycle("cancelled"), state("idle")]
+    return [*HELLO, *BEGINS, *told, result, lifecycle("cancelled"), state("idle")]
+
+
+def limit_event(info: Json) -> Json:
+    return out(type="rate_limit_event", rate_limit_info=info)
+
+
+def limit_error(**more: object) -> Json:
+    return out(type="assistant", error="rate_limit", message={}, **more)
+
+
+@pytest.mark.parametrize("told_as", ["event", "error"])
+async def test_a_limit_that_ends_at_a_time(stage: Stage, told_as: str) -> None:
+    info, ends = limit_that_ends(7200)
+    if told_as == "event":
+        told = [limit_event(info), limit_error()]
+    else:  # a limit that is the same as before is told here only
+        params = {"rate_limit_info": info}
+        told = [limit_error(api_error="usage_limit_reached", api_error_params=params)]
+    async with stage.play(limited(*told)).channel() as channel:
+        end = (await turn(channel, "go"))[-1]
+    assert end == TurnFailed(
+        "rate_limit",
+        f"the model's rate limit is reached (429) until {ends[:10]} {ends[11:16]} UTC. "
+        'Claude says: "You\'ve hit your 5-hour limit"',
+        hint="Wait, then try again.",
+        until=ends,
+    )
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        limit_that_ends(-5)[0],
+        limit_that_ends(9 * 24 * 3600)[0],
+        limit_that_ends(7200, isUsingOverage=True)[0],
+        limit_that_ends(7200, status="allowed_warning")[0],
+        {"status": "rejected", "resetsAt": "soon"},
+        {"status": "rejected"},
+    ],
+    ids=["past", "far", "paid-for", "allowed", "words", "untold"],
+)
+async def test_a_limit_whose_end_is_not_known(stage: Stage, info: Json) -> None:
+    steps = limited(limit_event(limit_that_ends(60)[0]), limit_event(info), limit_error())
     async with stage.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
     assert isinstance(end, TurnFailed)
-    assert end.message == (
-        "the model's rate limit is reached (429) until 2027-01-15 08:00 UTC. "
-        'Claude says: "Limit reached"'
-    )
+    assert (end.kind, end.retry, end.until) == ("rate_limit", True, None)
+
+
+def retrying(**more: object) -> Json:
+    tries = {"attempt": 1, "max_retries": 10, "error_status": 429, "error": "rate_limit"}
+    return out(type="system", subtype="api_retry", **{**tries, **more})
+
+
+async def test_it_need_not_try_where_the_limit_ends_much_later(stage: Stage) -> None:
+    info, ends = limit_that_ends(7200)
+    broken = out(type="result", subtype="error_during_execution", is_error=True)
+    steps = [
+        *HELLO,
+        *BEGINS,
+        limit_event(info),
+        retrying(),
+        {"in": {"type": "control_request", "request": {"subtype": "interrupt"}}},
+        broken,
+        lifecycle("cancelled"),
+        state("idle"),
+    ]
+    async with stage.play(steps).channel() as channel:
+        told = await turn(channel, "go")
+        assert channel.alive
+    assert told[-2:] == [
+        Activity(),
+        TurnFailed(
+            "rate_limit",
+            f"the model's rate limit is reached (429) until {ends[:10]} {ends[11:16]} UTC",
+            hint="Wait, then try again.",
+            until=ends,
+        ),
+    ]
+
+
+@pytest.mark.parametrize("seconds", [40, None], ids=["soon", "unknown"])
+async def test_it_may_try_where_the_limit_ends_soon(stage: Stage, seconds: float | None) -> None:
+    told = [limit_event(limit_that_ends(seconds)[0])] if seconds else []
+    steps = one_turn(*told, retrying(), said("Now."))
+    async with stage.play(steps).channel() as channel:
+        end = (await turn(channel, "go"))[-1]
+    assert isinstance(end, TurnCompleted)
 
 
 async def test_an_old_version_is_believed_at_its_result(stage: Stage) -> None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing
+from coterie.model import instant
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display, Response
@@ -399,6 +401,68 @@ async def test_failed_turns(
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == (kind, retry)
     assert words in end.message
+
+
+def in_seconds(seconds: float) -> int:
+    return int(datetime.fromisoformat(instant.now()).timestamp() + seconds)
+
+
+def limits(**told: Any) -> Row:
+    """What Codex tells of the account, which is of no thread."""
+    params = {"rateLimits": {"limitId": "codex", "primary": None, "secondary": None, **told}}
+    return {"dir": "<", "msg": {"method": "account/rateLimits/updated", "params": params}}
+
+
+def window(percent: int, resets_at: object) -> Row:
+    return {"usedPercent": percent, "windowDurationMins": 300, "resetsAt": resets_at}
+
+
+async def used_up(house: House, *rows: Row, name: str = "usageLimitExceeded") -> TurnFailed:
+    error = {"codexErrorInfo": name, "message": "You’ve hit your usage limit."}
+    end = (await played(house, turn(*rows, status="failed", error=error)))[-1]
+    assert isinstance(end, TurnFailed)
+    return end
+
+
+async def test_a_usage_limit_that_ends_at_a_time(house: House) -> None:
+    soon, later = in_seconds(3600), in_seconds(7200)
+    rows = (
+        limits(primary=window(100, soon), secondary=window(100, later)),
+        limits(primary=window(100, soon)),  # what it does not speak of stays
+    )
+    assert await used_up(house, *rows) == TurnFailed(
+        "rate_limit",
+        "the account's usage limit is reached. Codex says: You’ve hit your usage limit.",
+        retry=False,
+        hint="Wait for its reset, or look at the plan of the account.",
+        until=instant.of(datetime.fromtimestamp(later, UTC)),
+    )
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {"primary": window(99, in_seconds(3600))},
+        {"primary": window(100, None)},
+        {"primary": window(100, in_seconds(-5))},
+        {"primary": window(100, in_seconds(9 * 24 * 3600))},
+        {
+            "primary": window(100, in_seconds(3600)),
+            "rateLimitReachedType": "workspace_member_credits_depleted",
+        },
+    ],
+    ids=["nothing", "not-reached", "untold", "past", "far", "credits"],
+)
+async def test_a_usage_limit_whose_end_is_not_known(house: House, told: Row) -> None:
+    reached = limits(secondary=window(100, in_seconds(60)))
+    begun_anew = limits(secondary=window(0, in_seconds(60)))
+    assert (await used_up(house, reached, begun_anew, limits(**told))).until is None
+
+
+async def test_a_limit_of_the_moment_has_nothing_to_do_with_the_account(house: House) -> None:
+    row = limits(primary=window(100, in_seconds(3600)))
+    assert (await used_up(house, row, name="rateLimitExceeded")).until is None
 
 
 async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.model.envelope import Instruction, Report
+from coterie.model.envelope import ArtifactRef, Instruction, Report
 from coterie.model.record import TicketRecord
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps
@@ -249,6 +249,40 @@ async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool
             assert await on.answer("approve") == about
         assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
     assert ["says: but tested" in prompt for prompt in prompts] == [False, True][: 1 + changed]
+
+
+async def test_an_output_that_git_ignores_is_kept_as_an_artifact(project: Path) -> None:
+    (project / ".gitignore").write_text("*.bin\n")
+    git(project, "add", ".gitignore")
+    git(project, "commit", "-qm", "ignore")
+
+    def works(member: Member, text: str) -> object:
+        folder = folder_of(member)
+        (folder / "kept.py").write_text("")
+        (folder / "size.bin").write_bytes(b"42")
+        (folder / "link.bin").symlink_to("/etc/hostname")
+        outputs = [
+            "kept.py",
+            "size.bin",
+            "link.bin",
+            "../../../cart.py",
+            "/etc/hostname",
+            "a\0b",
+            ".",
+        ]
+        return {"status": "completed", "outputs": outputs}
+
+    say = but(Split_the_goal=plan(part("a")), Do_the_work_now=works)
+    async with session(project) as on:
+        assert await on.run(say) == "completed done 1 done"
+        said = [one for one in await on.envelopes() if one.payload_type == "artifact_ref"]
+    (one,) = said
+    assert isinstance(one.payload, ArtifactRef)
+    assert (one.source, one.target, one.payload.label) == ("wren", "mira", "size.bin")
+    kept = project / ".coterie" / "sessions" / TASK / "artifacts" / one.payload.uri
+    assert kept.read_bytes() == b"42"
+    report = json.loads((project / f".coterie/sessions/{TASK}/final_report.json").read_text())
+    assert [artifact["label"] for artifact in report["artifacts"]] == ["size.bin"]
 
 
 async def test_a_worker_that_may_be_doubled_is(project: Path) -> None:

@@ -15,7 +15,7 @@ from coterie.rehearsal.dialogue import (
     new_id,
 )
 from coterie.rehearsal.loose import Json, mapping, mappings, text, texts
-from coterie.rehearsal.wire import Event, Posted, Wire
+from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 _ERRORS = {
@@ -163,4 +163,14 @@ def refused(refusal: Refusal) -> tuple[int, Json]:
     return refusal.status, {"type": "error", "error": error, "request_id": new_id("req")}
 
 
-WIRE = Wire("anthropic", asked, whole, events, refused)
+def limited(seconds: float) -> dict[str, str]:
+    """What is told of a subscription whose five hours are used up."""
+    unified = "anthropic-ratelimit-unified"
+    return {
+        f"{unified}-status": "rejected",
+        f"{unified}-reset": str(unix_time(seconds)),
+        f"{unified}-representative-claim": "five_hour",
+    }
+
+
+WIRE = Wire("anthropic", asked, whole, events, refused, limited)

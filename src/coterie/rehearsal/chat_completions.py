@@ -14,8 +14,8 @@ from coterie.rehearsal.dialogue import (
     new_id,
 )
 from coterie.rehearsal.loose import Json, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.openai_terms import refused, unix_time
-from coterie.rehearsal.wire import Event, Posted, Wire
+from coterie.rehearsal.openai_terms import refused
+from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
 
 _STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
 

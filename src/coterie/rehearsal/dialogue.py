@@ -174,6 +174,13 @@ class Refusal:
     retry_after: float | None = None
     quota: bool = False
     """With 429: nothing is left for the day, so trying again soon is of no use."""
+    resets_in: float | None = None
+    """With 429: the account's limit ends after so many seconds, as this vendor tells it."""
+
+    @property
+    def seconds(self) -> float | None:
+        """How long to stay away."""
+        return self.retry_after if self.resets_in is None else self.resets_in
 
 
 @dataclass(frozen=True)

@@ -154,8 +154,8 @@ def _details(refusal: Refusal) -> Iterator[Json]:
     if refusal.quota:
         daily: Json = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}
         yield {"@type": f"{_DETAILS}QuotaFailure", "violations": [daily]}
-    elif refusal.retry_after is not None:
-        yield {"@type": f"{_DETAILS}RetryInfo", "retryDelay": f"{refusal.retry_after:g}s"}
+    elif (seconds := refusal.seconds) is not None:
+        yield {"@type": f"{_DETAILS}RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
 WIRE = Wire("gemini", asked, whole, events, refused)

@@ -1,10 +1,7 @@
-"""What the two OpenAI formats have in common: the clock and the errors."""
+"""What the two OpenAI formats have in common: the errors."""
 
 from __future__ import annotations
 
-from datetime import datetime
-
-from coterie.model import instant
 from coterie.rehearsal.dialogue import Refusal
 from coterie.rehearsal.loose import Json
 
@@ -18,11 +15,6 @@ _CODES = {
 }
 _OVERLOADED = 529
 """Anthropic's number alone; here it is 503."""
-
-
-def unix_time() -> int:
-    """Seconds since 1970, which these formats put into every reply."""
-    return int(datetime.fromisoformat(instant.now()).timestamp())
 
 
 def refused(refusal: Refusal) -> tuple[int, Json]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
+from coterie.rehearsal import openai_terms
 from coterie.rehearsal.dialogue import (
     Asked,
     Item,
+    Refusal,
     Reply,
     Said,
     ToolCall,
@@ -19,8 +21,7 @@ from coterie.rehearsal.dialogue import (
     new_id,
 )
 from coterie.rehearsal.loose import Json, compact, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.openai_terms import refused, unix_time
-from coterie.rehearsal.wire import Event, Posted, Wire
+from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
 
 # -- read --------------------------------------------------------------------------------------
 
@@ -195,4 +196,22 @@ def _progress(item: Json, reply: Reply) -> Iterator[tuple[str, Json]]:
             pass
 
 
-WIRE = Wire("responses", asked, whole, events, refused)
+def refused(refusal: Refusal) -> tuple[int, Json]:
+    """An error as this vendor spells it; of a plan that is used up only Codex ever hears."""
+    if refusal.resets_in is None:
+        return openai_terms.refused(refusal)
+    error: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}
+    return refusal.status, {"error": {**error, "resets_at": unix_time(refusal.resets_in)}}
+
+
+def limited(seconds: float) -> dict[str, str]:
+    """What is told of a plan whose five hours are used up."""
+    primary = "x-codex-primary"
+    return {
+        f"{primary}-used-percent": "100",
+        f"{primary}-window-minutes": "300",
+        f"{primary}-reset-at": str(unix_time(seconds)),
+    }
+
+
+WIRE = Wire("responses", asked, whole, events, refused, limited)

@@ -176,6 +176,8 @@ class Line(_Part):
     fault: Fault | None = None
     retry_after: float | None = Field(default=None, ge=0)
     """Seconds, with an HTTP fault."""
+    resets_in: float | None = Field(default=None, ge=0)
+    """Seconds, with 429: when the account's limit ends, as its vendor tells it."""
     problem: str | None = None
     """The words of an HTTP fault."""
     times: int = Field(default=1, ge=1)
@@ -188,6 +190,8 @@ class Line(_Part):
             raise ValueError(f"says something and is the fault {self.fault!r}; it cannot be both")
         if not http and (self.retry_after is not None or self.problem is not None):
             raise ValueError("has retryAfter or problem, which belong to an HTTP fault")
+        if self.resets_in is not None and self.fault != 429:
+            raise ValueError("has resetsIn, which belongs to the fault 429")
         return self
 
     def answer(self, asked: Asked) -> Answer:
@@ -201,7 +205,7 @@ class Line(_Part):
                 return self._reply()
             case _:
                 said = self.problem or _MESSAGES[self.fault].format(model=asked.model)
-                return Refusal(self.fault, said, self.retry_after)
+                return Refusal(self.fault, said, self.retry_after, resets_in=self.resets_in)
 
     def _reply(self) -> Reply:
         pieces = in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)

@@ -212,7 +212,10 @@ async def _respond(
 
 async def _refuse(connection: Connection, wire: Wire, refusal: Refusal) -> None:
     status, body = wire.refused(refusal)
-    await _respond(connection, status, body, _waiting(refusal.retry_after))
+    headers = _waiting(refusal.seconds)
+    if refusal.resets_in is not None:
+        headers.update(wire.limited(refusal.resets_in))
+    await _respond(connection, status, body, headers)
 
 
 def _waiting(seconds: float | None) -> dict[str, str]:

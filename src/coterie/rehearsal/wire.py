@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from math import ceil
 
+from coterie.model import instant
 from coterie.rehearsal.dialogue import Asked, Client, Dialect, Refusal, Reply
 from coterie.rehearsal.loose import Json, compact
 
@@ -17,6 +20,11 @@ _CLIENTS: Mapping[str, Client] = {
     "qwencode": "qwen",
     "opencode": "opencode",
 }
+
+
+def unix_time(later: float = 0.0) -> int:
+    """Seconds since 1970, now or so much later, as the vendors tell the time."""
+    return int(datetime.fromisoformat(instant.now()).timestamp()) + ceil(later)
 
 
 def client_of(user_agent: str) -> Client:
@@ -66,3 +74,5 @@ class Wire:
     """The reply as a stream."""
     refused: Callable[[Refusal], tuple[int, Json]]
     """The status this vendor would send, and the body."""
+    limited: Callable[[float], Mapping[str, str]] = lambda seconds: {}
+    """The headers that tell of a limit that ends in so many seconds."""

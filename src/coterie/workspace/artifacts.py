@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef
 
 _CHUNK = 1 << 20
+LARGEST = 20 * _CHUNK
+"""What a worker made that is larger than this is not kept as an artifact."""
 
 
 def artifacts_folder(root: Path, session: str) -> Path:
@@ -39,25 +41,63 @@ def artifact_path(root: Path, session: str, uri: str) -> Path:
     return path
 
 
+def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> ArtifactRef | None:
+    """Copy a file that a ticket made to the session's artifacts; None where there is none to copy.
+
+    A link is never followed: it could lead to something that is nobody's to show.
+    """
+    from coterie.model.envelope import ArtifactRef
+
+    try:
+        with _opened(made, os.O_NOFOLLOW) as file:
+            data = file.read(LARGEST + 1)
+    except OSError:
+        return None
+    if len(data) > LARGEST:
+        return None
+    # By its content too: what is kept of an earlier try stays what it was registered as.
+    digest = hashlib.sha256(data).hexdigest()
+    uri = f"{ticket}/{digest[:12]}-{made.name}"
+    path = artifacts_folder(root, session) / uri
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f".{os.urandom(4).hex()}.new")
+    fresh.write_bytes(data)
+    fresh.replace(path)
+    return ArtifactRef(label=made.name, uri=uri, digest=f"sha256:{digest}", size_bytes=len(data))
+
+
 def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
     """Raise ArtifactWrong unless the file is there and is what is said of it."""
     path = artifact_path(root, session, artifact.uri)
     try:
-        # Non-blocking, so that a pipe that nobody writes to cannot hold us up.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with _opened(path) as file:
+            size, digest = os.fstat(file.fileno()).st_size, _digest(file, artifact.digest)
     except OSError as error:
-        raise ArtifactWrong(artifact.uri, f"cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        seen = os.fstat(file.fileno())
-        if not stat.S_ISREG(seen.st_mode):
-            raise ArtifactWrong(artifact.uri, "is no regular file")
-        if artifact.size_bytes not in (None, seen.st_size):
-            said = f"has {seen.st_size} bytes; {artifact.size_bytes} were said"
-            raise ArtifactWrong(artifact.uri, said)
-        if artifact.digest is None:
-            return
-        found = hashlib.sha256()
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
-    if artifact.digest != f"sha256:{found.hexdigest()}":
-        raise ArtifactWrong(artifact.uri, f"has the digest sha256:{found.hexdigest()}")
+        why = f"cannot be read: {error.strerror}" if error.errno else str(error)
+        raise ArtifactWrong(artifact.uri, why) from None
+    if artifact.size_bytes not in (None, size):
+        raise ArtifactWrong(artifact.uri, f"has {size} bytes; {artifact.size_bytes} were said")
+    if artifact.digest != digest:
+        raise ArtifactWrong(artifact.uri, f"has the digest {digest}")
+
+
+def _opened(path: Path, more: int = 0) -> BinaryIO:
+    """A regular file, to be read; raises OSError where there is none.
+
+    Non-blocking, so that a pipe that nobody writes to cannot hold us up.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | more)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError("is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def _digest(file: BinaryIO, said: str | None) -> str | None:
+    """The file's digest, where one was said that it can be compared with."""
+    if said is None:
+        return None
+    found = hashlib.sha256()
+    while chunk := file.read(_CHUNK):
+        found.update(chunk)
+    return f"sha256:{found.hexdigest()}"

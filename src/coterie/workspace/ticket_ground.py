@@ -6,7 +6,7 @@ The user's own branch and tree are only ever read here.  All of it blocks.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -87,6 +87,16 @@ class GitGround:
         """The files that the ticket's commits changed."""
         listed = self._difference(ticket, "-z", "--name-only")
         return [name for name in listed.split("\0") if name]
+
+    def unkept(self, ticket: str, names: Iterable[str]) -> list[Path]:
+        """Files of these names that the ticket has made and that no commit of it holds."""
+        folder = self.open(ticket).resolve()
+        held = self.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket))
+        top = (self.folder / ticket).resolve()
+        kept = {top / name for name in held.split("\0") if name}
+        named = (name for name in names if "\0" not in name)
+        made = dict.fromkeys((folder / name).resolve() for name in named)
+        return [path for path in made if path.is_relative_to(top) and path not in kept]
 
     def diff(self, ticket: str) -> str:
         """What the ticket's commits changed, as a patch."""
@@ -252,6 +262,10 @@ class SharedGround:
 
     def changed(self, ticket: str) -> list[str]:
         """Nobody can say."""
+        return []
+
+    def unkept(self, ticket: str, names: Iterable[str]) -> list[Path]:
+        """All that is made here stays."""
         return []
 
     def diff(self, ticket: str) -> str:

@@ -160,6 +160,7 @@ async def test_pieces_are_kept_as_written() -> None:
         ({"fault": 401}, Refusal(401, "The API key is not valid.")),
         ({"fault": 404}, Refusal(404, "The model m does not exist.")),
         ({"fault": 429, "retryAfter": 1}, Refusal(429, "Too many requests.", 1)),
+        ({"fault": 429, "resetsIn": 9}, Refusal(429, "Too many requests.", resets_in=9)),
         ({"fault": 500}, Refusal(500, "Something went wrong inside.")),
         ({"fault": 529, "problem": "full"}, Refusal(529, "full")),
         ({"fault": "quota"}, Refusal(429, "Nothing is left for today.", None, quota=True)),
@@ -196,6 +197,10 @@ def mistakes(script: object) -> str:
         (
             {"replies": [{"text": "x", "retryAfter": 1}]},
             "replies[0] has retryAfter or problem, which belong to an HTTP fault",
+        ),
+        (
+            {"replies": [{"fault": 500, "resetsIn": 1}]},
+            "replies[0] has resetsIn, which belongs to the fault 429",
         ),
         (
             {"when": {"system": {"regex": "("}}, "replies": [{}]},

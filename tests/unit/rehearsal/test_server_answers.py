@@ -42,6 +42,14 @@ async def test_refusals_say_when_to_come_back() -> None:
     assert (broken.status, "retry-after" in broken.headers) == (500, False)
 
 
+async def test_a_limit_is_told_in_the_headers_too() -> None:
+    brain = Given(Refusal(429, "no more", resets_in=3600))
+    async with RehearsalServer(brain) as server, talking(server.url) as talk:
+        limited = await talk.ask(MESSAGES, STREAMED)
+    assert limited.headers["anthropic-ratelimit-unified-status"] == "rejected"
+    assert limited.headers["retry-after"] == "3600"
+
+
 @pytest.mark.parametrize("body", [STREAMED, HELLO])
 async def test_a_cut_reply(body: object) -> None:
     cut = Reply(("one ", "two ", "three ", "four"), breaks="cut")

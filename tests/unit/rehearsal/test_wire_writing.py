@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from coterie.rehearsal.dialogue import Refusal, Reply, ToolCall, Usage
-from coterie.rehearsal.wire import Event, Wire
+from coterie.rehearsal.wire import Event, Wire, unix_time
 from tests.unit.rehearsal.recorded import fixture, wire_and_asked
 
 CALL = ToolCall("Bash", {"command": "ls -la", "description": "list"}, "toolu_1")
@@ -247,6 +248,25 @@ def test_refusals() -> None:
     assert (status, body["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
     [detail] = body["error"]["details"]
     assert detail["retryDelay"] == "1.5s"
+
+
+def test_a_limit_tells_its_end() -> None:
+    used_up = Refusal(429, "no more", resets_in=3600)
+    soonest = unix_time(3600)
+    moments = [
+        int(headers("claude", 3600)["anthropic-ratelimit-unified-reset"]),
+        int(headers("codex", 3600)["x-codex-primary-reset-at"]),
+        refused("codex", used_up)[1]["error"]["resets_at"],
+    ]
+    assert all(soonest <= moment <= unix_time(3600) for moment in moments)
+    [detail] = refused("gemini", used_up)[1]["error"]["details"]
+    assert detail["retryDelay"] == "3600s"
+    assert headers("gemini", 3600) == headers("qwen", 3600) == {}
+
+
+def headers(name: str, seconds: float) -> Mapping[str, str]:
+    wire: Wire = wire_and_asked(name)[0]
+    return wire.limited(seconds)
 
 
 def test_a_daily_quota_says_so() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from coterie.agents import resets
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.rpc import RpcError
 from coterie.agents.wire import Object, WireEnded
@@ -17,6 +18,16 @@ SIGNED_OUT = -32000
 _STATUS = re.compile(r"(?:^|error:?|status:?)\s*([45]\d\d)\b", re.IGNORECASE)
 """Qwen begins its words with the status, a bridge to Claude has it in the middle; Gemini gives it
 as the code."""
+
+_AFTER = re.compile(
+    r"\b(?:(?:re)?try (?:again )?(?:after|in)|reset after)\s+"
+    r"(?=\d)(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?![\w.]*\w)",
+    re.IGNORECASE,
+)
+"""How it is said when a limit ends: `retry after 7200s` by Gemini, `reset after 13h5m7s` by its
+service, `try again in 7m12s` by the one of OpenAI."""
+_SHORT = 30.0
+"""What ends so soon is a limit of the minute: it is tried again like any other failure."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,8 @@ class Failures:
         if words:
             message += f'. It says: "{words[:_LONGEST_WORDS]}"'
         hint = self.sign_in if case.kind == "signed_out" else case.hint
-        return TurnFailed(case.kind, message, retry=case.retry, hint=hint)
+        until = _end_of_limit(words) if case.kind == "rate_limit" else None
+        return TurnFailed(case.kind, message, retry=case.retry, hint=hint, until=until)
 
 
 def words_of(error: RpcError) -> str:
@@ -144,6 +156,15 @@ def _status_of(error: RpcError, words: str) -> int:
     found = _STATUS.search(words)
     told = (error.code, _wrapped(error.message).get("code"), int(found[1]) if found else 0)
     return next((code for code in told if isinstance(code, int) and 400 <= code < 600), 0)
+
+
+def _end_of_limit(words: str) -> str | None:
+    found = _AFTER.search(words)
+    if found is None:
+        return None
+    hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    wait = hours * 3600 + minutes * 60 + seconds
+    return resets.after(wait) if wait > _SHORT else None
 
 
 def _wrapped(said: str) -> Object:

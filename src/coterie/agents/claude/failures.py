@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from coterie.agents import resets
 from coterie.agents.fields import number, text
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.update import FailureKind, TurnFailed
@@ -19,7 +19,14 @@ class Trouble:
     """What is known of an API that fails: Claude's own word for it, and when a limit ends."""
 
     word: str = ""
-    resets_at: float = 0
+    until: str | None = None
+
+
+def end_of(limit: Object) -> str | None:
+    """When a limit ends that Claude tells of; None where it still answers, or pays by use."""
+    if limit.get("status") != "rejected" or limit.get("isUsingOverage") is True:
+        return None
+    return resets.at(number(limit.get("resetsAt")))
 
 
 @dataclass(frozen=True)
@@ -98,17 +105,22 @@ def failed(result: Object, trouble: Trouble) -> TurnFailed:
     status = int(number(result.get("api_error_status")))
     errors = result.get("errors")
     words = text(result.get("result")) or "; ".join(map(str, errors if errors else ()))
-    return _told(case, status, words, trouble.resets_at)
+    return _told(case, status, words, trouble.until)
 
 
 def signed_out() -> TurnFailed:
     """The failure of a turn that was not begun: nobody has signed in."""
-    return _told(_SIGNED_OUT, 0, "", 0)
+    return _told(_SIGNED_OUT)
 
 
 def key_refused(status: int) -> TurnFailed:
     """The failure of a turn whose key is refused again and again; Claude would go on trying."""
-    return _told(_BAD_KEY, status, "", 0)
+    return _told(_BAD_KEY, status)
+
+
+def limited(status: int, until: str) -> TurnFailed:
+    """The failure of a turn at a limit that is known to end later than Claude will try."""
+    return _told(_LIMIT, status, until=until)
 
 
 def exited(end: WireEnded) -> TurnFailed:
@@ -137,10 +149,11 @@ def _case(result: Object, word: str) -> _Case:
     return _BY_STATUS.get(status) or (_FAILING if status else _BY_WORD.get(word, _FAILING))
 
 
-def _told(case: _Case, status: int, words: str, resets_at: float) -> TurnFailed:
+def _told(case: _Case, status: int = 0, words: str = "", until: str | None = None) -> TurnFailed:
     message = case.ours + (f" ({status})" if status else "")
-    if case is _LIMIT and resets_at:
-        message += f" until {datetime.fromtimestamp(resets_at, UTC):%Y-%m-%d %H:%M} UTC"
+    until = until if case is _LIMIT else None
+    if until:
+        message += f" until {until[:10]} {until[11:16]} UTC"
     if words:
         message += f'. Claude says: "{words[:_LONGEST_WORDS]}"'
-    return TurnFailed(case.kind, message, retry=case.retry, hint=case.hint)
+    return TurnFailed(case.kind, message, retry=case.retry, hint=case.hint, until=until)

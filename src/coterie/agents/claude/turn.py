@@ -11,11 +11,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 
 from coterie.agents.claude.calls import Calls
-from coterie.agents.claude.failures import Trouble, failed, key_refused, unanswered
+from coterie.agents.claude.failures import (
+    Trouble,
+    end_of,
+    failed,
+    key_refused,
+    limited,
+    unanswered,
+)
 from coterie.agents.claude.speech import Speech
 from coterie.agents.claude.usage import usage_of
 from coterie.agents.fields import mapping, mappings, number, text
 from coterie.agents.wire import Object
+from coterie.model.instant import seconds_until
 from coterie.model.update import (
     Activity,
     End,
@@ -33,6 +41,8 @@ _DONE = frozenset({"completed", "cancelled"})
 _STOPPED = frozenset({"stopped", "killed"})
 _HOPELESS = 2
 """A key that was refused so often will be refused again; a login may be refreshed in between."""
+_LONG = 60.0
+"""Claude itself waits no longer before a try, so it cannot outlast a limit that does."""
 
 
 class Turn:
@@ -125,7 +135,9 @@ class Turn:
 
     def _assistant(self, message: Object) -> Iterable[Update]:
         if word := text(message.get("error")):
-            self._trouble = Trouble(word, self._trouble.resets_at)
+            # A limit that is still the same is not told as an event again, but here it is.
+            told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
+            self._trouble = Trouble(word, end_of(told) or self._trouble.until)
             return ()
         own = message.get("parent_tool_use_id") is None
         updates: list[Update] = []
@@ -154,8 +166,7 @@ class Turn:
 
     def _rate_limit(self, message: Object) -> Iterable[Update]:
         info = mapping(message.get("rate_limit_info"))
-        if info.get("status") == "rejected":
-            self._trouble = Trouble(self._trouble.word, number(info.get("resetsAt")))
+        self._trouble = Trouble(self._trouble.word, end_of(info))
         return ()
 
     # -- what Claude says of itself ------------------------------------------------------------
@@ -186,8 +197,11 @@ class Turn:
     def _retry(self, message: Object) -> Iterable[Update]:
         status, word = int(number(message.get("error_status"))), text(message.get("error"))
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
+        until = self._trouble.until
         if word == "authentication_failed" and tried >= _HOPELESS:
             self.failure = key_refused(status)
+        elif word == "rate_limit" and until and seconds_until(until) > _LONG:
+            self.failure = limited(status, until)
         what = status or (word if word != "unknown" else "no answer")
         return (Waiting(f"model: {what}, retry {tried} of {most}"),)
 

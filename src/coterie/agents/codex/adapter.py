@@ -33,7 +33,7 @@ _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
 ASKS_ALWAYS = "untrusted"
 """The policy under which Codex asks about every command and every patch, whatever they do."""
-_UNHEARD = ("account/rateLimits/updated", "thread/readState/changed", "turn/diff/updated")
+_UNHEARD = ("thread/readState/changed", "turn/diff/updated")
 _VERSION = re.compile(r"/(\d+\.\d+\.\d+\S*)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from coterie.agents.rpc import RpcError
@@ -56,13 +56,15 @@ _UNREACHABLE = _Sense(
 _CUT = _Sense("model", "the connection to the model was cut", _UNREACHABLE.hint)
 _FAILING = _Sense("model", "the model service is failing", _WAIT)
 
+_USED_UP = _Sense(
+    "rate_limit",
+    "the account's usage limit is reached",
+    "Wait for its reset, or look at the plan of the account.",
+    retry=False,
+)
+
 _BY_NAME: Mapping[str, _Sense] = {
-    "usageLimitExceeded": _Sense(
-        "rate_limit",
-        "the account's usage limit is reached",
-        "Wait for its reset, or look at the plan of the account.",
-        retry=False,
-    ),
+    "usageLimitExceeded": _USED_UP,
     "rateLimitExceeded": _LIMIT,
     "unauthorized": _BAD_KEY,
     "modelNotFound": _NO_MODEL,
@@ -87,10 +89,13 @@ _BY_WORDS = (("stream disconnected", _CUT), ("invalid_request_error", _BAD_REQUE
 """For what Codex itself has no name: it says `other`."""
 
 
-def failed(error: Object) -> TurnFailed:
-    """A turn that ended with this error."""
+def failed(error: Object, until: str | None = None) -> TurnFailed:
+    """A turn that ended with this error; `until`: when the account's limit ends."""
     theirs = str(error.get("message", ""))
-    return _told(_sense(*_info(error), theirs), theirs)
+    sense = _sense(*_info(error), theirs)
+    end = _told(sense, theirs)
+    # Another 429 may come while an account that pays by use is past its limits.
+    return replace(end, until=until) if sense is _USED_UP else end
 
 
 def signed_out() -> TurnFailed:

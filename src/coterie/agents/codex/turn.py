@@ -9,6 +9,7 @@ from typing import cast
 from coterie.agents.codex.asking import Around, Request, request_of
 from coterie.agents.codex.calls import Calls
 from coterie.agents.codex.failures import failed, waiting
+from coterie.agents.codex.limits import UPDATED, Limits
 from coterie.agents.inside import Result, Serving
 from coterie.agents.wire import Object
 from coterie.model.update import (
@@ -62,6 +63,7 @@ class Turn:
     replies: list[tuple[object, Object]] = field(default_factory=list[tuple[object, Object]])
     """What is to be said at once to requests, by their ids."""
     calls: Calls = field(default_factory=Calls)
+    _limits: Limits = field(default_factory=Limits)
     _spent: Tokens | None = None
     _texts: dict[str, str] = field(default_factory=dict[str, str])
     """What it said, message by message; the last is the reply."""
@@ -94,6 +96,8 @@ class Turn:
         if "id" in message:
             yield from self._asked(message) if method else ()
             return
+        if method == UPDATED:  # of the account, whichever thread that is
+            self._limits.hear(params)
         if params.get("threadId") != self.thread:
             return
         if _turn_of(params) not in ("", self.id):
@@ -172,7 +176,7 @@ class Turn:
             case "interrupted" if self.interrupted:
                 self.end = TurnInterrupted(self.text)
             case "failed":
-                self.end = failed(_object(turn.get("error")))
+                self.end = failed(_object(turn.get("error")), self._limits.until)
             case status:
                 self.end = TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
         yield Activity()

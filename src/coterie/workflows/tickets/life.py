@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import anyio.to_thread
+
 from coterie.errors import GitFailed
-from coterie.model.envelope import Error, Instruction, InstructionProposal, Report
+from coterie.model.envelope import ArtifactRef, Error, Instruction, InstructionProposal, Report
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
@@ -14,6 +17,10 @@ from coterie.workflows.tickets.correspondence import COTERIE, Inquiry, Said
 from coterie.workflows.tickets.crew import Crew, Job
 from coterie.workflows.tickets.reviewing import Reviewing
 from coterie.workflows.tickets.unblocking import OUTSIDE, Unblocking
+from coterie.workspace.artifacts import keep_artifact
+
+_MOST_OUTPUTS = 50
+"""Of more than these nobody would look at each."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +32,8 @@ class Done:
     """Files of the user's own that changed meanwhile."""
     uncommitted: str = ""
     """Why its work could not be committed."""
+    artifacts: tuple[ArtifactRef, ...] = ()
+    """What it made beside that, and named as its output."""
 
 
 class Life:
@@ -120,7 +129,7 @@ class Life:
         elif done.uncommitted:
             await self._blocked(self._not_committed(seat, done.uncommitted))
         else:
-            await self._take(seat, done.report)
+            await self._take(seat, done.report, done.artifacts)
 
     async def _turn(self, worker: Member, instruction: Instruction) -> Done:
         """The worker's turn, and its work committed, whatever it says of it."""
@@ -141,7 +150,20 @@ class Life:
             await aside(crew.ground, crew.ground.commit, job.id, message)
         except GitFailed as problem:
             return Done(report, strays, problem.said)
-        return Done(report, strays)
+        return Done(report, strays, artifacts=await self._artifacts(report))
+
+    async def _artifacts(self, report: Report | TurnFailed) -> tuple[ArtifactRef, ...]:
+        """The outputs that no commit keeps: they would be gone with the worktree."""
+        if not isinstance(report, Report) or not report.outputs:
+            return ()
+        job, crew = self._job, self._crew
+        made = await aside(crew.ground, crew.ground.unkept, job.id, report.outputs[:_MOST_OUTPUTS])
+        root, session = crew.context.root, crew.letters.session_id
+        kept = [
+            await anyio.to_thread.run_sync(keep_artifact, root, session, job.id, one)
+            for one in made
+        ]
+        return tuple(one for one in kept if one is not None)
 
     async def _brought_up_to_date(self) -> tuple[str, ...]:
         """Put what was approved since below work that was sent back; the files that conflict."""
@@ -157,14 +179,14 @@ class Life:
 
     # -- what came of it -----------------------------------------------------------------------
 
-    async def _take(self, seat: str, report: Report) -> None:
+    async def _take(self, seat: str, report: Report, artifacts: Sequence[ArtifactRef]) -> None:
         job = self._job
-        said = Said(seat, job.manager.id, report, job.id)
+        said = [Said(seat, job.manager.id, one, job.id) for one in (*artifacts, report)]
         if report.status == "completed":
-            await self._crew.board.move(job.id, "awaiting_review", f"{seat} reported", said)
+            await self._crew.board.move(job.id, "awaiting_review", f"{seat} reported", *said)
             return
         needs = "; ".join([*report.issues, *report.next_actions]) or f"it reported {report.status}"
-        await self._crew.board.move(job.id, "blocked", needs, said)
+        await self._crew.board.move(job.id, "blocked", needs, *said)
 
     async def _blocked(self, *said: Said) -> None:
         last = said[-1].payload

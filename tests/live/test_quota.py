@@ -1,0 +1,120 @@
+"""A member whose account is used up: its task parks until the moment that the real CLI tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.app import App
+from coterie.model.record import MemberRecord, MessageRecord, Record
+from coterie.model.task import Caps
+from coterie.model.team import Member, Team
+from coterie.rehearsal.dialogue import Answer, Asked, Refusal, reply
+from coterie.rehearsal.server import RehearsalServer
+from tests.conftest import House
+
+ROOT = Path(__file__).parents[2]
+BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
+SLOWEST = 60
+HOUR = 3600
+ONE_TURN = Caps(max_turns=1, max_rounds=None)
+
+
+@dataclass
+class Limited:
+    """A model that answers with these, one after the other."""
+
+    answers: list[Answer]
+
+    async def answer(self, asked: Asked) -> Answer:
+        return self.answers.pop(0)
+
+
+@dataclass
+class Watching:
+    """Keeps what it is told."""
+
+    records: list[Record] = field(default_factory=list[Record])
+
+    def saw(self, record: Record) -> None:
+        self.records.append(record)
+
+    @property
+    def waits(self) -> list[str]:
+        """What members waited for."""
+        told = (record for record in self.records if isinstance(record, MemberRecord))
+        return [record.reason for record in told if record.state == "waiting"]
+
+    @property
+    def said(self) -> list[str]:
+        return [record.text for record in self.records if isinstance(record, MessageRecord)]
+
+
+def plain(house: House, cli: str) -> Path:
+    return BINS / cli
+
+
+def subscribed(house: House, cli: str) -> Path:
+    """Claude with a subscription, whose limits have an end; those of a key have none."""
+    program = house.home / cli
+    token = "CLAUDE_CODE_OAUTH_TOKEN=rehearsal"
+    program.write_text(f'#!/bin/sh\nexec env -u ANTHROPIC_API_KEY {token} {BINS / cli} "$@"\n')
+    program.chmod(0o700)
+    return program
+
+
+def team_of(house: House, cli: str, program: Path) -> Team:
+    if not (BINS / cli).exists():
+        pytest.skip(f"{cli} is not installed: scripts/real-clis")
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    agents = {"schemaVersion": "1.2", "agents": {cli: {"command": str(program)}}}
+    registry.write_text(json.dumps(agents))
+    ann = Member(id="ann", name="ann", display_name="Ann", agent=cli)
+    return Team(name="solo", members=(ann,))
+
+
+@asynccontextmanager
+async def opened(house: House, server: RehearsalServer) -> AsyncGenerator[App]:
+    with anyio.fail_after(SLOWEST):
+        async with App.open(house.project, None, server.url) as app:
+            yield app
+
+
+@pytest.mark.parametrize(
+    ("cli", "program"), [("claude", subscribed), ("codex", plain), ("gemini", plain)]
+)
+async def test_the_task_parks_until_the_limit_ends(
+    house: House, cli: str, program: Callable[[House, str], Path]
+) -> None:
+    team = team_of(house, cli, program(house, cli))
+    model = Limited([Refusal(429, "No more.", resets_in=HOUR)])
+    watching = Watching()
+    async with RehearsalServer(model) as server, opened(house, server) as app:
+        task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)
+        result = await app.run(task, watching, patience=0)
+        assert await app.questions() == []
+    assert (result.status, result.reason) == ("waiting", "rate_limit")
+    assert len(server.turns) == 1, "it was asked again before the end of the limit"
+    [wait] = watching.waits
+    assert re.fullmatch(r"rate limit until \d\d:\d\d UTC \((59|60) min\)", wait)
+
+
+async def test_the_task_goes_on_by_itself_when_the_limit_ends(house: House) -> None:
+    team = team_of(house, "codex", BINS / "codex")
+    model = Limited([Refusal(429, "No more.", resets_in=1), reply("Here I am.")])
+    watching = Watching()
+    async with RehearsalServer(model) as server, opened(house, server) as app:
+        task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)
+        result = await app.run(task, watching, patience=0, at_reset=True)
+    assert result.status == "completed"
+    assert watching.said == ["Here I am."]
+    assert len(watching.waits) == 1
