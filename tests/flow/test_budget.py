@@ -15,7 +15,15 @@ from coterie.model.budget import Allowance, Budget, more, shown
 from coterie.model.prompt import Prompt
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.model.update import Spent, TurnCompleted, TurnFailed, Update, Usage
+from coterie.model.update import (
+    Spent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    Update,
+    Usage,
+)
 from coterie.testing.scripted import ScriptedChannels, team
 from coterie.testing.stage import Stage, stage
 
@@ -101,6 +109,7 @@ async def test_a_rate_limit_parks_and_counts_as_no_failure(tmp_path: Path) -> No
         for _ in range(5):
             result = await it.run(ScriptedChannels(lambda member, prompt: [failure]))
             assert (result.status, result.reason) == ("waiting", "rate_limit")
+            assert result.next == ("coterie resume k3f9 --at-reset",)
         assert await titles(it) == []
         assert (await it.run(ScriptedChannels(costs(1)))).status == "completed"
 
@@ -108,17 +117,21 @@ async def test_a_rate_limit_parks_and_counts_as_no_failure(tmp_path: Path) -> No
 async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) -> None:
     past = instant.of(datetime.now(UTC) - timedelta(seconds=1))
     tries: list[int] = []
+    told: list[bool] = []
 
     def once(member: Member, prompt: Prompt) -> list[Update]:
         tries.append(prompt.tries)
+        told.append("make install" in prompt.text)
         if len(tries) == 1:
-            return [TurnFailed("rate_limit", "too many", until=past)]
+            ran = ToolCallStarted("c1", "shell", {"command": "make install"}, "run")
+            ended = ToolCallFinished("c1")
+            return [ran, ended, TurnFailed("rate_limit", "too many", until=past)]
         return [TurnCompleted("said")]
 
     async with stage(tmp_path) as it:
         await it.start(team("ada"))
-        assert (await it.run(ScriptedChannels(once))).status == "completed"
-    assert tries == [1, 2]
+        assert (await it.run(ScriptedChannels(once, threads=True))).status == "completed"
+    assert (tries, told) == ([1, 2], [False, True])
 
 
 @pytest.mark.parametrize(

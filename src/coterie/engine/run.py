@@ -267,7 +267,8 @@ def _result(
 ) -> ResultRecord:
     ended = state.status in ENDED
     task = state.id
-    onward = ("coterie inbox", f"coterie resume {task}")
+    at_reset = " --at-reset" if stopped == "rate_limit" else ""
+    onward = ("coterie inbox", f"coterie resume {task}{at_reset}")
     return ResultRecord(
         task=task,
         status=state.status if ended else "waiting",

@@ -133,12 +133,12 @@ class TurnRunner:
                 return self._close(attempt, end)
             if end.until is not None:
                 await self._limited(attempt, end, end.until)
-                continue
-            failures += 1
-            last = failures >= most or not end.retry
-            self._fail(attempt, end, last=last)
-            if last:
-                return end
+            else:
+                failures += 1
+                last = failures >= most or not end.retry
+                self._fail(attempt, end, last=last)
+                if last:
+                    return end
             if attempt.acted:
                 cut = await cut_turn(self._desk.storage, [self._turn(attempt)], ())
 
