@@ -124,7 +124,7 @@ async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) 
         told.append("make install" in prompt.text)
         if len(tries) == 1:
             ran = ToolCallStarted("c1", "shell", {"command": "make install"}, "run")
-            ended = ToolCallFinished("c1")
+            ended = ToolCallFinished("c1", is_error=False)
             return [ran, ended, TurnFailed("rate_limit", "too many", until=past)]
         return [TurnCompleted("said")]
 
