@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from coterie.errors import StorageDamaged, StorageError
-from coterie.model.journal import Fence
+from coterie.model.journal import AppendAudit, Fence
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import TASK, closing, created, opening, started
+from coterie.testing.contracts.storage_records import ENTRIES
 
 PAGE = 4096
 
@@ -242,4 +243,21 @@ async def test_a_changed_row_is_found_by_a_thorough_look(database: Path) -> None
     storage = await SqliteStorage.open(database)
     assert await storage.problems() == ["events: row 1 is not the one that was written"]
     await storage.commit(Fence(TASK, 1))
+    await storage.close()
+
+
+async def test_rows_cut_off_the_end_of_the_audit_are_missed(database: Path) -> None:
+    storage = await SqliteStorage.open(database)
+    fence = await storage.create(created(), "me", None)
+    await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES), started())
+    assert await storage.problems() == []
+    await storage.close()
+    connection = sqlite3.connect(database)
+    connection.execute("DROP TRIGGER audit_is_not_deleted")
+    connection.execute("DELETE FROM audit WHERE sequence > 1")
+    connection.commit()
+    connection.close()
+    storage = await SqliteStorage.open(database)
+    written = len(ENTRIES)
+    assert await storage.problems() == [f"audit: {written} rows were written, 1 are there"]
     await storage.close()

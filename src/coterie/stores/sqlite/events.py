@@ -22,9 +22,10 @@ from coterie.stores.sqlite.queries import SQL, execute
 
 
 def head_of(connection: sqlite3.Connection) -> Head:
-    """The last event that the database holds."""
-    rows = connection.execute(SQL["last_event"]).fetchall()
-    return Head(rows[0][0], rows[0][1].hex()) if rows else Head(0, "")
+    """The last event, and the last row of the audit, that the database holds."""
+    ends = (connection.execute(SQL[name]).fetchall() for name in ("last_event", "last_audit"))
+    event, audit = ((rows[0][0], rows[0][1].hex()) if rows else (0, "") for rows in ends)
+    return Head(*event, *audit)
 
 
 def task_exists(connection: sqlite3.Connection, task_id: str) -> bool:

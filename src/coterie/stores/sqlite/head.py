@@ -1,7 +1,8 @@
-"""The head of the event chain, kept outside the database as well: `logs/head.json`.
+"""The heads of both chains, kept outside the database as well: `logs/head.json`.
 
 A database whose `-wal` file was lost is sound and yet older.  Events are numbered without gaps,
-so a head that is lower than the one on file, or another one, shows it.
+so a head that is lower than the one on file, or another one, shows it.  The audit's head is kept
+whenever an event is, at the latest when a task ends: so rows cut off its end are missed.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import json
 import os
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True)
 class Head:
-    """The last event: its number and its hash."""
+    """The last event and the last row of the audit then: number and hash of each."""
 
     sequence: int
     hash: str
+    audit: int = 0
+    audit_hash: str = ""
 
 
 class HeadFile:
@@ -35,7 +38,8 @@ class HeadFile:
         """What the file says; None where there is none or a crash of the machine spoiled it."""
         try:
             found = json.loads(self._path.read_bytes())
-            return Head(int(found["sequence"]), str(found["hash"]))
+            audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
+            return Head(int(found["sequence"]), str(found["hash"]), *audit)
         except (FileNotFoundError, ValueError, KeyError, TypeError):
             return None
 
@@ -50,7 +54,7 @@ class HeadFile:
             if not ours or (known is not None and known.sequence >= head.sequence):
                 return
             fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps({"sequence": head.sequence, "hash": head.hash}))
+            fresh.write_text(json.dumps(asdict(head)))
             fresh.replace(self._path)
 
     @contextlib.contextmanager

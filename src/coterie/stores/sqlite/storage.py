@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import anyio.to_thread
+
 from coterie.model.journal import AppendEvent, Fence, Write
 from coterie.model.message import Message
 from coterie.model.task import TaskCreated
@@ -78,7 +80,8 @@ class SqliteStorage:
 
     async def problems(self) -> list[str]:
         """What a thorough look finds wrong with the file, in words; reads all of it."""
-        return await self._writer.read(problems)
+        known = await anyio.to_thread.run_sync(self._head_file.read)
+        return await self._writer.read(partial(problems, known))
 
     async def close(self) -> None:
         await self._writer.stop()
