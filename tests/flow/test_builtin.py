@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 import anyio.to_thread
 from pydantic import Field
 
@@ -488,8 +489,11 @@ async def test_a_task_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> No
         assert "RESUMED" not in starts[0]
 
 
-async def test_breaking_off_takes_the_question_back(tmp_path: Path) -> None:
-    async with yard(tmp_path, [do("a")]) as (it, _), it.stage() as at:
+@pytest.mark.parametrize("step", [do("a"), ("askUser", {"question": "How much is left?"})])
+async def test_breaking_off_takes_the_question_back(
+    tmp_path: Path, step: tuple[str, Mapping[str, object]]
+) -> None:
+    async with yard(tmp_path, [step]) as (it, _), it.stage() as at:
         watcher = Watcher()
         at.recorder = watcher
         results: list[ResultRecord] = []

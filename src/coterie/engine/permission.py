@@ -159,7 +159,7 @@ class Gate:
             return before.response
         if before is not None:
             question = _once_more(question, before.at)
-        return (await self._asking.ask(name, question)).response
+        return (await self._asking.ask(name, question, by_agent=True)).response
 
     async def _tell(self, response: Response) -> None:
         """Say to an agent why it got a no, where its protocol has no place for that."""

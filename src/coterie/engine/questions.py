@@ -31,18 +31,19 @@ class Asking:
         self._journal = journal
         self._given: dict[str, Response] = {}
         """Answers that this run gave to agents, by name."""
-        self._permissions: dict[str, Interaction] = {}
-        """The permissions that are waited for now, by their ids."""
+        self._of_agents: dict[str, Interaction] = {}
+        """What agents ask in their turns and is waited for now, by its id."""
 
     async def withdraw(self, reason: str) -> None:
-        """Close the permissions that are waited for: nobody needs them any more."""
-        for permission in list(self._permissions.values()):
-            await close_question(self._desk.storage.inbox, permission, reason)
+        """Close what agents ask in their turns: nobody needs it any more."""
+        for asked in list(self._of_agents.values()):
+            await close_question(self._desk.storage.inbox, asked, reason)
 
-    async def ask(self, name: str, question: Ask) -> Answer:
+    async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends.
 
-        An agent that is tried again may ask the same again: then the same answer counts.
+        An agent that is tried again may ask the same again: then the same answer counts.  What is
+        asked `by_agent` is closed when its turn is broken off.
         """
         if name in self._given:
             return Answer(self._given[name], fresh=False)
@@ -54,7 +55,7 @@ class Asking:
             asked = await self._open(name, question, intent)
         else:
             asked = step.input
-        response, waited = await self._wait(asked, question.author)
+        response, waited = await self._wait(asked, question.author, by_agent=by_agent)
         # Before it is delivered: from here on nobody can say that it was not.
         task_id, result = self._desk.task.task_id, response.model_dump_json()
         await self._desk.commit(CloseStep(task_id, name, result))
@@ -89,7 +90,9 @@ class Asking:
         await desk.commit(OpenStep(step), AppendEvent(event, step=name))
         return interaction.interaction_id
 
-    async def _wait(self, interaction_id: str, author: str) -> tuple[Response, bool]:
+    async def _wait(
+        self, interaction_id: str, author: str, *, by_agent: bool
+    ) -> tuple[Response, bool]:
         """The answer, and whether it came while we waited."""
         desk = self._desk
         inbox = desk.storage.inbox
@@ -100,11 +103,11 @@ class Asking:
             desk.observer.saw(
                 MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
             )
-            if question.interaction.purpose == "confirm_risky_action":
-                self._permissions[interaction_id] = question.interaction
+            if by_agent:
+                self._of_agents[interaction_id] = question.interaction
             with anyio.move_on_after(desk.patience):
                 question = await self._until_answered(interaction_id)
-            self._permissions.pop(interaction_id, None)
+            self._of_agents.pop(interaction_id, None)
         if question.response is None:
             raise Parked("question")
         chosen = question.response

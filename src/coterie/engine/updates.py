@@ -82,7 +82,8 @@ class Updates:
             asked.validation,
         )
         name = f"{attempt.step}{ASKED}{asked.key}"
-        return (await self.asking.ask(name, question)).response
+        by_agent = attempt.member.type != "human"  # a person is not broken off
+        return (await self.asking.ask(name, question, by_agent=by_agent)).response
 
     # -- tool calls ----------------------------------------------------------------------------
 
