@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import pytest
 import anyio.to_thread
+import pytest
 from pydantic import Field
 
 from coterie.agents.builtin import BuiltinAdapter
