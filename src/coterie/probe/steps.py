@@ -28,8 +28,8 @@ FOLDER = "coterie-probe-"
 """How the name of a probe's folder begins."""
 _OUR_FOLDER = re.compile(rf" \(in [^)]*{FOLDER}[^)]*\)")
 
-Shell = Callable[[str, bool], ToolCall]
-"""A call of a CLI's shell for a command, and whether that is to need approval."""
+Shell = Callable[[str], ToolCall]
+"""A call of a CLI's shell for a command."""
 
 
 class Steps:
@@ -95,7 +95,7 @@ class Steps:
         return "the reply of its model came back"
 
     async def _tool(self) -> str:
-        made, call = self._making("tool", asks=False)
+        made, call = self._making("tool")
         await self._take("Make a file.", call, "approve", made)
         if not await made.exists():
             raise Failed("its shell tool did not make the file")
@@ -103,7 +103,7 @@ class Steps:
 
     async def _permission(self) -> str:
         for choice in ("reject", "approve"):
-            made, call = self._making(choice, asks=True)
+            made, call = self._making(choice)
             if not await self._take("Make another file.", call, choice, made):
                 raise Failed("it asked nobody before it ran a command")
             if await made.exists() != (choice == "approve"):
@@ -139,10 +139,10 @@ class Steps:
             raise Failed("its model was not told again what had been said before")
         return "a new process knew what had been said before"
 
-    def _making(self, name: str, *, asks: bool) -> tuple[anyio.Path, Reply]:
+    def _making(self, name: str) -> tuple[anyio.Path, Reply]:
         """A file that is not there, and a model that wants it made."""
         path = self._place.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
-        return anyio.Path(path), Reply((), (self._shell(f"touch {shlex.quote(str(path))}", asks),))
+        return anyio.Path(path), Reply((), (self._shell(f"touch {shlex.quote(str(path))}"),))
 
     async def _take(self, word: str, answer: Answer, choice: str, made: anyio.Path) -> int:
         """A turn in which every permission is answered so; how many were asked for."""
@@ -161,14 +161,12 @@ class Steps:
 _WHY = "Coterie probes whether this works."
 
 
-def _codex(command: str, asks: bool) -> ToolCall:
-    # In its sandbox Codex asks nobody; what is to leave it must be approved.
-    leave = {"sandbox_permissions": "require_escalated", "justification": _WHY} if asks else {}
-    return ToolCall("exec_command", {"cmd": command, **leave})
+def _codex(command: str) -> ToolCall:
+    return ToolCall("exec_command", {"cmd": command})
 
 
 def _plainly(tool: str, **more: object) -> Shell:
-    def call(command: str, asks: bool) -> ToolCall:
+    def call(command: str) -> ToolCall:
         return ToolCall(tool, {"command": command, "description": _WHY, **more})
 
     return call
@@ -181,4 +179,4 @@ SHELLS: Mapping[str, Shell] = {
     "qwen": _plainly("run_shell_command", is_background=False),
     "opencode": _plainly("bash"),
 }
-"""By whose flags it understands: a call of its shell, and whether that is to need approval."""
+"""By whose flags it understands: a call of its shell."""
