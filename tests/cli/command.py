@@ -11,11 +11,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from coterie.cli.main import run
+from tests.cli.forked import Forked
 from tests.conftest import House
+
+forked = cache(Forked)
+"""What commands are forked from: one for all tests of a worker."""
 
 AGENT = Path(__file__).with_name("agent.py")
 NAMES = ("ada", "rex", "cy")
@@ -87,18 +92,8 @@ class Cli:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, *arguments: str, stdin: str | None = None, cwd: Path | None = None) -> Ran:
-        done = subprocess.run(
-            [sys.executable, "-m", "coterie", *arguments],
-            input=stdin,
-            stdin=subprocess.DEVNULL if stdin is None else None,
-            capture_output=True,
-            text=True,
-            cwd=cwd or self.house.project,
-            env={**os.environ, **self.env},
-            timeout=60,
-            check=False,
-        )
-        return Ran(done.stdout, done.stderr, done.returncode)
+        place, env = cwd or self.house.project, {**os.environ, **self.env}
+        return Ran(*forked().run(arguments, stdin, place, env))
 
     def start(self, *arguments: str) -> Started:
         """Run it beside us."""

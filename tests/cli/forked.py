@@ -1,0 +1,134 @@
+"""`coterie` as a process of its own, forked from one that has imported all of it before.
+
+Starting an interpreter and importing the program is most of what a short command costs.  Here it
+is done once; every command still has its own process, environment, folder and streams.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+LONGEST = 1 << 17
+"""A request with a whole environment fits into this."""
+
+
+class Forked:
+    """Has commands run; made once, and gone with whoever made it."""
+
+    def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.cli.forked", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": "0"},
+        )
+        theirs.close()
+
+    def run(
+        self, words: Sequence[str], given: str | None, cwd: Path, env: Mapping[str, str]
+    ) -> tuple[str, str, int]:
+        """What a command printed, and how it ended."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, _file(given or "") as stdin, _file() as out, _file() as err:
+            request = {"words": list(words), "cwd": str(cwd), "env": dict(env)}
+            files = [stdin.fileno(), out.fileno(), err.fileno(), theirs.fileno()]
+            socket.send_fds(self._line, [json.dumps(request).encode()], files)
+            theirs.close()
+            ours.settimeout(60)
+            code = int(ours.recv(16))
+            return _all_of(out), _all_of(err), code
+
+
+def _file(text: str = "") -> IO[bytes]:
+    file = os.fdopen(os.memfd_create("stream"), "w+b")
+    file.write(text.encode())
+    file.seek(0)
+    return file
+
+
+def _all_of(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
+
+
+# -- the process that forks ------------------------------------------------------------------
+
+
+def serve(line: socket.socket) -> None:
+    """Run what is asked for, side by side, until nobody asks any more."""
+    _imported()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command is not waited for
+    while True:
+        request, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+        if not request:
+            return
+        if os.fork() == 0:
+            _waited_for(json.loads(request), files)
+        for file in files:
+            os.close(file)
+
+
+def _imported() -> None:
+    from coterie.cli import verbs
+
+    for verb in {**verbs.VERBS, **verbs.UNLISTED}.values():
+        importlib.import_module(f"coterie.cli.{verb.target.partition(':')[0]}")
+    for name in ("app", "cli.conversation", "cli.demo_tickets", "workflows.tickets.session"):
+        importlib.import_module(f"coterie.{name}")
+
+
+def _waited_for(request: Mapping[str, Any], files: Sequence[int]) -> NoReturn:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, told = files
+    child = os.fork()
+    if child == 0:
+        os.close(told)
+        _command(request, streams)
+    for stream in streams:
+        os.close(stream)
+    _, status = os.waitpid(child, 0)
+    os.write(told, str(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
+    from coterie.cli.main import run
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    encoding = request["env"].get("PYTHONIOENCODING", "utf-8")
+    sys.stdin, sys.stdout, sys.stderr = (
+        io.TextIOWrapper(os.fdopen(0, "rb", closefd=False), encoding),
+        io.TextIOWrapper(os.fdopen(1, "wb", closefd=False), encoding),
+        io.TextIOWrapper(os.fdopen(2, "wb", closefd=False), encoding, write_through=True),
+    )
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    time.tzset()
+    sys.argv = ["coterie", *request["words"]]
+    try:
+        code = run(request["words"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    serve(socket.socket(fileno=int(sys.argv[1])))
