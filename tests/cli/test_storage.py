@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -13,8 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from coterie.testing import agent as scripted
-from tests.cli.command import Cli, Ran
+from tests.cli.command import Cli, Inside, Ran
+
+
+@pytest.fixture
+def here(cli: Cli, inside: Inside) -> Inside:
+    """The same, where the process is not the point."""
+    return inside
 
 
 def database(cli: Cli) -> Path:
@@ -36,27 +42,27 @@ def opens_again(cli: Cli) -> None:
     assert cli("chat", "hello again").code == 0
 
 
-def test_a_damaged_registry_is_named_with_its_place(cli: Cli) -> None:
-    registry = cli.house.coterie_home / "agents" / "config.json"
+def test_a_damaged_registry_is_named_with_its_place(here: Inside) -> None:
+    registry = here.house.coterie_home / "agents" / "config.json"
     registry.write_text('{"schemaVersion": "1.2",\n "agents": {"x": {"comand": "x"}}}')
-    refused(cli("chat", "--agents", "x", "hello there"), "config.json:2", "comand", "command")
+    refused(here("chat", "--agents", "x", "hello there"), "config.json:2", "comand", "command")
     registry.write_text('{"schemaVersion": "1.2",\n "agents": ')
-    refused(cli("chat", "--agents", "x", "hello there"), "config.json:2")
+    refused(here("chat", "--agents", "x", "hello there"), "config.json:2")
 
 
-def test_two_members_with_one_id(cli: Cli) -> None:
-    path = cli.team("ada", "rex")
+def test_two_members_with_one_id(here: Inside) -> None:
+    path = here.team("ada", "rex")
     path.write_text('{"members": [\n {"id": "ada", "agent": "ada"},\n {"id": "ada"}]}')
-    ran = cli("chat", "hello there")
+    ran = here("chat", "hello there")
     refused(ran, "team.json:3", "ada")
     assert ran.code == 2
-    assert not database(cli).exists()
+    assert not database(here).exists()
 
 
-def test_a_program_that_is_not_there(cli: Cli) -> None:
-    cli("agents", "add", "ghost", "--ends-with", "result", "--", "/nowhere/ghost")
-    cli.team("ada")
-    ran = cli("chat", "--json", "--agents", "g=ghost", "hello there")
+def test_a_program_that_is_not_there(here: Inside) -> None:
+    here("agents", "add", "ghost", "--ends-with", "result", "--", "/nowhere/ghost")
+    here.team("ada")
+    ran = here("chat", "--json", "--agents", "g=ghost", "hello there")
     assert ran.code == 3
     [error] = ran.of("error")
     assert "/nowhere/ghost" in error["message"]
@@ -66,9 +72,9 @@ def test_a_program_that_is_not_there(cli: Cli) -> None:
     assert [option["id"] for option in question["options"]] == ["retry", "skip", "stop"]
 
 
-def test_a_database_that_another_process_holds(cli: Cli) -> None:
+def test_a_database_that_another_process_holds(cli: Cli, here: Inside) -> None:
     cli.team("ada")
-    cli.task("hello there")
+    here.task("hello there")
     holder = sqlite3.connect(database(cli), isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
@@ -76,31 +82,31 @@ def test_a_database_that_another_process_holds(cli: Cli) -> None:
     finally:
         holder.execute("ROLLBACK")
         holder.close()
-    opens_again(cli)
+    opens_again(here)
 
 
-def test_a_database_with_a_page_overwritten(cli: Cli) -> None:
-    cli.team("ada")
+def test_a_database_with_a_page_overwritten(here: Inside) -> None:
+    here.team("ada")
     for _ in range(3):
-        cli.task("hello there")
-    whole = database(cli).read_bytes()
+        here.task("hello there")
+    whole = database(here).read_bytes()
     middle = len(whole) // 2 // 4096 * 4096
-    database(cli).write_bytes(whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :])
-    refused(cli("chat", "hello there"), "coterie.db")
-    refused(cli("tasks"), "coterie.db")
-    database(cli).write_bytes(whole)
-    opens_again(cli)
+    database(here).write_bytes(whole[:middle] + b"\xa5" * 4096 + whole[middle + 4096 :])
+    refused(here("chat", "hello there"), "coterie.db")
+    refused(here("tasks"), "coterie.db")
+    database(here).write_bytes(whole)
+    opens_again(here)
 
 
-def test_an_emptied_database_is_no_fresh_start(cli: Cli) -> None:
-    cli.team("ada")
-    cli.task("hello there")
-    whole = database(cli).read_bytes()
-    database(cli).write_bytes(b"")
-    refused(cli("chat", "hello there"), "coterie.db")
-    assert database(cli).read_bytes() == b""
-    database(cli).write_bytes(whole)
-    opens_again(cli)
+def test_an_emptied_database_is_no_fresh_start(here: Inside) -> None:
+    here.team("ada")
+    here.task("hello there")
+    whole = database(here).read_bytes()
+    database(here).write_bytes(b"")
+    refused(here("chat", "hello there"), "coterie.db")
+    assert database(here).read_bytes() == b""
+    database(here).write_bytes(whole)
+    opens_again(here)
 
 
 def limited(cli: Cli, size: int, *arguments: str) -> Ran:
@@ -123,22 +129,30 @@ def limited(cli: Cli, size: int, *arguments: str) -> Ran:
     return Ran(done.stdout, done.stderr, done.returncode)
 
 
-@pytest.mark.parametrize("more", [0, 20_000, 40_000])
-def test_a_disk_that_fills_up_while_we_write(cli: Cli, more: int) -> None:
-    run = (sys.executable, "-I", "-S", scripted.__file__, "turn")
-    cli("agents", "add", "steady", "--ends-with", "result", "--", *run)
-    cli.team("ada")
-    cli.task("hello there")
-    size = database(cli).stat().st_size
-    words = ("chat", "--agents", "a=steady,b=steady", "--max-turns", "80", "hello there")
-    ran = limited(cli, size // 2 + more, *words)
-    refused(ran, "coterie.db")
-    assert ran.code == 1
-    opens_again(cli)
-    # What was said before the disk was full is there, and the task can go on.
-    unfinished = [task for task in cli("tasks", "--json").of("task") if task["status"] == "running"]
-    if unfinished:
-        assert cli("resume", unfinished[0]["id"]).code == 0
+LINES = 500
+"""What an agent says in a turn, so that a few of them fill the disk."""
+
+
+def test_a_disk_that_fills_up_while_we_write(here: Inside) -> None:
+    says = json.dumps({"type": "result", "text": "steady\n" * LINES})
+    run = ("sh", "-c", f"cat > /dev/null; printf '%s\\n' {shlex.quote(says)}")
+    here("agents", "add", "steady", "--ends-with", "result", "--", *run)
+    here.team("ada")
+    here.task("hello there")
+    size = database(here).stat().st_size
+    words = ("chat", "--agents", "a=steady,b=steady", "--max-turns", "30", "hello there")
+    went_on: list[str] = []
+    for more in (0, 20_000, 40_000):
+        ran = limited(here, size // 2 + more, *words)
+        refused(ran, "coterie.db")
+        assert ran.code == 1
+        opens_again(here)
+        # What was said before the disk was full is there, and the task can go on.
+        tasks = here("tasks", "--json").of("task")
+        for one in [task for task in tasks if task["status"] == "running"]:
+            assert here("resume", one["id"]).code == 0
+            went_on.append(one["id"])
+    assert went_on
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
@@ -178,11 +192,11 @@ def test_a_read_only_mount(cli: Cli, tmp_path: Path) -> None:
         subprocess.run(["umount", str(disk)], check=True)
 
 
-def test_json_errors_are_objects(cli: Cli) -> None:
-    cli.team("ada")
-    cli.task("hello there")
-    database(cli).write_bytes(b"not a database at all, " * 400)
-    ran = cli("tasks", "--json")
+def test_json_errors_are_objects(here: Inside) -> None:
+    here.team("ada")
+    here.task("hello there")
+    database(here).write_bytes(b"not a database at all, " * 400)
+    ran = here("tasks", "--json")
     [error] = ran.of("error")
     assert error["code"] == "storage_damaged"
     assert json.dumps(error)

@@ -323,7 +323,7 @@ async def check(it: Yard, plan: Plan, result: ResultRecord, calls: Calls) -> lis
     return unknown
 
 
-async def test_dying_at_every_use_of_the_store(tmp_path: Path) -> None:
+async def test_dying_at_every_use_of_the_store(memory_path: Path) -> None:
     steps = ([look("a"), do("b")], [do("c"), do("d")], [look("e")])
     calls = [call for step in steps for call in step]
     unknown: set[str] = set()
@@ -331,7 +331,7 @@ async def test_dying_at_every_use_of_the_store(tmp_path: Path) -> None:
     async with RehearsalServer(plan) as server:
         for took_effect, queued_kept in DEATHS:
             for number in range(1, 100):
-                (folder := tmp_path / f"{number}-{took_effect}").mkdir()
+                (folder := memory_path / f"{number}-{took_effect}").mkdir()
                 (folder / "project").mkdir()
                 it = Yard(folder, server, Team(name="pair", members=FULL))
                 await it.start()
@@ -340,36 +340,36 @@ async def test_dying_at_every_use_of_the_store(tmp_path: Path) -> None:
                     assert used < number
                     break
                 unknown.update(await check(it, plan, await it.to_the_end(), calls))
-            assert len(list(tmp_path.iterdir())) > 20
+            assert len(list(memory_path.iterdir())) > 20
     assert unknown == {"b", "c", "d"}
 
 
-async def test_dying_between_a_yes_and_what_it_was_for(tmp_path: Path) -> None:
+async def test_dying_between_a_yes_and_what_it_was_for(memory_path: Path) -> None:
     """What was answered is asked again only where nobody knows whether it was acted upon."""
     steps = ([do("b"), do("b")], [("askUser", {"question": "How much is left?"})])
     plan, unknown = Plan(steps), 0
-    (tmp_path / "project").mkdir()
+    (memory_path / "project").mkdir()
     async with RehearsalServer(plan) as server:
-        it = Yard(tmp_path, server, Team(name="pair", members=(member(),)))
+        it = Yard(memory_path, server, Team(name="pair", members=(member(),)))
         await it.start()
         for answered in (1, 2, 3):
             await it.run()
             await it.answer()
-            (before := tmp_path.parent / f"{tmp_path.name}-{answered}").mkdir()
-            copied(tmp_path, before)
+            (before := memory_path.parent / f"{memory_path.name}-{answered}").mkdir()
+            copied(memory_path, before)
             # All of them after the first answer; after the others only where an answer matters.
             numbers, deaths = (
                 (range(1, 100), DEATHS) if answered == 1 else (range(9, 100, 2), DEATHS[1:])
             )
             for number, (took_effect, queued_kept) in itertools.product(numbers, deaths):
-                copied(before, tmp_path)
+                copied(before, memory_path)
                 ended, _ = await it.run(Death(number, took_effect, queued_kept))
                 result = ended if ended and ended.status in ENDED else await it.to_the_end()
                 assert result.status == "completed"
                 unknown += await check_questions(it, plan)
                 if ended is not None:
                     break
-            copied(before, tmp_path)
+            copied(before, memory_path)
     assert unknown >= 2
 
 
@@ -394,15 +394,15 @@ async def check_questions(it: Yard, plan: Plan) -> int:
     return len(unknown)
 
 
-async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(tmp_path: Path) -> None:
+async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path: Path) -> None:
     """The call was begun when we died; the model, told so, makes it again."""
-    async with yard(tmp_path, [do("b")], [do("b")]) as (it, plan):
+    async with yard(memory_path, [do("b")], [do("b")]) as (it, plan):
         await it.run()
         await it.answer()
-        (before := tmp_path.parent / f"{tmp_path.name}-before").mkdir()
-        copied(tmp_path, before)
+        (before := memory_path.parent / f"{memory_path.name}-before").mkdir()
+        copied(memory_path, before)
         for number in range(1, 100):
-            copied(before, tmp_path)
+            copied(before, memory_path)
             await it.run(Death(number, took_effect=True, queued_kept=True))
             if (await it.kinds())[-1:] == ["begun"]:
                 break

@@ -86,9 +86,9 @@ async def came_to(project: Path) -> dict[str, object]:
     return {"said": said, "moves": moves, "report": json.loads(report.read_text())}
 
 
-async def test_a_session_survives_the_death_of_its_process_at_any_write(tmp_path: Path) -> None:
+async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_path: Path) -> None:
     async def lived_through(name: str, death: Death | None) -> tuple[bool, dict[str, object]]:
-        project = tmp_path / name
+        project = memory_path / name
         (project / ".coterie").mkdir(parents=True)
         async with session(project):
             pass  # it is made, and not run

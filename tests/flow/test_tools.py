@@ -23,7 +23,7 @@ from coterie.tools.commands import Commands, Ran
 from coterie.tools.run_command import RunCommand
 from coterie.tools.sandbox import Kind, Sandbox
 from coterie.tools.standard import open_toolbox
-from coterie.tools.toolbox import Outcome
+from coterie.tools.toolbox import Outcome, Toolbox
 from tests.unit.process.children import carrying, left, token, until
 from tests.unit.tools import owner
 from tests.unit.tools.workshop import Log, Workshop, call, toolbox, workshop
@@ -306,12 +306,18 @@ async def test_one_that_leaves_nothing_is_not_said_to(shop: Workshop, kind: Kind
         assert await runner.run("true & wait; echo a | cat", 60) == Ran(0, "a\n")
 
 
-@every
-async def test_at_its_time_limit_the_whole_tree_goes(shop: Workshop, kind: Kind) -> None:
+async def test_at_its_time_limit_the_whole_tree_goes(shop: Workshop) -> None:
+    """At the same time, for they only wait."""
+    runners = [await commands(shop, kind) for kind in KINDS]
+    async with anyio.create_task_group() as group:
+        for runner in runners:
+            group.start_soon(past_its_time, toolbox(shop, RunCommand(runner)))
+
+
+async def past_its_time(box: Toolbox) -> None:
     words = [token(), token()]
     stubborn = "trap '' TERM INT HUP; echo begun"
     command = f"{stubborn}; setsid {staying(words[0])} & {staying(words[1])}; echo no"
-    box = toolbox(shop, RunCommand(await commands(shop, kind)))
     begun = time.monotonic()
     outcome = await call(box, "runCommand", command=command, timeoutSeconds=3)
     assert time.monotonic() - begun < 3 + 5

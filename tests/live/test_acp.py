@@ -9,12 +9,12 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from coterie.agents.acp import AcpAdapter
@@ -22,7 +22,6 @@ from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display
-from coterie.model.prompt import Prompt
 from coterie.model.team import Mode
 from coterie.model.update import (
     Asked,
@@ -33,9 +32,18 @@ from coterie.model.update import (
     TurnInterrupted,
 )
 from coterie.rehearsal import dialogue
-from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
+from coterie.rehearsal.dialogue import Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, said, take
+from tests.contract.acp.house import (
+    ROLE,
+    TEAM,
+    Brain,
+    RealHouse,
+    left_by_the_clock,
+    requests_hold,
+    said,
+    take,
+)
 from tests.unit.process.children import until
 
 ROOT = Path(__file__).parents[2]
@@ -89,25 +97,10 @@ CLIS = {
 }
 
 
-class Brain:
-    """Answers with what it was given, in order; then with a plain word."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-
-    async def answer(self, asked: dialogue.Asked) -> Answer:
-        return self.answers.pop(0) if self.answers else reply("and that is all")
-
-
-class AcpHouse(House):
-    """A house whose member is on one of the two, and whose model says what it is told."""
+class AcpHouse(RealHouse):
+    """A house whose member is on one of the two."""
 
     cli: Cli
-    brain: Brain
-    server: RehearsalServer
-
-    def says(self, *answers: Answer) -> None:
-        self.brain.answers = list(answers)
 
     def runs(self, command: str) -> Reply:
         return Reply(("Let me look. ",), (self.cli.shell(command),))
@@ -119,22 +112,47 @@ class AcpHouse(House):
         return Reply(("Let me write. ",), (self.cli.write(path, text),))
 
 
-@pytest.fixture(params=list(CLIS))
-async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AcpHouse]:
-    cli = CLIS[request.param]
+@asynccontextmanager
+async def built(name: str, root: Path) -> AsyncGenerator[AcpHouse]:
+    cli = CLIS[name]
     if not Path(cli.entry.command).exists():
-        pytest.skip(f"{cli.entry.name} is not installed: scripts/real-clis")
-    (tmp_path / "project").mkdir()
+        pytest.skip(f"{name} is not installed: scripts/real-clis")
+    (root / "project").mkdir()
     brain = Brain()
     async with RehearsalServer(brain) as server:
-        house = AcpHouse(tmp_path, AcpAdapter, cli.entry, server.url)
+        house = AcpHouse(root, AcpAdapter, cli.entry, server.url)
         house.cli, house.brain, house.server = cli, brain, server
         yield house
 
 
-async def test_turns_and_memory(house: AcpHouse) -> None:
+@pytest.fixture(params=list(CLIS))
+async def house(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AcpHouse]:
+    """A house that nobody lives in yet."""
+    async with built(request.param, tmp_path) as house:
+        yield house
+
+
+@pytest.fixture(scope="module", params=list(CLIS))
+async def long_lived(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncGenerator[AcpHouse]:
+    root = tmp_path_factory.mktemp(request.param)
+    async with built(request.param, root) as house, house.open(others={"rex": "speed"}) as channel:
+        house.channel = channel
+        yield house
+
+
+@pytest.fixture
+def lived_in(long_lived: AcpHouse) -> Generator[AcpHouse]:
+    """A house with one member for all tests that leave it as they found it."""
+    long_lived.tidy()
+    yield long_lived
+    assert long_lived.channel.alive
+
+
+async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
     house.says(reply("Heliotrope it is."), Reply(("a ", "b ", "c")))
-    async with house.open() as channel:
+    async with house.open(house.member("read", model="rehearsal")) as channel:
         assert (channel.version, channel.holds_past) == (house.cli.version, True)
         first = await take(channel, "Remember the word heliotrope.")
         assert isinstance(first.end, TurnCompleted)
@@ -144,19 +162,29 @@ async def test_turns_and_memory(house: AcpHouse) -> None:
         assert (first.end.usage.input_tokens or 0) > 1000
         second = await take(channel, "Which word was it?")
         assert "".join(update.text for update in second.of(TextDelta)) == "a b c"
-    # Told once, in front of the first message, and remembered.
-    assert requests_hold(house.server, ROLE) == [1, 1]
-    assert requests_hold(house.server, TEAM) == [1, 1]
-    asked = house.server.turns[1].asked
-    assert asked is not None
-    said = [part.text for part in asked.conversation if isinstance(part, dialogue.Said)]
-    assert said[-3:] == [
-        f"[SYSTEM]\n{ROLE}\n\n{TEAM}\n\nRemember the word heliotrope.",
-        "Heliotrope it is.",
-        "Which word was it?",
-    ]
+        # Told once, in front of the first message, and remembered.
+        assert requests_hold(house.server, ROLE) == [1, 1]
+        assert requests_hold(house.server, TEAM) == [1, 1]
+        told = house.server.turns[1].asked
+        assert told is not None
+        said = [part.text for part in told.conversation if isinstance(part, dialogue.Said)]
+        assert said[-3:] == [
+            f"[SYSTEM]\n{ROLE}\n\n{TEAM}\n\nRemember the word heliotrope.",
+            "Heliotrope it is.",
+            "Which word was it?",
+        ]
+        # It has nothing to write or to run with.
+        assert await tried_in(house, channel, "read") == (["read"], [])
+        house.says(Silence())
+        await left_by_the_clock(house.server, take(channel))
+        assert channel.alive
+    assert ((house.project / "w").exists(), (house.project / "r").exists()) == (False, False)
+    asked = [seen.asked for seen in house.server.turns if seen.asked]
+    assert {each.model for each in asked} == {"rehearsal"}
+    assert [each for each in asked if "edit" in each.tools] == []
 
 
+@pytest.mark.parametrize("house", ["qwen"], indirect=True)
 async def test_a_new_process_is_a_new_thread(house: AcpHouse) -> None:
     async with house.open() as channel:
         await take(channel, "Remember the word heliotrope.")
@@ -170,37 +198,44 @@ async def test_a_new_process_is_a_new_thread(house: AcpHouse) -> None:
     assert requests_hold(house.server, ROLE) == [1, 1]
 
 
-async def test_a_command_allowed_and_denied(house: AcpHouse) -> None:
+@pytest.mark.parametrize("house", ["qwen"], indirect=True)
+async def test_a_model_that_is_not_there(house: AcpHouse) -> None:
+    with pytest.raises(AgentMissing, match=r'it has no model "no-such"; it has .*rehearsal'):
+        async with house.open(house.member(model="no-such")):
+            pass
+
+
+async def test_a_command_allowed_and_denied(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     project = house.project.resolve()
     house.says(house.runs("echo 40 && touch made"), reply("Done."), house.runs("touch never"))
-    async with house.open() as channel:
-        taken = await take(channel, choice="approve")
-        (asked,) = taken.of(Asked)
-        command = "echo 40 && touch made"
-        assert asked.display == Display(title="Run a command", content=command)
-        call = asked.call
-        assert (call.cwd, call.input["command"], call.said) == (
-            str(project),
-            command,
-            "Let me look.",
-        )
-        assert call.action == Action("run", call.name, str(project), command=command)
-        assert not asked.takes_words
-        assert [call[1:] for call in taken.calls] == [("echo 40 && touch made", False)]
-        assert "40" in json.dumps(dict(taken.of(ToolCallFinished)[0].output))
-        assert taken.text == "Let me look. \n\nDone."
-        denied = await take(channel, choice="reject")
-        assert [call[1:] for call in denied.calls] == [("touch never", True)]
-        assert denied.text.endswith("all") == house.cli.goes_on
-        assert (await take(channel, "go on")).text == "and that is all"
+    taken = await take(channel, choice="approve")
+    (asked,) = taken.of(Asked)
+    command = "echo 40 && touch made"
+    assert asked.display == Display(title="Run a command", content=command)
+    call = asked.call
+    assert (call.cwd, call.input["command"], call.said) == (
+        str(project),
+        command,
+        "Let me look.",
+    )
+    assert call.action == Action("run", call.name, str(project), command=command)
+    assert not asked.takes_words
+    assert [call[1:] for call in taken.calls] == [("echo 40 && touch made", False)]
+    assert "40" in json.dumps(dict(taken.of(ToolCallFinished)[0].output))
+    assert taken.text == "Let me look. \n\nDone."
+    denied = await take(channel, choice="reject")
+    assert [call[1:] for call in denied.calls] == [("touch never", True)]
+    assert denied.text.endswith("all") == house.cli.goes_on
+    assert (await take(channel, "go on")).text == "and that is all"
     assert sorted(path.name for path in project.iterdir()) == [".coterie", "made"]
 
 
-async def test_an_edit_is_shown_as_a_diff(house: AcpHouse) -> None:
+async def test_an_edit_is_shown_as_a_diff(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     file = house.project.resolve() / "cart.py"
     house.says(house.writes(file, "one\ntwo\n"))
-    async with house.open() as channel:
-        taken = await take(channel, choice="approve")
+    taken = await take(channel, choice="approve")
     (asked,) = taken.of(Asked)
     assert (asked.display.title, asked.display.content_kind) == (f"Change {file}", "Diff")
     assert asked.display.content.splitlines()[2:] == ["@@ -0,0 +1,2 @@", "+one", "+two"]
@@ -208,15 +243,8 @@ async def test_an_edit_is_shown_as_a_diff(house: AcpHouse) -> None:
     assert file.read_text() == "one\ntwo\n"
 
 
-@pytest.mark.parametrize(
-    ("mode", "done", "asked"),
-    [
-        ("read", False, []),
-        ("accept-edits", True, ["run"]),
-        ("full", True, []),
-    ],
-)
-async def test_modes(house: AcpHouse, mode: Mode, done: bool, asked: list[str]) -> None:
+async def tried_in(house: AcpHouse, channel: Any, mode: Mode) -> tuple[list[str], list[str]]:
+    """Look, run, write and run: what the rules of this mode were asked about, and a person."""
     project = house.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
     house.says(
@@ -225,20 +253,26 @@ async def test_modes(house: AcpHouse, mode: Mode, done: bool, asked: list[str]) 
         house.writes(project / "w", "w\n"),
         house.runs("touch r"),
     )
-    gate = house.gate(mode)
-    async with house.open(house.member(mode)) as channel:
-        taken = await take(channel, choice=gate)
-    assert [one.call.action.effect for one in gate.asked if one.call and one.call.action] == asked
-    assert ((project / "w").exists(), (project / "r").exists()) == (done, done)
-    assert requests_hold(house.server, "heliotrope")[1] > 1
-    # Nothing was done that the rules were not asked about.
+    first, gate = len(house.server.turns), house.gate(mode)
+    taken = await take(channel, choice=gate)
+    before, after, *_ = requests_hold(house.server, "heliotrope")[first:]
+    assert after > before
     effects = [one.call.action.effect for one in taken.of(Asked)]
-    assert effects == (["read", "run", "write", "run"] if mode != "read" else ["read"])
-    tools = house.server.turns[0].asked.tools  # type: ignore[union-attr]
-    assert set(house.cli.tools) <= set(tools) if mode != "read" else "edit" not in tools
+    return effects, [one.call.action.effect for one in gate.asked if one.call and one.call.action]
 
 
-async def test_rules(house: AcpHouse) -> None:
+@pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["run"]), ("full", [])])
+async def test_modes(lived_in: AcpHouse, mode: Mode, asked: list[str]) -> None:
+    # Nothing was done that the rules were not asked about.
+    told = ["read", "run", "write", "run"], asked
+    assert await tried_in(lived_in, lived_in.channel, mode) == told
+    assert ((lived_in.project / "w").exists(), (lived_in.project / "r").exists()) == (True, True)
+    tools = lived_in.server.turns[0].asked.tools  # type: ignore[union-attr]
+    assert set(lived_in.cli.tools) <= set(tools)
+
+
+async def test_rules(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     project = house.project.resolve()
     (project / "secret.txt").write_text("sesame\n")
     house.says(
@@ -246,9 +280,8 @@ async def test_rules(house: AcpHouse) -> None:
     )
     allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
     gate = house.gate(allow=allow, deny=deny)
-    async with house.open() as channel:
-        await take(channel, choice=gate)
-        await take(channel, "go on", choice=gate)  # for one that ends its turn with a no
+    await take(channel, choice=gate)
+    await take(channel, "go on", choice=gate)  # for one that ends its turn with a no
     assert gate.asked == []
     assert (project / "a.txt").exists()
     assert requests_hold(house.server, "sesame")[-1] == 0
@@ -258,7 +291,9 @@ async def test_rules(house: AcpHouse) -> None:
 # -- asking from inside ------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(house: AcpHouse) -> None:
+async def test_asking_the_human_and_handing_over(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
+
     def own(tool: str, **given: object) -> Reply:
         return Reply((), (ToolCall(f"{house.cli.prefix}{tool}", given),))
 
@@ -268,8 +303,7 @@ async def test_asking_the_human_and_handing_over(house: AcpHouse) -> None:
         reply("Done."),
     )
     gate = house.gate(person=lambda asked: said("blue"))
-    async with house.open(others={"rex": "speed"}) as channel:
-        taken = await take(channel, choice=gate)
+    taken = await take(channel, choice=gate)
     assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
     results = [seen.asked.results[-1].text.strip() for seen in house.server.turns[1:] if seen.asked]
     assert results == ["Blue", "ok, your turn ends here"]
@@ -277,70 +311,51 @@ async def test_asking_the_human_and_handing_over(house: AcpHouse) -> None:
     assert taken.text == "Done.\n\nYour turn.\n\n[NEXT: rex]"
 
 
-async def test_a_model_of_ones_own(house: AcpHouse) -> None:
-    async with house.open(house.member(model="rehearsal")) as channel:
-        await take(channel)
-    assert [seen.asked.model for seen in house.server.turns if seen.asked] == ["rehearsal"]
-    with pytest.raises(AgentMissing, match=r'it has no model "no-such"; it has .*rehearsal'):
-        async with house.open(house.member(model="no-such")):
-            pass
-
-
-async def test_an_interrupted_reply(house: AcpHouse) -> None:
+async def test_an_interrupted_reply(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(Reply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
-    async with house.open() as channel:
 
-        def stop(update: object) -> Any:
-            return channel.interrupt() if isinstance(update, TextDelta) else None
+    def stop(update: object) -> Any:
+        return channel.interrupt() if isinstance(update, TextDelta) else None
 
-        taken = await take(channel, hook=stop)
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.text.startswith("one ")
-        assert (await take(channel, "go on")).text == "Again."
+    taken = await take(channel, hook=stop)
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.text.startswith("one ")
+    assert (await take(channel, "go on")).text == "Again."
 
 
-async def test_an_interrupted_question(house: AcpHouse) -> None:
+async def test_an_interrupted_question(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(house.runs("touch never"), reply("Again."))
-    async with house.open() as channel:
 
-        def stop(update: object) -> Any:
-            return channel.interrupt() if isinstance(update, Asked) else None
+    def stop(update: object) -> Any:
+        return channel.interrupt() if isinstance(update, Asked) else None
 
-        taken = await take(channel, choice="approve", hook=stop)  # the answer comes too late
-        assert isinstance(taken.end, TurnInterrupted)
-        assert [call[1:] for call in taken.calls] == [("touch never", True)]
-        assert (await take(channel, "go on")).text == "Again."
+    taken = await take(channel, choice="approve", hook=stop)  # the answer comes too late
+    assert isinstance(taken.end, TurnInterrupted)
+    assert [call[1:] for call in taken.calls] == [("touch never", True)]
+    assert (await take(channel, "go on")).text == "Again."
     assert not (house.project / "never").exists()
 
 
-async def test_a_silent_model_is_left_by_the_clock_above(house: AcpHouse) -> None:
-    house.says(Silence())
-    async with house.open() as channel:
-        with anyio.move_on_after(3) as clock:
-            async for _ in channel.take_turn(Prompt("hello")):
-                pass
-        assert clock.cancelled_caught
-        assert channel.alive
-
-
-async def test_refusals(house: AcpHouse) -> None:
+async def test_refusals(lived_in: AcpHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(
         Refusal(401, "Incorrect API key provided"),
         Refusal(404, "The model x does not exist"),
         Refusal(429, "slow down", retry_after=0.1),
         reply("Better."),
     )
-    async with house.open() as channel:
-        refused = (await take(channel)).failure
-        assert (refused.kind, refused.retry) == ("signed_out", False)
-        assert refused.message.startswith(
-            f"the key or login that {house.agent.name} was given is refused. It says: "
-        )
-        assert refused.hint is not None
-        unknown = (await take(channel)).failure
-        assert (unknown.kind, unknown.retry) == ("model", False)
-        assert unknown.message.startswith("the model is not known, or not open to this account.")
-        assert (await take(channel)).text == "Better."
+    refused = (await take(channel)).failure
+    assert (refused.kind, refused.retry) == ("signed_out", False)
+    assert refused.message.startswith(
+        f"the key or login that {house.agent.name} was given is refused. It says: "
+    )
+    assert refused.hint is not None
+    unknown = (await take(channel)).failure
+    assert (unknown.kind, unknown.retry) == ("model", False)
+    assert unknown.message.startswith("the model is not known, or not open to this account.")
+    assert (await take(channel)).text == "Better."
 
 
 # -- a hostile repository ----------------------------------------------------------------------
@@ -426,10 +441,11 @@ async def test_the_bare_agent_lets_a_hostile_repository_act(
     assert (house.project / "obeyed").exists()
 
 
-@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize(("trusted", "mode"), [(False, "ask"), (True, "full")])
 async def test_a_hostile_repository_does_nothing(
-    house: AcpHouse, canaries: Path, trusted: bool
+    house: AcpHouse, canaries: Path, trusted: bool, mode: Mode
 ) -> None:
+    """Nor does any mode keep the agent from asking: who may do what is for the rules to say."""
     if house.agent.name == "opencode":
         # It has no switch for plug-ins of a repository, so it is not started there at all.
         with pytest.raises(AgentMissing, match=r"it would run the plug-ins of .*opencode"):
@@ -437,7 +453,7 @@ async def test_a_hostile_repository_does_nothing(
                 pass
     _defused(house)
     house.says(house.runs("touch obeyed"))
-    async with house.open(trusted=trusted) as channel:
+    async with house.open(house.member(mode), trusted=trusted) as channel:
         taken = await take(channel)
     assert [asked.display.content for asked in taken.of(Asked)] == ["touch obeyed"]
     assert list(canaries.iterdir()) == []

@@ -7,10 +7,11 @@ import os
 import re
 import signal
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -37,6 +38,7 @@ from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall
 from coterie.rehearsal.dialogue import Asked as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.homes.claude import prepare
+from tests.contract.acp.house import left_by_the_clock
 from tests.contract.claude.desk import ROLE, TEAM, Desk, answered, nobody, reject, reply, turn
 from tests.contract.gate import Answering, Gate, yes
 from tests.contract.gate import answer as given
@@ -73,6 +75,16 @@ class Stage:
     desk: Desk
     server: RehearsalServer
     lines: Lines
+    channel: Any = None
+    """The line to the one member that serves test after test, where there is one."""
+
+    def tidy(self) -> None:
+        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        self.expect()
+        self.server.requests.clear()
+        for path in self.desk.project.iterdir():
+            if path.name != ".coterie":
+                path.unlink()
 
     def expect(self, *answers: Answer) -> None:
         self.lines.answers = list(answers)
@@ -84,18 +96,48 @@ class Stage:
     def bodies(self) -> list[str]:
         return [json.dumps(turn.body) for turn in self.server.turns]
 
+    @property
+    def newest_result(self) -> str:
+        """What the model was told last of a call of its own."""
+        asked = self.server.turns[-1].asked
+        assert asked is not None
+        return asked.results[-1].text
 
-@pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+
+@asynccontextmanager
+async def built(root: Path) -> AsyncIterator[Stage]:
     program = BINS / "claude"
     if not program.exists():
         pytest.skip("claude is not installed: scripts/real-clis")
-    project = tmp_path / "project"
+    project = root / "project"
     project.mkdir()
     lines = Lines()
     async with RehearsalServer(lines) as server:
         desk = Desk(project, str(program), more={"rehearsal": server.url})
         yield Stage(desk, server, lines)
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+    """A stage that nobody is on yet."""
+    async with built(tmp_path) as stage:
+        yield stage
+
+
+@pytest.fixture(scope="module")
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    async with built(tmp_path_factory.mktemp("claude")) as stage:
+        stage.desk.more["others"] = {"rex": "speed"}
+        async with stage.desk.channel() as stage.channel:
+            yield stage
+
+
+@pytest.fixture
+def played(long_lived: Stage) -> Iterator[Stage]:
+    """A stage with one member for all tests that leave it as they found it."""
+    long_lived.tidy()
+    yield long_lived
+    assert long_lived.channel.alive
 
 
 def told(updates: list[Update]) -> list[Update]:
@@ -126,25 +168,25 @@ def files_in(folder: Path) -> set[str]:
 # -- speaking ----------------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(stage: Stage) -> None:
-    async with stage.desk.channel() as channel:
-        assert channel.version == "2.1.325"
-        stage.expect(says("Hello, I am Ann."))
-        updates = await turn(channel, "[MESSAGE]\nhi")
-        end = updates[-1]
-        assert isinstance(end, TurnCompleted)
-        assert end.text == "Hello, I am Ann."
-        deltas = [update.text for update in some(updates, TextDelta)]
-        assert "".join(deltas) == end.text
-        assert len(deltas) > 1
-        assert end.usage is not None
-        assert (end.usage.output_tokens, end.usage.cost_usd, end.usage.source) == (
-            4,
-            None,
-            "rehearsal",
-        )
-        for number in range(3):
-            await reply(channel, f"again {number}")
+async def test_turns_and_memory(played: Stage) -> None:
+    stage, channel = played, played.channel
+    assert channel.version == "2.1.325"
+    stage.expect(says("Hello, I am Ann."))
+    updates = await turn(channel, "[MESSAGE]\nhi")
+    end = updates[-1]
+    assert isinstance(end, TurnCompleted)
+    assert end.text == "Hello, I am Ann."
+    deltas = [update.text for update in some(updates, TextDelta)]
+    assert "".join(deltas) == end.text
+    assert len(deltas) > 1
+    assert end.usage is not None
+    assert (end.usage.output_tokens, end.usage.cost_usd, end.usage.source) == (
+        4,
+        None,
+        "rehearsal",
+    )
+    for number in range(3):
+        await reply(channel, f"again {number}")
     assert [body.count("Hello, I am Ann.") for body in stage.bodies] == [0, 1, 1, 1]
     assert [(body.count(ROLE), body.count(TEAM)) for body in stage.bodies] == [(1, 1)] * 4
     assert {request.token.reveal() for request in stage.server.requests} == {"rehearsal"}
@@ -163,13 +205,13 @@ async def test_a_model_of_ones_own_and_a_team_that_names_people(stage: Stage) ->
 # -- tools and permissions ---------------------------------------------------------------------
 
 
-async def test_a_command_that_is_approved(stage: Stage) -> None:
+async def test_a_command_that_is_approved(played: Stage) -> None:
+    stage, channel = played, played.channel
     project = stage.desk.project
     stage.expect(
         says("I need a file.", bash("touch made.txt", description="make it")), says("Made.")
     )
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "make it")
+    updates = await turn(channel, "make it")
     begun, asked, ended, end = told(updates)
     assert isinstance(begun, ToolCallStarted)
     assert (begun.name, begun.input["command"]) == ("Bash", "touch made.txt")
@@ -193,26 +235,26 @@ async def test_a_command_that_is_approved(stage: Stage) -> None:
     assert files_in(project) == {"made.txt"}
 
 
-async def test_a_command_that_is_denied(stage: Stage) -> None:
+async def test_a_command_that_is_denied(played: Stage) -> None:
+    stage, channel = played, played.channel
     for answering, words in ((reject, "The user said no: not today"), (nobody, "Nobody answered")):
         stage.expect(says("", bash("touch made.txt")), says("Then not."))
-        async with stage.desk.channel() as channel:
-            updates = await turn(channel, "make it", answering)
+        updates = await turn(channel, "make it", answering)
         assert kinds(updates) == ["ToolCallStarted", "Asked", "ToolCallFinished", "TurnCompleted"]
         [ended] = some(updates, ToolCallFinished)
         assert ended.is_error
         assert words in str(ended.output["content"])
         assert files_in(stage.desk.project) == set()
-        assert words in stage.bodies[-1]
+        assert words in stage.newest_result
 
 
-async def test_calls_that_nobody_is_asked_about_are_told_too(stage: Stage) -> None:
+async def test_calls_that_nobody_is_asked_about_are_told_too(played: Stage) -> None:
+    stage, channel = played, played.channel
     (stage.desk.project / "note.txt").write_text("heliotrope\n")
     read = ToolCall("Read", {"file_path": str(stage.desk.project / "note.txt")})
     stage.expect(says("", bash("ls"), read), says("", ToolCall("NoSuchTool", {"a": 1})), says("ok"))
     gate = stage.gate()
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "look", gate)
+    updates = await turn(channel, "look", gate)
     begun = some(updates, ToolCallStarted)
     assert [call.name for call in begun] == ["Bash", "Read", "NoSuchTool"]
     assert [call.effect for call in begun] == ["run", "read", "other"]
@@ -223,7 +265,8 @@ async def test_calls_that_nobody_is_asked_about_are_told_too(stage: Stage) -> No
     assert gate.asked == []
 
 
-async def test_an_edit_is_shown_as_a_diff(stage: Stage) -> None:
+async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
+    stage, channel = played, played.channel
     note = stage.desk.project / "note.txt"
     note.write_text("one\ntwo\n")
     change = {"file_path": str(note), "old_string": "two", "new_string": "three"}
@@ -234,8 +277,7 @@ async def test_an_edit_is_shown_as_a_diff(stage: Stage) -> None:
         says("ok"),
     )
     gate = stage.gate()
-    async with stage.desk.channel() as channel:
-        await turn(channel, "edit", gate)
+    await turn(channel, "edit", gate)
     edit, write = gate.asked
     assert (edit.display.title, edit.display.content_kind) == (f"Change {note}", "Diff")
     hunk = "@@ -1,2 +1,2 @@\n one\n-two\n+three"
@@ -272,13 +314,13 @@ async def test_modes(stage: Stage, mode: Mode, asked: list[str], made: set[str])
     assert tools & {"CronCreate", "ScheduleWakeup", "EnterWorktree"} == set()
 
 
-async def test_rules(stage: Stage) -> None:
+async def test_rules(played: Stage) -> None:
+    stage, channel = played, played.channel
     (stage.desk.project / "secret.txt").write_text("sesame\n")
     read = ToolCall("Read", {"file_path": str(stage.desk.project / "secret.txt")})
     stage.expect(says("", bash("touch a.txt"), bash("rm a.txt"), read), says("ok"))
     gate = stage.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "read(secret.txt)"))
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "do it", gate)
+    updates = await turn(channel, "do it", gate)
     assert gate.asked == []
     assert [end.is_error for end in some(updates, ToolCallFinished)] == [False, True, True]
     assert files_in(stage.desk.project) == {"a.txt", "secret.txt"}
@@ -312,8 +354,8 @@ async def test_a_helper_of_claudes_is_asked_about_too(stage: Stage) -> None:
 # -- asking from inside ------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
-    stage.desk.more["others"] = {"rex": "speed"}
+async def test_asking_the_human_and_handing_over(played: Stage) -> None:
+    stage, channel = played, played.channel
     ask, hand = "mcp__coterie__ask_human", "mcp__coterie__hand_over"
     stage.expect(
         says("", ToolCall(ask, {"question": "Which colour?", "options": ["Red", "Blue"]})),
@@ -321,8 +363,7 @@ async def test_asking_the_human_and_handing_over(stage: Stage) -> None:
         says("Done."),
     )
     gate = stage.gate(person=lambda asked: given("blue", "like the sea"))
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "ask me", gate)
+    updates = await turn(channel, "ask me", gate)
     assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
     assert set(stage.server.turns[0].asked.tools) >= {ask, hand}  # type: ignore[union-attr]
     results = [turn.asked.results[-1].text for turn in stage.server.turns[1:] if turn.asked]
@@ -374,11 +415,11 @@ async def test_questions_to_the_user(stage: Stage) -> None:
     assert 'Which colours?\\"=\\"Red, Blue' in stage.bodies[-1]
 
 
-async def test_a_question_that_nobody_answers(stage: Stage) -> None:
+async def test_a_question_that_nobody_answers(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(says("", ToolCall("AskUserQuestion", {"questions": [DATABASE]})), says("ok"))
-    async with stage.desk.channel() as channel:
-        assert await reply(channel, "ask me", nobody) == "ok"
-    assert "Nobody answered" in stage.bodies[-1]
+    assert await reply(channel, "ask me", nobody) == "ok"
+    assert "Nobody answered" in stage.newest_result
 
 
 async def test_a_plan_is_approved(stage: Stage) -> None:
@@ -403,49 +444,50 @@ async def test_a_plan_is_approved(stage: Stage) -> None:
 # -- breaking off ------------------------------------------------------------------------------
 
 
-async def test_interrupts(stage: Stage) -> None:
-    async with stage.desk.channel() as channel:
-        stage.expect(says("one two three four five six seven eight nine ten", pause=0.2))
+async def test_interrupts(played: Stage) -> None:
+    stage, channel = played, played.channel
+    stage.expect(says("one two three four five six seven eight nine ten", pause=0.2))
 
-        def speaking(update: Update) -> object:
-            return channel.interrupt() if isinstance(update, TextDelta) else None
+    def speaking(update: Update) -> object:
+        return channel.interrupt() if isinstance(update, TextDelta) else None
 
-        end = (await turn(channel, "count", then=speaking))[-1]
-        assert isinstance(end, TurnInterrupted)
-        assert end.text.startswith("one")
-        assert "ten" not in end.text
+    end = (await turn(channel, "count", then=speaking))[-1]
+    assert isinstance(end, TurnInterrupted)
+    assert end.text.startswith("one")
+    assert "ten" not in end.text
 
-        stage.expect(says("Now.", bash("touch late.txt")))
+    stage.expect(says("Now.", bash("touch late.txt")))
 
-        def running(update: Update) -> object:
-            return channel.interrupt() if isinstance(update, Asked) else None
+    def running(update: Update) -> object:
+        return channel.interrupt() if isinstance(update, Asked) else None
 
-        updates = await turn(channel, "sleep", then=running)
-        assert updates[-1] == TurnInterrupted("Now.")
-        [ended] = some(updates, ToolCallFinished)
-        assert ended.is_error
+    updates = await turn(channel, "sleep", then=running)
+    assert updates[-1] == TurnInterrupted("Now.")
+    [ended] = some(updates, ToolCallFinished)
+    assert ended.is_error
 
-        stage.expect(Silence())
-        async with anyio.create_task_group() as group:
+    stage.expect(Silence())
+    async with anyio.create_task_group() as group:
 
-            async def interrupt() -> None:
-                await stage.server.turn(3)
-                await channel.interrupt()
+        async def interrupt() -> None:
+            await stage.server.turn(3)
+            await channel.interrupt()
 
-            group.start_soon(interrupt)
-            assert (await turn(channel, "hang"))[-1] == TurnInterrupted("")
+        group.start_soon(interrupt)
+        assert (await turn(channel, "hang"))[-1] == TurnInterrupted("")
 
-        stage.expect(says("Still here."))
-        assert await reply(channel, "are you there?") == "Still here."
-        await channel.interrupt()  # between turns it harms nobody
-        assert await reply(channel, "and now?") == "Nothing more to say."
+    stage.expect(says("Still here."))
+    assert await reply(channel, "are you there?") == "Still here."
+    await channel.interrupt()  # between turns it harms nobody
+    assert await reply(channel, "and now?") == "Nothing more to say."
     assert files_in(stage.desk.project) == set()
 
 
-async def test_an_interrupt_in_the_middle_of_a_command(stage: Stage) -> None:
+async def test_an_interrupt_in_the_middle_of_a_command(played: Stage) -> None:
+    stage, channel = played, played.channel
     project = stage.desk.project
     stage.expect(says("", bash("touch begun; sleep 60; touch late")))
-    async with stage.desk.channel() as channel, anyio.create_task_group() as group:
+    async with anyio.create_task_group() as group:
 
         async def interrupt() -> None:
             await until((project / "begun").exists, 30)
@@ -462,28 +504,28 @@ async def test_an_interrupt_in_the_middle_of_a_command(stage: Stage) -> None:
 # -- in the background -------------------------------------------------------------------------
 
 
-async def test_a_turn_goes_on_until_its_background_is_done(stage: Stage) -> None:
+async def test_a_turn_goes_on_until_its_background_is_done(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(
         says("", bash("sleep 1; echo done", run_in_background=True)),
         says("Started it."),
         says("It has ended."),
     )
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "start it")
-        end = updates[-1]
-        assert isinstance(end, TurnCompleted)
-        assert end.text == "Started it.\n\nIt has ended."
-        assert some(updates, Waiting) == [Waiting("background: sleep 1; echo done")]
-        assert end.usage is not None
-        assert end.usage.output_tokens is not None
-        stage.expect(says("Next."))
-        assert await reply(channel, "and now?") == "Next."
+    updates = await turn(channel, "start it")
+    end = updates[-1]
+    assert isinstance(end, TurnCompleted)
+    assert end.text == "Started it.\n\nIt has ended."
+    assert some(updates, Waiting) == [Waiting("background: sleep 1; echo done")]
+    assert end.usage is not None
+    assert end.usage.output_tokens is not None
+    stage.expect(says("Next."))
+    assert await reply(channel, "and now?") == "Next."
 
 
 async def test_a_server_in_the_background_is_not_waited_for_for_ever(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 1.0)
+    monkeypatch.setattr("coterie.agents.claude.channel.BACKGROUND", 0.2)
     word = token()
     serve = bash(f"sleep 600 # {word}", run_in_background=True)
     stage.expect(says("", serve), says("It runs."), says("Next."))
@@ -493,16 +535,16 @@ async def test_a_server_in_the_background_is_not_waited_for_for_ever(
     assert len(stage.server.turns) == 3
 
 
-async def test_an_interrupt_stops_what_runs_in_the_background(stage: Stage) -> None:
+async def test_an_interrupt_stops_what_runs_in_the_background(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(says("", bash("sleep 600", run_in_background=True)), says("It runs."))
-    async with stage.desk.channel() as channel:
 
-        def waiting(update: Update) -> object:
-            return channel.interrupt() if isinstance(update, Waiting) else None
+    def waiting(update: Update) -> object:
+        return channel.interrupt() if isinstance(update, Waiting) else None
 
-        assert (await turn(channel, "serve", then=waiting))[-1] == TurnInterrupted("It runs.")
-        stage.expect(says("Next."))
-        assert await reply(channel, "and now?") == "Next."
+    assert (await turn(channel, "serve", then=waiting))[-1] == TurnInterrupted("It runs.")
+    stage.expect(says("Next."))
+    assert await reply(channel, "and now?") == "Next."
 
 
 # -- threads -----------------------------------------------------------------------------------
@@ -530,22 +572,33 @@ async def test_a_thread_is_taken_up_after_a_kill(stage: Stage) -> None:
     assert body.count("You are another.") == 1
 
 
-async def test_a_thread_that_is_lost(stage: Stage) -> None:
+async def test_a_thread_that_is_lost_and_a_model_that_hangs(stage: Stage) -> None:
     lost = str(uuid.uuid4())
     async with stage.desk.channel(lost) as channel:
         assert channel.thread not in (None, lost)
         assert await reply(channel, "hi") == "Nothing more to say."
+        stage.expect(Silence())
+        await left_by_the_clock(stage.server, turn(channel, "hi"))
 
 
 # -- when the model fails ----------------------------------------------------------------------
 
 
-async def test_a_rate_limit_is_waited_out(stage: Stage) -> None:
+async def test_a_rate_limit_is_waited_out(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(Refusal(429, "slow down", retry_after=0.1), says("Now."))
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "hi")
+    updates = await turn(channel, "hi")
     assert some(updates, Waiting) == [Waiting("model: 429, retry 1 of 10")]
     assert isinstance(updates[-1], TurnCompleted)
+
+
+@pytest.fixture(scope="module")
+async def hasty(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage]:
+    """A stage whose one member tries once more, and then no more."""
+    async with built(tmp_path_factory.mktemp("hasty")) as stage:
+        stage.desk.more["env"] = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+        async with stage.desk.channel() as stage.channel:
+            yield stage
 
 
 @pytest.mark.parametrize(
@@ -555,45 +608,47 @@ async def test_a_rate_limit_is_waited_out(stage: Stage) -> None:
         (500, "model", True, "the model service is failing (500)"),
         (529, "model", True, "the model service is failing (529)"),
         (400, "model", False, "the model service refused the request (400)"),
-        (401, "signed_out", False, "the key or login that claude was given is refused (401)"),
         (403, "model", False, "the account may not use this model (403)"),
         (404, "model", False, "the model is not known, or not open to this account (404)"),
     ],
 )
-async def test_failures(stage: Stage, status: int, kind: str, retry: bool, words: str) -> None:
-    stage.desk.more["env"] = {} if status == 401 else {"CLAUDE_CODE_MAX_RETRIES": "1"}
+async def test_failures(hasty: Stage, status: int, kind: str, retry: bool, words: str) -> None:
+    failed = await failing(hasty, status)
+    assert (failed.kind, failed.retry) == (kind, retry)
+    assert failed.message.startswith(words)
+    assert (failed.hint is None) == (status == 400)
+
+
+async def test_a_login_that_is_refused(played: Stage) -> None:
+    failed = await failing(played, 401)
+    assert (failed.kind, failed.retry) == ("signed_out", False)
+    assert failed.message.startswith("the key or login that claude was given is refused (401)")
+    assert failed.hint is not None
+
+
+async def failing(stage: Stage, status: int) -> TurnFailed:
+    """How a turn ends while the model refuses; the next one is as if nothing had been."""
     stage.expect(*[Refusal(status, "vendor words", retry_after=0.1)] * 9)
-    async with stage.desk.channel() as channel:
-        failed = failure(await turn(channel, "hi"))
-        assert (failed.kind, failed.retry) == (kind, retry)
-        assert failed.message.startswith(words)
-        assert (failed.hint is None) == (status == 400)
-        stage.expect(says("Better."))
-        assert await reply(channel, "and now?") == "Better."
+    failed = failure(await turn(stage.channel, "hi"))
+    stage.expect(says("Better."))
+    assert await reply(stage.channel, "and now?") == "Better."
+    return failed
 
 
-async def test_a_refusal(stage: Stage) -> None:
+async def test_a_refusal(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(*[Reply((), stop="refusal")] * 2)
-    async with stage.desk.channel() as channel:
-        failed = failure(await turn(channel, "hi"))
+    failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("refused", False)
 
 
-async def test_a_stream_that_is_cut_is_told_again(stage: Stage) -> None:
+async def test_a_stream_that_is_cut_is_told_again(played: Stage) -> None:
+    stage, channel = played, played.channel
     stage.expect(Reply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
-    async with stage.desk.channel() as channel:
-        updates = await turn(channel, "hi")
+    updates = await turn(channel, "hi")
     end = updates[-1]
     assert isinstance(end, TurnCompleted)
     assert end.text == "All of it."
-
-
-async def test_a_hang_is_ended_by_the_limit_above(stage: Stage) -> None:
-    stage.expect(Silence())
-    async with stage.desk.channel() as channel:
-        with anyio.move_on_after(2) as limit:
-            await turn(channel, "hi")
-        assert limit.cancelled_caught
 
 
 # -- signing in --------------------------------------------------------------------------------
@@ -650,10 +705,10 @@ async def test_signing_in_once_serves_all(stage: Stage, tmp_path: Path, way: str
         kept = home / ".claude.json"
         written(kept, json.dumps({"primaryApiKey": secret}))
     stage.desk.more = {"user_home": home, "env": {"ANTHROPIC_BASE_URL": stage.server.url}}
-    for name in ("ann", "bob", "eve"):
+    for name in ("ann", "bob"):
         async with stage.desk.channel(id=name) as channel:
             await reply(channel, "hi")
-    assert [turn.token.matches(secret) for turn in stage.server.turns] == [True] * 3
+    assert [turn.token.matches(secret) for turn in stage.server.turns] == [True] * 2
     ours = [path for path in stage.desk.project.rglob("*") if path.is_file()]
     assert [path for path in ours if secret in path.read_text(errors="replace")] == []
     assert [path for path in home.rglob("*") if path.is_file()] == [kept]

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +45,7 @@ from coterie.rehearsal import dialogue
 from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
+from tests.contract.acp.house import left_by_the_clock
 from tests.contract.gate import Answering, Gate, yes
 from tests.contract.gate import answer as given
 
@@ -130,6 +131,8 @@ class House:
     agent: AgentDefinition = field(
         default_factory=lambda: AgentDefinition(name="codex", command=str(CODEX))
     )
+    channel: Any = None
+    """The line to the one member that serves test after test, where there is one."""
 
     @property
     def project(self) -> Path:
@@ -167,16 +170,45 @@ class House:
     def script(self, *answers: Answer) -> None:
         self.brain.answers = list(answers)
 
+    def tidy(self) -> None:
+        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        self.script()
+        self.server.requests.clear()
+        for path in self.project.iterdir():
+            if path.name != ".coterie":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@asynccontextmanager
+async def built(root: Path) -> AsyncGenerator[House]:
+    (root / "project").mkdir()
+    brain = Brain()
+    async with RehearsalServer(brain) as server:
+        house = House(root, server, brain)
+        yield house
+        assert house.log.living == {}
+    shutil.rmtree(root, ignore_errors=True)
+
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    (tmp_path / "project").mkdir()
-    brain = Brain()
-    async with RehearsalServer(brain) as server:
-        house = House(tmp_path, server, brain)
+    """A house that nobody lives in yet."""
+    async with built(tmp_path) as house:
         yield house
-        assert house.log.living == {}
-    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[House]:
+    async with built(tmp_path_factory.mktemp("codex")) as house, house.open() as house.channel:
+        yield house
+
+
+@pytest.fixture
+def lived_in(long_lived: House) -> Generator[House]:
+    """A house with one member for all tests that leave it as they found it."""
+    long_lived.tidy()
+    yield long_lived
+    assert long_lived.channel.alive
 
 
 def git(*words: str) -> None:
@@ -248,8 +280,9 @@ async def test_turns_and_memory(house: House) -> None:
         assert "".join(delta.text for delta in first.of(TextDelta)) == "Blue, I say."
         second = await take(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(300, 20, source="codex"))
-        pid = channel.pid
-        assert pid is not None
+        assert channel.pid is not None
+        house.script(Silence())
+        await left_by_the_clock(house.server, take(channel, "try"))
     assert not channel.alive
     assert channel.pid is None
     assert [body(house, number).count(ROLE) for number in (1, 2)] == [1, 1]
@@ -270,8 +303,7 @@ async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
         await take(channel, "which colour?")
         thread = channel.thread
         [mark] = house.log.living
-        for process in marked(mark):
-            process.send_signal(signal.SIGKILL)
+        kill(mark)
         failed = (await take(channel, "are you there?")).end
         assert isinstance(failed, TurnFailed)
         assert failed.kind == "exit"
@@ -295,9 +327,7 @@ async def test_what_a_kill_leaves_behind_goes_at_the_next_start(house: House) ->
 
     async def kill_when_it_runs() -> None:
         await until(lambda: sleeping(mark) != [])
-        for process in marked(mark):
-            with suppress(psutil.NoSuchProcess):  # the end of one may be that of another
-                process.send_signal(signal.SIGKILL)
+        kill(mark)
 
     async with house.open() as channel:
         [mark] = house.log.living
@@ -331,6 +361,12 @@ async def until(wanted: Callable[[], bool]) -> None:
             await anyio.sleep(0.05)
 
 
+def kill(mark: str) -> None:
+    for process in marked(mark):
+        with suppress(psutil.NoSuchProcess):  # the end of one may be that of another
+            process.send_signal(signal.SIGKILL)
+
+
 def sleeping(mark: str) -> list[psutil.Process]:
     return [each for each in marked(mark) if each.info["cmdline"] == ["sleep", "300"]]
 
@@ -350,16 +386,16 @@ def marked(mark: str) -> list[psutil.Process]:
 # -- tools and permissions ---------------------------------------------------------------------
 
 
-async def test_commands_run_in_a_sandbox(house: House, tmp_path: Path) -> None:
+async def test_commands_run_in_a_sandbox(lived_in: House, tmp_path: Path) -> None:
+    house, channel = lived_in, lived_in.channel
     probe = (
         "env | grep -c SOME_TOKEN; echo mark=$COTERIE_MARK; echo in > inside.txt; "
         f"echo out > {tmp_path}/outside.txt; echo x > .coterie/x; "
         "echo x > $TMPDIR/scratch && echo ok"
     )
     house.script(shell(probe), patch("note.txt", "one", "two"), reply("Done."))
-    async with house.open() as channel:
-        [mark] = house.log.living
-        taken = await take(channel, "try")
+    [mark] = house.log.living
+    taken = await take(channel, "try")
     assert isinstance(taken.end, TurnCompleted)
     note = str(house.project / "note.txt")
     assert taken.calls == [("shell", probe, False), ("apply_patch", note, False)]
@@ -372,12 +408,12 @@ async def test_commands_run_in_a_sandbox(house: House, tmp_path: Path) -> None:
     assert not (house.project / ".coterie" / "x").exists()
 
 
-async def test_a_command_that_the_sandbox_stops_runs_once(house: House, tmp_path: Path) -> None:
+async def test_a_command_that_the_sandbox_stops_runs_once(lived_in: House, tmp_path: Path) -> None:
     """Codex by itself would run it again, without its sandbox, for the one yes that it got."""
+    house, channel = lived_in, lived_in.channel
     target = tmp_path / "outside.txt"
     house.script(shell(f"echo once >> inside.txt; touch {target}"), reply("Done."))
-    async with house.open() as channel:
-        taken = await take(channel, "try")
+    taken = await take(channel, "try")
     assert len(taken.of(Asked)) == 1
     assert (house.project / "inside.txt").read_text() == "once\n"
     assert not target.exists()
@@ -385,22 +421,22 @@ async def test_a_command_that_the_sandbox_stops_runs_once(house: House, tmp_path
     assert (finished.is_error, finished.output["exit_code"]) == (True, 1)
 
 
-async def test_what_is_allowed_has_the_network_and_no_terminal(house: House) -> None:
+async def test_what_is_allowed_has_the_network_and_no_terminal(lived_in: House) -> None:
+    house, channel = lived_in, lived_in.channel
     reach = f"(exec 3<>/dev/tcp/127.0.0.1/{house.server.url.rpartition(':')[2]}) && echo reached"
     house.script(shell(reach), shell("bash -i", tty=True), reply("Done."))
-    async with house.open() as channel:
-        taken = await take(channel, "try")
+    taken = await take(channel, "try")
     assert [end.is_error for end in taken.of(ToolCallFinished)] == [False, True]
     assert taken.of(ToolCallFinished)[0].output["output"] == "reached\n"
     assert "TTY execution is disabled" in result(house)
 
 
-async def test_every_command_is_told_once(house: House) -> None:
+async def test_every_command_is_told_once(lived_in: House) -> None:
     """Codex has no item for most commands that its sandbox stops."""
+    house, channel = lived_in, lived_in.channel
     commands = [f"pwd; echo {number} > /etc/never" for number in range(4)]
     house.script(*map(shell, commands), shell("echo ok"), reply("Done."))
-    async with house.open() as channel:
-        taken = await take(channel, "try")
+    taken = await take(channel, "try")
     wanted = [("shell", command, True) for command in commands]
     assert taken.calls == [*wanted, ("shell", "echo ok", False)]
 
@@ -426,17 +462,29 @@ async def test_a_reader_cannot_write(house: House) -> None:
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "asked"),
-    [("ask", ["shell", "apply_patch"]), ("accept-edits", ["shell"]), ("full", [])],
-)
+@pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["shell"]), ("full", [])])
 async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
+    async with house.open(house.member(mode)) as channel:
+        await tried_in(house, channel, mode, asked)
+        target = house.root / "outside.txt"
+        house.script(outside(f"echo yes > {target}"), reply("Done."))
+        gate = house.gate(mode)
+        taken = await take(channel, "try", gate)
+    assert gate.names == asked
+    assert target.read_text() == "yes\n"
+    assert taken.calls == [("shell", f"echo yes > {target}", False)]
+
+
+async def test_the_mode_that_asks(lived_in: House) -> None:
+    await tried_in(lived_in, lived_in.channel, "ask", ["shell", "apply_patch"])
+
+
+async def tried_in(house: House, channel: CodexChannel, mode: Mode, asked: list[str]) -> None:
     """Codex by itself would run all of this unasked, in its sandbox."""
     house.script(shell("ls; cat *.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done."))
     (house.project / "seen.txt").write_text("heliotrope\n")
     gate = house.gate(mode)
-    async with house.open(house.member(mode)) as channel:
-        taken = await take(channel, "try", gate)
+    taken = await take(channel, "try", gate)
     assert gate.names == asked
     assert [(name, failed) for name, _, failed in taken.calls] == [
         ("shell", False),
@@ -447,57 +495,57 @@ async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
     assert names == [".coterie", "a.txt", "b.txt", "seen.txt"]
 
 
-async def test_rules(house: House) -> None:
+async def test_rules(lived_in: House) -> None:
+    house, channel = lived_in, lived_in.channel
     house.script(shell("touch a.txt"), shell("rm a.txt"), patch("no.txt", "x"), reply("Done."))
     gate = house.gate(allow=("run(touch *)", "run(rm *)"), deny=("run(rm *)", "write(no.txt)"))
-    async with house.open() as channel:
-        taken = await take(channel, "try", gate)
+    taken = await take(channel, "try", gate)
     assert gate.asked == []
     assert [failed for _, _, failed in taken.calls] == [False, True, True]
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "a.txt"]
     assert "not permitted here: deny run(rm *)" in body(house, 3)
 
 
-async def test_a_permission_given_and_denied(house: House, tmp_path: Path) -> None:
+async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) -> None:
+    house, channel = lived_in, lived_in.channel
     target = tmp_path / "outside.txt"
     command = f"echo yes >> {target}"
     told = replace(outside(command), pieces=("I need ", "it."))
     house.script(told, reply("Done."), outside(command), reply("Well."))
-    async with house.open() as channel:
-        taken = await take(channel, "try")
-        [asked] = taken.of(Asked)
-        assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
-        assert [option.id for option in asked.options] == ["approve", "reject"]
-        assert asked.display == Display(title="Run a command outside its sandbox", content=command)
-        [call] = taken.of(ToolCallStarted)
-        line = asked.call.input["line"]
-        assert line.endswith(f" -c '{command}'")
-        assert asked.call == PendingCall(
-            call.call_id,
-            "shell",
-            {"command": command, "line": line, "sandbox": "none"},
-            str(house.project),
-            action=Action("run", "shell", str(house.project), command=command),
-            why="It is needed.",
-            said="I need it.",
-            note="It would leave Codex's sandbox, and could write anywhere.",
-        )
-        assert taken.calls == [("shell", command, False)]
-        assert taken.end.text == "Done."  # type: ignore[union-attr]
-        assert target.read_text() == "yes\n"
-        again = await take(channel, "again", lambda asked: given("reject", "Use the other file."))
-        assert len(again.of(Asked)) == 1
-        assert again.calls == [("shell", command, True)]
-        assert again.end.text == "Well."  # type: ignore[union-attr]
+    taken = await take(channel, "try")
+    [asked] = taken.of(Asked)
+    assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
+    assert [option.id for option in asked.options] == ["approve", "reject"]
+    assert asked.display == Display(title="Run a command outside its sandbox", content=command)
+    [call] = taken.of(ToolCallStarted)
+    line = asked.call.input["line"]
+    assert line.endswith(f" -c '{command}'")
+    assert asked.call == PendingCall(
+        call.call_id,
+        "shell",
+        {"command": command, "line": line, "sandbox": "none"},
+        str(house.project),
+        action=Action("run", "shell", str(house.project), command=command),
+        why="It is needed.",
+        said="I need it.",
+        note="It would leave Codex's sandbox, and could write anywhere.",
+    )
+    assert taken.calls == [("shell", command, False)]
+    assert taken.end.text == "Done."  # type: ignore[union-attr]
+    assert target.read_text() == "yes\n"
+    again = await take(channel, "again", lambda asked: given("reject", "Use the other file."))
+    assert len(again.of(Asked)) == 1
+    assert again.calls == [("shell", command, True)]
+    assert again.end.text == "Well."  # type: ignore[union-attr]
     assert target.read_text() == "yes\n"
     assert "Use the other file." in body(house, 4)
 
 
-async def test_an_edit_is_shown_as_a_diff(house: House, tmp_path: Path) -> None:
+async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> None:
+    house, channel = lived_in, lived_in.channel
     target = tmp_path / "outside.txt"
     house.script(patch(str(target), "one", "two"), reply("Well."))
-    async with house.open() as channel:
-        taken = await take(channel, "try", no)
+    taken = await take(channel, "try", no)
     [asked] = taken.of(Asked)
     assert asked.display == Display(
         title=f"Change {target}",
@@ -508,17 +556,6 @@ async def test_an_edit_is_shown_as_a_diff(house: House, tmp_path: Path) -> None:
     assert asked.call.action == Action("write", "apply_patch", project, paths=(str(target),))
     assert taken.calls == [("apply_patch", str(target), True)]
     assert not target.exists()
-
-
-async def test_full_is_answered_for_the_user(house: House, tmp_path: Path) -> None:
-    target = tmp_path / "outside.txt"
-    house.script(outside(f"echo yes > {target}"), reply("Done."))
-    gate = house.gate("full")
-    async with house.open(house.member("full")) as channel:
-        taken = await take(channel, "try", gate)
-    assert gate.asked == []
-    assert target.read_text() == "yes\n"
-    assert taken.calls == [("shell", f"echo yes > {target}", False)]
 
 
 # -- asking from inside ------------------------------------------------------------------------
@@ -582,22 +619,23 @@ async def test_a_model_that_calls_tools_by_code(house: House) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_an_interrupted_reply(house: House) -> None:
+async def test_an_interrupted_reply(lived_in: House) -> None:
+    house, channel = lived_in, lived_in.channel
     house.script(Reply(("Well, ", "never."), breaks="stall"), reply("Here I am."))
-    async with house.open() as channel:
-        pid = channel.pid
-        taken = await take(
-            channel,
-            "try",
-            hook=lambda update: channel.interrupt() if isinstance(update, TextDelta) else None,
-        )
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.end.text.startswith("Well,")
-        assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
-        assert channel.pid == pid
+    pid = channel.pid
+    taken = await take(
+        channel,
+        "try",
+        hook=lambda update: channel.interrupt() if isinstance(update, TextDelta) else None,
+    )
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.end.text.startswith("Well,")
+    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+    assert channel.pid == pid
 
 
-async def test_an_interrupted_command_is_ended(house: House) -> None:
+async def test_an_interrupted_command_is_ended(lived_in: House) -> None:
+    house, channel = lived_in, lived_in.channel
     house.script(shell("sleep 300", yield_time_ms=30_000), reply("Here I am."))
 
     def running(update: Update) -> object:
@@ -607,50 +645,40 @@ async def test_an_interrupted_command_is_ended(house: House) -> None:
         await until(lambda: sleeping(mark) != [])
         await channel.interrupt()
 
-    async with house.open() as channel:
-        [mark] = house.log.living
-        taken = await take(channel, "try", hook=running)
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.calls == [("shell", "sleep 300", True)]
-        await until(lambda: sleeping(mark) == [])  # it was killed; the kernel may take its time
-        assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
-        assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
+    [mark] = house.log.living
+    taken = await take(channel, "try", hook=running)
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.calls == [("shell", "sleep 300", True)]
+    await until(lambda: sleeping(mark) == [])  # it was killed; the kernel may take its time
+    assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
+    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
 
-async def test_an_interrupted_question(house: House) -> None:
+async def test_an_interrupted_question(lived_in: House) -> None:
+    house, channel = lived_in, lived_in.channel
     house.script(outside("echo never"), reply("Here I am."))
-    async with house.open() as channel:
-        taken = await take(
-            channel,
-            "try",
-            hook=lambda update: channel.interrupt() if isinstance(update, Asked) else None,
-        )
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.calls == [("shell", "echo never", True)]
-        assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
-
-
-async def test_a_silent_model_is_left_by_the_clock_above(house: House) -> None:
-    house.script(Silence())
-    async with house.open() as channel:
-        with anyio.move_on_after(3) as scope:
-            await take(channel, "try")
-        assert scope.cancelled_caught
+    taken = await take(
+        channel,
+        "try",
+        hook=lambda update: channel.interrupt() if isinstance(update, Asked) else None,
+    )
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.calls == [("shell", "echo never", True)]
+    assert (await take(channel, "again")).end.text == "Here I am."  # type: ignore[union-attr]
 
 
 # -- failures ----------------------------------------------------------------------------------
 
 
-async def failing(house: House, *answers: Answer, **member: Any) -> Taken:
+async def failing(house: House, *answers: Answer) -> Taken:
     house.script(*answers)
-    async with house.open(house.member(**member)) as channel:
-        taken = await take(channel, "try")
-        assert channel.alive
+    taken = await take(house.channel, "try")
+    assert house.channel.alive
     return taken
 
 
-async def test_a_rate_limit(house: House) -> None:
-    taken = await failing(house, *[Refusal(429, "Too many.", 0.1)] * 2)
+async def test_a_rate_limit(lived_in: House) -> None:
+    taken = await failing(lived_in, *[Refusal(429, "Too many.", 0.1)] * 2)
     assert taken.of(Waiting) == [Waiting("model: 429, retry 1 of 1")]
     assert taken.end == TurnFailed(
         "rate_limit",
@@ -660,8 +688,8 @@ async def test_a_rate_limit(house: House) -> None:
     )
 
 
-async def test_a_rate_limit_that_passes(house: House) -> None:
-    taken = await failing(house, Refusal(429, "Too many.", 0.1), reply("Now it works."))
+async def test_a_rate_limit_that_passes(lived_in: House) -> None:
+    taken = await failing(lived_in, Refusal(429, "Too many.", 0.1), reply("Now it works."))
     assert taken.end.text == "Now it works."  # type: ignore[union-attr]
 
 
@@ -678,9 +706,9 @@ async def test_a_rate_limit_that_passes(house: House) -> None:
     ],
 )
 async def test_refusals(
-    house: House, refusal: Refusal, kind: str, words: str, hint: str | None, retry: bool
+    lived_in: House, refusal: Refusal, kind: str, words: str, hint: str | None, retry: bool
 ) -> None:
-    end = (await failing(house, *[refusal] * 4)).end
+    end = (await failing(lived_in, *[refusal] * 4)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == (kind, retry)
     assert words in end.message
@@ -688,8 +716,8 @@ async def test_refusals(
     assert end.hint is None if hint is None else hint in str(end.hint)
 
 
-async def test_a_cut_stream(house: House) -> None:
-    end = (await failing(house, *[Reply(("a ", "b"), breaks="cut")] * 2)).end
+async def test_a_cut_stream(lived_in: House) -> None:
+    end = (await failing(lived_in, *[Reply(("a ", "b"), breaks="cut")] * 2)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
     assert end.message.startswith("the connection to the model was cut. Codex says: ")

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app import App
 from coterie.engine.turns import TRIES
+from coterie.model.interaction import Interaction
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -30,33 +32,33 @@ from tests.conftest import House
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
-SLOWEST = 60
+SLOWEST = 110
 FAULTY = "Your word is OKAPI."
 
 
 @dataclass
 class Failing:
-    """A model that has one answer for the member that is to fail, and a word for the others."""
+    """A model that fails one member in one way after the other, and has a word for the others."""
 
-    fault: Answer
+    faults: list[Answer]
 
     async def answer(self, asked: Asked) -> Answer:
         if FAULTY in asked.instructions:
-            return self.fault
+            return self.faults[0]
         return reply("I go on.")
 
 
 @dataclass
 class Watching:
-    """Keeps what it is told, and wakes who waits for a question."""
+    """Keeps what it is told, and hands on every question."""
 
+    questions: MemoryObjectSendStream[None]
     records: list[Record] = field(default_factory=list[Record])
-    question: anyio.Event = field(default_factory=anyio.Event)
 
     def saw(self, record: Record) -> None:
         self.records.append(record)
-        if isinstance(record, InteractionRecord):
-            self.question.set()
+        if isinstance(record, InteractionRecord) and record.state == "open":
+            self.questions.send_nowait(None)
 
     def of(self, kind: type[Any]) -> list[Any]:
         return [record for record in self.records if isinstance(record, kind)]
@@ -75,61 +77,69 @@ def member(name: str, agent: str, **more: Any) -> Member:
     return Member(id=name, name=name, display_name=name.capitalize(), agent=agent, **more)
 
 
-async def goes_on(
-    house: House, cli: str, entry: Entry, fault: Answer, seconds: float
-) -> list[ErrorRecord]:
-    """Ann fails in every way she is tried; Bob, on another CLI, has his turn all the same."""
-    other = "claude" if cli == "codex" else "codex"
-    for name in (cli, other):
+def installed(*names: str) -> None:
+    for name in names:
         if not (BINS / name).exists():
             pytest.skip(f"{name} is not installed: scripts/real-clis")
-    register(house, {cli: entry, other: {"command": str(BINS / other)}})
-    ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
-    bob = member("bob", other, order=2)
-    team = Team(name="pair", members=(ann, bob))
-    async with (
-        RehearsalServer(Failing(fault)) as server,
-        App.open(house.project, None, server.url) as app,
-    ):
-        return await skipped(app, team, rehearsal=True)
 
 
-async def skipped(app: App, team: Team, *, rehearsal: bool) -> list[ErrorRecord]:
-    """A task of two turns: Ann cannot speak and is skipped, Bob has his turn."""
-    watching = Watching()
+def nothing() -> None:
+    pass
+
+
+async def skipped(
+    app: App, team: Team, rounds: int = 1, *, rehearsal: bool, then: Callable[[], None] = nothing
+) -> list[list[ErrorRecord]]:
+    """Rounds in which Bob, the last, has his turn although nobody before him can speak.
+
+    Each of the others is skipped, and `then` called; the errors that led to it.
+    """
+    send, questions = anyio.create_memory_object_stream[None](1)
+    watching = Watching(send)
+    others = [one.id for one in team.members[:-1]]
+    failures: list[list[ErrorRecord]] = []
     results: list[ResultRecord] = []
-    with anyio.fail_after(SLOWEST):
-        async with anyio.create_task_group() as group:
-            task = await app.start(team, "Hello?", Caps(max_turns=2), rehearsal=rehearsal)
 
-            async def skip() -> None:
-                await watching.question.wait()
+    async def skip(questions: MemoryObjectReceiveStream[None]) -> None:
+        async with questions:
+            async for _ in questions:
                 [asked] = await app.questions()
-                options = [option.id for option in asked.interaction.options]
-                assert options == ["retry", "skip", "replace-bob", "stop"]
+                assert asked.member is not None
+                failures.append(watching.of(ErrorRecord)[sum(map(len, failures)) :])
+                check_the_question(asked.interaction, asked.member.id, team, failures[-1])
+                then()
                 await app.answer(
                     asked.interaction.interaction_id, choice="skip", text=None, author="you"
                 )
 
-            group.start_soon(skip)
+    with anyio.fail_after(SLOWEST):
+        async with anyio.create_task_group() as group:
+            group.start_soon(skip, questions)
+            caps = Caps(max_turns=rounds * len(team.members), max_rounds=None)
+            task = await app.start(team, "Hello?", caps, rehearsal=rehearsal)
             results.append(await app.run(task, watching, patience=None))
+            send.close()
     assert [result.status for result in results] == ["completed"]
-    opened = [one for one in watching.of(InteractionRecord) if one.state == "open"]
-    assert [one.member for one in opened] == ["ann"]
+    assert [errors[0].member for errors in failures] == others * rounds
     said = [(one.member, one.text) for one in watching.of(MessageRecord)]
-    assert said == [("bob", "I go on.")]
-    errors: list[ErrorRecord] = watching.of(ErrorRecord)
-    assert {one.member for one in errors} == {"ann"}
-    failed, _, hint = opened[0].interaction.display.description.rpartition("\n")
+    assert said == [("bob", "I go on.")] * rounds
+    return failures
+
+
+def check_the_question(asked: Interaction, who: str, team: Team, errors: list[ErrorRecord]) -> None:
+    """It says what the last of the errors says, and leaves the choice."""
+    replacing = [f"replace-{one.id}" for one in team.members if one.id != who]
+    assert [option.id for option in asked.options] == ["retry", "skip", *replacing, "stop"]
+    assert {one.member for one in errors} == {who}
+    failed, _, hint = asked.display.description.rpartition("\n")
     assert errors[-1].message.endswith(failed)
     assert errors[-1].hint == hint
-    return errors
 
 
 # -- its model ---------------------------------------------------------------------------------
 
 HALF = in_pieces("one two three four five six")
-LONG = 20
+LONG, SLOW = 20, 4
 WAIT = "Wait, then try again."
 
 
@@ -138,7 +148,6 @@ class Case:
     """A fault of one CLI's model, and what is to be told of it."""
 
     cli: str
-    name: str
     fault: Answer
     kind: str
     words: str
@@ -146,60 +155,84 @@ class Case:
     tries: int = 1
     seconds: float = LONG
     """Seconds that a turn may take; all but those that hang end long before."""
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
-    most: int = TRIES
-    """So often it may be tried, where three times would only be slow."""
+    most: int = 2
+    """So often it may be tried: once where twice would only be slow."""
 
 
 LIMIT, BOOM = Refusal(429, "Slow down.", retry_after=0.1), Refusal(500, "Boom.")
-QUOTA = Refusal(429, "Quota exceeded for this day.", quota=True)
 CUT, STALL = Reply(HALF, breaks="cut"), Reply(HALF, breaks="stall")
 KEY, MODEL = Refusal(401, "Bad key."), Refusal(404, "The model x does not exist.")
 ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+"""How often Claude itself tries again, where it would do so for minutes."""
 STUCK = "no end within 1 s: stuck"
 TIME = "Try again, or give the member more time in the team file: timeoutMs."
 OTHER_MODEL = "another model"
 
 CASES = [
-    Case("claude", "429", LIMIT, "rate_limit", "rate limit is reached (429)", WAIT, 3, env=ONCE),
-    Case("codex", "429", LIMIT, "rate_limit", "rate limit is reached", WAIT, 3),
-    Case("gemini", "429", LIMIT, "rate_limit", "rate limit is reached", WAIT, 1, most=1),
-    Case("gemini", "quota", QUOTA, "rate_limit", "nothing is left of the model's quota", "Wait"),
-    Case("claude", "500", BOOM, "model", "the model service is failing (500)", WAIT, 3, env=ONCE),
-    Case("codex", "500", BOOM, "model", "the model service is failing", WAIT, 3),
-    Case("gemini", "500", BOOM, "model", "the model service is failing", WAIT, 1, most=1),
-    Case("claude", "silent", Silence(), "timeout", STUCK, TIME, 3, 1),
-    Case("codex", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("gemini", "silent", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("claude", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("codex", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("gemini", "stalled", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("claude", "slow", LIMIT, "timeout", "it waited for model: 429, retry", TIME, 1, 4, most=1),
-    Case("codex", "cut", CUT, "model", "the connection to the model was cut", "the network", 3),
-    Case("gemini", "cut", CUT, "model", "the connection to the model was cut", "Try again.", 3),
-    Case("claude", "cut", CUT, "model", "cannot be reached", "then try again.", 3, env=ONCE),
-    Case("claude", "401", KEY, "signed_out", "is refused (401)", "claude auth login"),
-    Case("codex", "401", KEY, "signed_out", "is refused", "codex login, or mend CODEX_API_KEY"),
-    Case("gemini", "401", KEY, "signed_out", "is refused", "set GEMINI_API_KEY"),
-    Case("claude", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
-    Case("codex", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
-    Case("gemini", "404", MODEL, "model", "the model is not known", OTHER_MODEL),
+    Case("claude", LIMIT, "rate_limit", "rate limit is reached (429)", WAIT, 2),
+    Case("codex", LIMIT, "rate_limit", "rate limit is reached", WAIT, 3, most=TRIES),
+    Case("gemini", LIMIT, "rate_limit", "rate limit is reached", WAIT, 1, most=1),
+    Case("claude", BOOM, "model", "the model service is failing (500)", WAIT, 2),
+    Case("codex", BOOM, "model", "the model service is failing", WAIT, 2),
+    Case("gemini", BOOM, "model", "the model service is failing", WAIT, 1, most=1),
+    Case("claude", Silence(), "timeout", STUCK, TIME, 2, 1),
+    Case("codex", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("gemini", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("claude", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("codex", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("gemini", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("claude", LIMIT, "timeout", "it waited for model: 429, retry", TIME, 1, SLOW, most=1),
+    Case("codex", CUT, "model", "the connection to the model was cut", "the network", 2),
+    Case("gemini", CUT, "model", "the connection to the model was cut", "Try again.", most=1),
+    Case("claude", CUT, "model", "cannot be reached", "then try again.", 2),
+    Case("claude", KEY, "signed_out", "is refused (401)", "claude auth login"),
+    Case("codex", KEY, "signed_out", "is refused", "codex login, or mend CODEX_API_KEY"),
+    Case("gemini", KEY, "signed_out", "is refused", "set GEMINI_API_KEY"),
+    Case("claude", MODEL, "model", "the model is not known", OTHER_MODEL),
+    Case("codex", MODEL, "model", "the model is not known", OTHER_MODEL),
+    Case("gemini", MODEL, "model", "the model is not known", OTHER_MODEL),
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.cli}-{case.name}")
+GROUPS = sorted({(case.cli, case.seconds) for case in CASES})
+
+
+@pytest.mark.parametrize(("cli", "seconds"), GROUPS)
 async def test_a_model_that_fails(
-    house: House, case: Case, monkeypatch: pytest.MonkeyPatch
+    house: House, cli: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.engine.turns.TRIES", case.most)
-    entry = {"command": str(BINS / case.cli), "env": dict(case.env)}
-    errors = await goes_on(house, case.cli, entry, case.fault, case.seconds)
-    assert len(errors) == case.tries
-    for error in errors:
-        assert error.code == f"turn_{case.kind}"
-        assert case.words in error.message
-        assert error.hint
-        assert case.hint in error.hint
+    """Ann fails in one way after the other; each time Bob, on another CLI, has his turn."""
+    other = "claude" if cli == "codex" else "codex"
+    installed(cli, other)
+    patient = {} if seconds == SLOW else ONCE
+    entry = {"command": str(BINS / cli), "env": patient}
+    register(house, {cli: entry, other: {"command": str(BINS / other)}})
+    ann = member("ann", cli, order=1, system_instruction=FAULTY, timeout_ms=round(seconds * 1000))
+    team = Team(name="pair", members=(ann, member("bob", other, order=2)))
+    cases = [case for case in CASES if (case.cli, case.seconds) == (cli, seconds)]
+    model = Failing([case.fault for case in cases])
+    tries = iter([case.most for case in cases] + [0])
+
+    def next_fault() -> None:
+        monkeypatch.setattr("coterie.engine.turns.TRIES", next(tries))
+
+    def heal() -> None:
+        model.faults.pop(0)
+        next_fault()
+
+    next_fault()
+    async with (
+        RehearsalServer(model) as server,
+        App.open(house.project, None, server.url) as app,
+    ):
+        failures = await skipped(app, team, len(cases), rehearsal=True, then=heal)
+    for case, errors in zip(cases, failures, strict=True):
+        assert len(errors) == case.tries, case
+        for error in errors:
+            assert error.code == f"turn_{case.kind}"
+            assert case.words in error.message
+            assert error.hint
+            assert case.hint in error.hint
 
 
 # -- its login ---------------------------------------------------------------------------------
@@ -221,8 +254,7 @@ async def test_nobody_signed_in(
     house: House, monkeypatch: pytest.MonkeyPatch, cli: str, hint: str
 ) -> None:
     """No rehearsal: the real CLI in an empty home, beside a member that needs no login."""
-    if not (BINS / cli).exists():
-        pytest.skip(f"{cli} is not installed: scripts/real-clis")
+    installed(cli)
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
     scripted = """cat > /dev/null; echo '{"type": "result", "result": "I go on."}'"""
@@ -233,7 +265,7 @@ async def test_nobody_signed_in(
     team = Team(name="pair", members=members)
     async with App.open(house.project) as app:
         with anyio.fail_after(AT_ONCE):
-            [error] = await skipped(app, team, rehearsal=False)
+            [[error]] = await skipped(app, team, rehearsal=False)
     assert error.code == "turn_signed_out"
     assert error.message.startswith(f"ann failed turn 1 (try 1): {cli} is not signed in")
     assert error.hint is not None
@@ -242,17 +274,6 @@ async def test_nobody_signed_in(
 
 # -- its program -------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("cli", ["claude", "codex", "gemini"])
-async def test_a_program_that_is_missing(house: House, cli: str) -> None:
-    entry = {"command": str(house.home / "nowhere" / cli)}
-    [error] = await goes_on(house, cli, entry, Silence(), LONG)
-    assert error.code == "turn_missing"
-    assert f"ann cannot start: {entry['command']}: " in error.message
-    assert error.hint == "coterie doctor"
-    assert error.where == str(house.project / ".coterie" / "teams" / "pair" / "ann")
-
-
 OLD = {
     "claude": "error: unknown option '--input-format=stream-json'",
     "codex": "error: unrecognized option 'app-server'",
@@ -260,16 +281,38 @@ OLD = {
 }
 
 
-@pytest.mark.parametrize("cli", list(OLD))
-async def test_a_program_of_an_old_version(house: House, cli: str) -> None:
-    """It knows nothing of what we say to it, whatever we say."""
+def old(house: House, cli: str) -> str:
+    """A program that knows nothing of what we say to it, whatever we say."""
     program = house.home / f"old-{cli}"
     program.write_text(
         '#!/bin/sh\ncase "$*" in --version) echo 0.0.1; exit 0;; esac\n'
         f"echo {shlex.quote(OLD[cli])} >&2\nexit 1\n"
     )
     program.chmod(0o755)
-    [error] = await goes_on(house, cli, {"command": str(program)}, Silence(), LONG)
-    assert error.code == "turn_missing"
-    assert OLD[cli] in error.message
-    assert error.hint == "coterie doctor"
+    return str(program)
+
+
+async def test_programs_that_are_missing_and_of_an_old_version(house: House) -> None:
+    installed("codex")
+    missing = {f"no-{cli}": str(house.home / "nowhere" / cli) for cli in OLD}
+    outdated = {f"old-{cli}": old(house, cli) for cli in OLD}
+    entries = {
+        name: {"command": command, "adapter": name.partition("-")[2]}
+        for name, command in (missing | outdated).items()
+    }
+    register(house, {**entries, "codex": {"command": str(BINS / "codex")}})
+    members = [member(name, name, order=place) for place, name in enumerate(entries, 1)]
+    bob = member("bob", "codex", order=len(entries) + 1)
+    team = Team(name="all", members=(*members, bob))
+    async with (
+        RehearsalServer(Failing([])) as server,
+        App.open(house.project, None, server.url) as app,
+    ):
+        failures = await skipped(app, team, rehearsal=True)
+    for name, [error] in zip(entries, failures, strict=True):
+        assert (error.code, error.hint) == ("turn_missing", "coterie doctor")
+        if name in missing:
+            assert f"{name} cannot start: {missing[name]}: " in error.message
+            assert error.where == str(house.project / ".coterie" / "teams" / "all" / name)
+        else:
+            assert OLD[name.partition("-")[2]] in error.message

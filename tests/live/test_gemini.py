@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display
-from coterie.model.prompt import Prompt
 from coterie.model.team import Mode
 from coterie.model.update import (
     Asked,
@@ -38,7 +37,16 @@ from coterie.model.update import (
 from coterie.rehearsal import dialogue
 from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
-from tests.contract.acp.house import ROLE, TEAM, House, requests_hold, said, take
+from tests.contract.acp.house import (
+    ROLE,
+    TEAM,
+    Brain,
+    RealHouse,
+    left_by_the_clock,
+    requests_hold,
+    said,
+    take,
+)
 from tests.unit.process.children import token, until
 
 ROOT = Path(__file__).parents[2]
@@ -51,37 +59,40 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Brain:
-    """Answers with what it was given, in order; then with a plain word."""
-
-    def __init__(self) -> None:
-        self.answers: list[Answer] = []
-
-    async def answer(self, asked: dialogue.Asked) -> Answer:
-        return self.answers.pop(0) if self.answers else reply("and that is all")
-
-
-class GeminiHouse(House):
-    """A house whose member is on the real Gemini, and whose model says what it is told."""
-
-    brain: Brain
-    server: RehearsalServer
-
-    def says(self, *answers: Answer) -> None:
-        self.brain.answers = list(answers)
-
-
-@pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[GeminiHouse]:
-    (tmp_path / "project").mkdir()
+@asynccontextmanager
+async def built(root: Path) -> AsyncGenerator[RealHouse]:
+    (root / "project").mkdir()
     brain = Brain()
     async with RehearsalServer(brain) as server:
         # As the registry has it: what it says about the way of calling is for others.
         args = ("--output-format", "stream-json")
         agent = AgentDefinition(name="gemini", command=str(GEMINI), base_args=args)
-        house = GeminiHouse(tmp_path, GeminiAdapter, agent, server.url)
+        house = RealHouse(root, GeminiAdapter, agent, server.url)
         house.brain, house.server = brain, server
         yield house
+
+
+@pytest.fixture
+async def house(tmp_path: Path) -> AsyncGenerator[RealHouse]:
+    """A house that nobody lives in yet."""
+    async with built(tmp_path) as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+async def long_lived(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[RealHouse]:
+    root = tmp_path_factory.mktemp("gemini")
+    async with built(root) as house, house.open(others={"rex": "speed"}) as channel:
+        house.channel = channel
+        yield house
+
+
+@pytest.fixture
+def lived_in(long_lived: RealHouse) -> Generator[RealHouse]:
+    """A house with one member for all tests that leave it as they found it."""
+    long_lived.tidy()
+    yield long_lived
+    assert long_lived.channel.alive
 
 
 def shell(command: str, say: str = "Let me look. ") -> Reply:
@@ -96,7 +107,7 @@ def write(path: Path, content: str) -> Reply:
 # -- turns -------------------------------------------------------------------------------------
 
 
-async def test_turns_and_memory(house: GeminiHouse) -> None:
+async def test_turns_and_memory(house: RealHouse) -> None:
     house.says(reply("Heliotrope it is."), Reply(("a ", "b ", "c"), thinking="Hm."))
     async with house.open() as channel:
         assert isinstance(channel, AcpChannel)
@@ -119,24 +130,15 @@ async def test_turns_and_memory(house: GeminiHouse) -> None:
             "Heliotrope it is.",
             "Which word was it?",
         ]
-    # Who it is and what the team is told: once in each request, though a name begins with @.
-    assert requests_hold(house.server, ROLE) == [1, 1]
-    assert requests_hold(house.server, TEAM) == [1, 1]
+        # Who it is and what the team is told: once in each request, though a name begins with @.
+        assert requests_hold(house.server, ROLE) == [1, 1]
+        assert requests_hold(house.server, TEAM) == [1, 1]
+        house.says(Silence())
+        await left_by_the_clock(house.server, take(channel))
+        assert channel.alive
 
 
-async def test_a_new_process_is_a_new_thread(house: GeminiHouse) -> None:
-    async with house.open() as channel:
-        await take(channel, "Remember the word heliotrope.")
-        thread = channel.thread
-        os.kill(channel.pid, signal.SIGKILL)
-        await until(lambda: not channel.alive)
-    async with house.open(thread=thread) as channel:
-        assert channel.thread != thread  # so the engine knows it as lost
-        await take(channel, "Which word was it?")
-    assert requests_hold(house.server, "the word heliotrope") == [1, 0]
-
-
-async def test_killed_in_the_middle(house: GeminiHouse) -> None:
+async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None:
     house.says(Reply(("one ", "two"), breaks="stall"))
     async with house.open() as channel:
 
@@ -144,63 +146,77 @@ async def test_killed_in_the_middle(house: GeminiHouse) -> None:
             if isinstance(update, TextDelta):
                 os.kill(channel._wire.child.agent_pid, signal.SIGKILL)
 
-        taken = await take(channel, hook=kill)
+        taken = await take(channel, "Remember the word heliotrope.", hook=kill)
         assert (taken.failure.kind, taken.failure.exit_code) == ("exit", 137)
         assert taken.failure.message == "gemini ended with exit code 137 in the middle of the turn"
+        thread = channel.thread
+        assert not channel.alive
+    async with house.open(thread=thread) as channel:
+        assert channel.thread != thread  # so the engine knows it as lost
+        await take(channel, "Which word was it?")
+    assert requests_hold(house.server, "the word heliotrope") == [1, 0]
 
 
-async def test_a_model_of_ones_own(house: GeminiHouse) -> None:
-    async with house.open(house.member(model="gemini-2.5-flash")) as channel:
-        await take(channel)
-    async with house.open(house.member(additional_args=("--yolo", "-m", "gemini-x"))) as channel:
-        house.says(shell("touch never"))
-        assert (await take(channel)).calls == [("run_shell_command", "touch never", True)]
-    models = [seen.asked.model for seen in house.server.turns if seen.asked]
-    assert models == ["gemini-2.5-flash", "gemini-x", "gemini-x"]
+@pytest.mark.parametrize(
+    ("mode", "given", "model"),
+    [
+        ("full", {"model": "gemini-2.5-flash"}, "gemini-2.5-flash"),
+        ("accept-edits", {"additional_args": ("--yolo", "-m", "gemini-x")}, "gemini-x"),
+    ],
+)
+async def test_a_model_of_ones_own_and_no_leave(
+    house: RealHouse, mode: Mode, given: dict[str, Any], model: str
+) -> None:
+    house.says(shell("touch never"))
+    async with house.open(house.member(mode, **given)) as channel:
+        taken = await take(channel)
+    assert [asked.display.content for asked in taken.of(Asked)] == ["touch never"]
+    assert taken.calls == [("run_shell_command", "touch never", True)]
+    assert [seen.asked.model for seen in house.server.turns if seen.asked] == [model] * 2
 
 
 # -- leave -------------------------------------------------------------------------------------
 
 
-async def test_a_command_allowed_and_denied(house: GeminiHouse) -> None:
+async def test_a_command_allowed_and_denied(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     project = house.project.resolve()
     house.says(shell("echo 40 && touch made"), reply("Done."), shell("touch never"), reply("Pity."))
-    async with house.open() as channel:
-        taken = await take(channel, choice="approve")
-        (asked,) = taken.of(Asked)
-        assert asked.purpose == "confirm_risky_action"
-        assert [option.id for option in asked.options] == ["approve", "reject"]
-        command = "echo 40 && touch made"
-        assert asked.display == Display(title="Run a command", content=command)
-        told = {
-            "command": command,
-            "description": f"[current working directory {project}] (to see)",
-        }
-        assert asked.call == PendingCall(
-            taken.of(ToolCallStarted)[0].call_id,
-            "run_shell_command",
-            told,
-            str(project),
-            action=Action("run", "run_shell_command", str(project), command=command),
-            why="to see",
-            said="Let me look.",
-        )
-        assert taken.calls == [("run_shell_command", "echo 40 && touch made", False)]
-        assert taken.of(ToolCallFinished)[0].output == {"text": "40"}
-        assert taken.text == "Let me look. \n\nDone."
-        denied = await take(channel, choice="reject")
-        assert denied.calls == [("run_shell_command", "touch never", True)]
-        assert denied.of(ToolCallFinished)[0].output == {"status": "rejected"}
-        assert denied.text == "Let me look. \n\nPity."
+    taken = await take(channel, choice="approve")
+    (asked,) = taken.of(Asked)
+    assert asked.purpose == "confirm_risky_action"
+    assert [option.id for option in asked.options] == ["approve", "reject"]
+    command = "echo 40 && touch made"
+    assert asked.display == Display(title="Run a command", content=command)
+    told = {
+        "command": command,
+        "description": f"[current working directory {project}] (to see)",
+    }
+    assert asked.call == PendingCall(
+        taken.of(ToolCallStarted)[0].call_id,
+        "run_shell_command",
+        told,
+        str(project),
+        action=Action("run", "run_shell_command", str(project), command=command),
+        why="to see",
+        said="Let me look.",
+    )
+    assert taken.calls == [("run_shell_command", "echo 40 && touch made", False)]
+    assert taken.of(ToolCallFinished)[0].output == {"text": "40"}
+    assert taken.text == "Let me look. \n\nDone."
+    denied = await take(channel, choice="reject")
+    assert denied.calls == [("run_shell_command", "touch never", True)]
+    assert denied.of(ToolCallFinished)[0].output == {"status": "rejected"}
+    assert denied.text == "Let me look. \n\nPity."
     assert sorted(path.name for path in project.iterdir()) == [".coterie", "made"]
 
 
-async def test_an_edit_is_shown_as_a_diff(house: GeminiHouse) -> None:
+async def test_an_edit_is_shown_as_a_diff(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     file = house.project.resolve() / "cart.py"
     file.write_text("one\ntwo\n")
     house.says(write(file, "one\nthree\n"))
-    async with house.open() as channel:
-        taken = await take(channel, choice="approve")
+    taken = await take(channel, choice="approve")
     (asked,) = taken.of(Asked)
     assert (asked.display.title, asked.display.content_kind) == (f"Change {file}", "Diff")
     assert asked.display.content.splitlines()[2:] == ["@@ -1,2 +1,2 @@", " one", "-two", "+three"]
@@ -209,28 +225,38 @@ async def test_an_edit_is_shown_as_a_diff(house: GeminiHouse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "done", "asked"),
+    ("mode", "asked"),
     [
-        ("read", False, []),
-        ("ask", True, ["write_file", "run_shell_command"]),
-        ("accept-edits", True, ["run_shell_command"]),
-        ("full", True, []),
+        ("ask", ["write_file", "run_shell_command"]),
+        ("accept-edits", ["run_shell_command"]),
+        ("full", []),
     ],
 )
-async def test_modes(house: GeminiHouse, mode: Mode, done: bool, asked: list[str]) -> None:
+async def test_modes(lived_in: RealHouse, mode: Mode, asked: list[str]) -> None:
+    assert await tried_in(lived_in, lived_in.channel, mode) == (asked, True)
+
+
+async def test_a_reader_has_nothing_to_write_with(house: RealHouse) -> None:
+    async with house.open(house.member("read")) as channel:
+        assert await tried_in(house, channel, "read") == ([], False)
+
+
+async def tried_in(house: RealHouse, channel: Any, mode: Mode) -> tuple[list[str], bool]:
+    """Look, write and run: what a person was asked in this mode, and whether it was done."""
     project = house.project.resolve()
     house.says(shell("ls"), write(project / "w", "w\n"), shell("touch r"))
     gate = house.gate(mode)
-    async with house.open(house.member(mode)) as channel:
-        await take(channel, choice=gate)
-    assert gate.names == asked
-    assert ((project / "w").exists(), (project / "r").exists()) == (done, done)
+    await take(channel, choice=gate)
+    done = (project / "w").exists()
+    assert (project / "r").exists() == done
     tools = house.server.turns[0].asked.tools  # type: ignore[union-attr]
-    assert ("write_file" in tools, "run_shell_command" in tools) == (mode != "read",) * 2
+    assert ("write_file" in tools, "run_shell_command" in tools) == (done, done)
+    return gate.names, done
 
 
-async def test_all_that_it_does_is_for_the_rules_to_say(house: GeminiHouse) -> None:
+async def test_all_that_it_does_is_for_the_rules_to_say(lived_in: RealHouse) -> None:
     """Also what Gemini itself takes for harmless, and would run and read unasked."""
+    house, channel = lived_in, lived_in.channel
     project = house.project.resolve()
     (project / "sub").mkdir()
     for name in ("note.txt", "secret.txt"):
@@ -245,9 +271,8 @@ async def test_all_that_it_does_is_for_the_rules_to_say(house: GeminiHouse) -> N
     )
     allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
     gate = house.gate(allow=allow, deny=deny)
-    async with house.open() as channel:
-        taken = await take(channel, choice=gate)
-        again = await take(channel, "go on")
+    taken = await take(channel, choice=gate)
+    again = await take(channel, "go on")
     assert gate.asked == []
     assert [failed for *_, failed in taken.calls] == [False, True, True, False, True, False]
     assert [asked.call.cwd for asked in taken.of(Asked)][-1] == str(project / "sub")
@@ -260,7 +285,8 @@ async def test_all_that_it_does_is_for_the_rules_to_say(house: GeminiHouse) -> N
     assert requests_hold(house.server, "not permitted here: deny run(rm *)")[-1] == 1
 
 
-async def test_reading_is_told_and_nobody_is_asked(house: GeminiHouse) -> None:
+async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     file = house.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
     house.says(
@@ -269,8 +295,7 @@ async def test_reading_is_told_and_nobody_is_asked(house: GeminiHouse) -> None:
         Reply((), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)),
     )
     gate = house.gate()
-    async with house.open() as channel:
-        taken = await take(channel, choice=gate)
+    taken = await take(channel, choice=gate)
     assert gate.names == []
     assert taken.calls[0] == ("read_file", str(file), False)
     assert taken.calls[1][::2] == ("invoke_agent", True)
@@ -283,7 +308,9 @@ async def test_reading_is_told_and_nobody_is_asked(house: GeminiHouse) -> None:
 # -- asking from inside ------------------------------------------------------------------------
 
 
-async def test_asking_the_human_and_handing_over(house: GeminiHouse) -> None:
+async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
+
     def own(tool: str, **given: object) -> Reply:
         return Reply((), (ToolCall(f"discovered_tool_{tool}", given),))
 
@@ -293,8 +320,7 @@ async def test_asking_the_human_and_handing_over(house: GeminiHouse) -> None:
         reply("Done."),
     )
     gate = house.gate(person=lambda asked: said("blue"))
-    async with house.open(others={"rex": "speed"}) as channel:
-        taken = await take(channel, choice=gate)
+    taken = await take(channel, choice=gate)
     assert [(one.kind, one.display.title) for one in gate.asked] == [("Select", "Which colour?")]
     results = [seen.asked.results[-1].text for seen in house.server.turns[1:] if seen.asked]
     assert results == ["Blue\n", "ok, your turn ends here\n"]
@@ -311,36 +337,36 @@ async def test_asking_the_human_and_handing_over(house: GeminiHouse) -> None:
 # -- interrupting ------------------------------------------------------------------------------
 
 
-async def test_an_interrupted_reply(house: GeminiHouse) -> None:
+async def test_an_interrupted_reply(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(Reply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
-    async with house.open() as channel:
 
-        def stop(update: object) -> Any:
-            return channel.interrupt() if isinstance(update, TextDelta) else None
+    def stop(update: object) -> Any:
+        return channel.interrupt() if isinstance(update, TextDelta) else None
 
-        taken = await take(channel, hook=stop)
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.text.startswith("one ")
-        assert (await take(channel, "go on")).text == "Again."
+    taken = await take(channel, hook=stop)
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.text.startswith("one ")
+    assert (await take(channel, "go on")).text == "Again."
 
 
-async def test_an_interrupted_command_is_ended(house: GeminiHouse) -> None:
+async def test_an_interrupted_command_is_ended(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     mark = token()
     house.says(shell(f"touch begun; sleep 600; echo {mark}"))
-    async with house.open() as channel:
 
-        async def stop() -> None:
-            await until((house.project / "begun").exists)
-            await channel.interrupt()
+    async def stop() -> None:
+        await until((house.project / "begun").exists)
+        await channel.interrupt()
 
-        taken = []
-        async with anyio.create_task_group() as group:
-            group.start_soon(stop)
-            taken.append(await take(channel, choice="approve"))
-        assert isinstance(taken[0].end, TurnInterrupted)
-        assert len(taken[0].of(ToolCallFinished)) == 1
-        left = await anyio.to_thread.run_sync(_running_with, mark)
-        assert left == []
+    taken = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(stop)
+        taken.append(await take(channel, choice="approve"))
+    assert isinstance(taken[0].end, TurnInterrupted)
+    assert len(taken[0].of(ToolCallFinished)) == 1
+    left = await anyio.to_thread.run_sync(_running_with, mark)
+    assert left == []
 
 
 def _running_with(word: str) -> list[str]:
@@ -348,28 +374,18 @@ def _running_with(word: str) -> list[str]:
     return [line for line in listed.splitlines() if word in line]
 
 
-async def test_an_interrupted_question(house: GeminiHouse) -> None:
+async def test_an_interrupted_question(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(shell("touch never"), reply("Again."))
-    async with house.open() as channel:
 
-        def stop(update: object) -> Any:
-            return channel.interrupt() if isinstance(update, Asked) else None
+    def stop(update: object) -> Any:
+        return channel.interrupt() if isinstance(update, Asked) else None
 
-        taken = await take(channel, choice="approve", hook=stop)  # the answer comes too late
-        assert isinstance(taken.end, TurnInterrupted)
-        assert taken.calls == [("run_shell_command", "touch never", True)]
-        assert (await take(channel, "go on")).text == "Again."
+    taken = await take(channel, choice="approve", hook=stop)  # the answer comes too late
+    assert isinstance(taken.end, TurnInterrupted)
+    assert taken.calls == [("run_shell_command", "touch never", True)]
+    assert (await take(channel, "go on")).text == "Again."
     assert not (house.project / "never").exists()
-
-
-async def test_a_silent_model_is_left_by_the_clock_above(house: GeminiHouse) -> None:
-    house.says(Silence())
-    async with house.open() as channel:
-        with anyio.move_on_after(3) as clock:
-            async for _ in channel.take_turn(Prompt("hello")):
-                pass
-        assert clock.cancelled_caught
-        assert channel.alive
 
 
 # -- failures ----------------------------------------------------------------------------------
@@ -411,42 +427,42 @@ async def test_a_silent_model_is_left_by_the_clock_above(house: GeminiHouse) -> 
     ],
 )
 async def test_refusals(
-    house: GeminiHouse, answer: Answer, kind: str, retry: bool, ours: str, theirs: str
+    lived_in: RealHouse, answer: Answer, kind: str, retry: bool, ours: str, theirs: str
 ) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(answer, reply("Better."))
-    async with house.open() as channel:
-        failure = (await take(channel)).failure
-        assert (failure.kind, failure.retry) == (kind, retry)
-        assert failure.message == f'{ours}. It says: "{theirs}"'
-        assert (failure.hint is not None) == (kind != "model" or retry or answer.status == 404)  # type: ignore[union-attr]
-        assert (await take(channel)).text == "Better."
+    failure = (await take(channel)).failure
+    assert (failure.kind, failure.retry) == (kind, retry)
+    assert failure.message == f'{ours}. It says: "{theirs}"'
+    assert (failure.hint is not None) == (kind != "model" or retry or answer.status == 404)  # type: ignore[union-attr]
+    assert (await take(channel)).text == "Better."
 
 
-async def test_a_failing_service_is_tried_twice(house: GeminiHouse) -> None:
+async def test_a_failing_service_is_tried_twice(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(*[Refusal(503, "overloaded")] * 2)
-    async with house.open() as channel:
-        failure = (await take(channel)).failure
+    failure = (await take(channel)).failure
     assert failure.message == 'the model service is failing. It says: "overloaded"'
     assert (failure.kind, failure.retry, len(house.server.turns)) == ("model", True, 2)
 
 
-async def test_a_rate_limit_that_passes(house: GeminiHouse) -> None:
+async def test_a_rate_limit_that_passes(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(Refusal(429, "slow down", retry_after=0.1), reply("Better."))
-    async with house.open() as channel:
-        assert (await take(channel)).text == "Better."
+    assert (await take(channel)).text == "Better."
 
 
-async def test_an_empty_reply(house: GeminiHouse) -> None:
+async def test_an_empty_reply(lived_in: RealHouse) -> None:
+    house, channel = lived_in, lived_in.channel
     house.says(*[Reply(("",), stop="refusal")] * 8)
-    async with house.open() as channel:
-        failure = (await take(channel)).failure
+    failure = (await take(channel)).failure
     assert failure.kind == "model"
     assert failure.message == (
         "gemini got no reply from its model: an empty one, or one that was blocked"
     )
 
 
-async def test_nobody_signed_in(house: GeminiHouse, tmp_path: Path) -> None:
+async def test_nobody_signed_in(house: RealHouse, tmp_path: Path) -> None:
     async with house.open(rehearsal=None, user_home=tmp_path / "nobody") as channel:
         failure = (await take(channel)).failure
         assert (channel.thread, failure.kind, failure.retry) == (None, "signed_out", False)
@@ -456,7 +472,7 @@ async def test_nobody_signed_in(house: GeminiHouse, tmp_path: Path) -> None:
         assert failure.hint == "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
 
 
-async def test_an_argument_it_does_not_know(house: GeminiHouse) -> None:
+async def test_an_argument_it_does_not_know(house: RealHouse) -> None:
     member = house.member(additional_args=("--such-thing",))
     with pytest.raises(AgentMissing) as raised:
         async with house.open(member):
@@ -466,7 +482,7 @@ async def test_an_argument_it_does_not_know(house: GeminiHouse) -> None:
     assert len(told) < 20
 
 
-async def test_a_program_that_is_not_there(house: GeminiHouse, tmp_path: Path) -> None:
+async def test_a_program_that_is_not_there(house: RealHouse, tmp_path: Path) -> None:
     house.agent = AgentDefinition(name="gemini", command=str(tmp_path / "gemini"))
     with pytest.raises(AgentMissing, match="No such file"):
         async with house.open():
@@ -477,7 +493,7 @@ async def test_a_program_that_is_not_there(house: GeminiHouse, tmp_path: Path) -
 
 
 @asynccontextmanager
-async def signed_in(house: GeminiHouse, user: Path, member: str) -> AsyncGenerator[Any]:
+async def signed_in(house: RealHouse, user: Path, member: str) -> AsyncGenerator[Any]:
     """A member that is not in a rehearsal, on a model service that is one all the same."""
     base = {"GOOGLE_GEMINI_BASE_URL": house.server.url}
     lonely = replace(house, passed=house.passed | base)
@@ -486,17 +502,17 @@ async def signed_in(house: GeminiHouse, user: Path, member: str) -> AsyncGenerat
         yield channel
 
 
-async def test_the_users_key_serves_all(house: GeminiHouse, tmp_path: Path) -> None:
+async def test_the_users_key_serves_all(house: RealHouse, tmp_path: Path) -> None:
     key = token()
     user = tmp_path / "user"
     (user / ".gemini").mkdir(parents=True)
     (user / ".gemini" / ".env").write_text(f"GEMINI_API_KEY={key}\n")
     (house.project / ".env").write_text("GEMINI_API_KEY=planted\n")
-    for member in ("ann", "bob", "cas"):
+    for member in ("ann", "bob"):
         async with signed_in(house, user, member) as channel:
             assert (await take(channel)).text == "and that is all"
     assert {seen.token.reveal() for seen in house.server.turns} == {key}
-    assert len(house.server.turns) == 3
+    assert len(house.server.turns) == 2
     holding = [
         path for path in house.project.rglob("*") if path.is_file() and not path.is_symlink()
     ]
@@ -507,7 +523,7 @@ async def test_the_users_key_serves_all(house: GeminiHouse, tmp_path: Path) -> N
 
 
 @pytest.fixture
-def canaries(house: GeminiHouse) -> Path:
+def canaries(house: RealHouse) -> Path:
     """A repository that does what it can; each thing that is run leaves a file in this folder."""
     project, nest = house.project, house.root / "canaries"
     nest.mkdir()
@@ -547,9 +563,7 @@ def canaries(house: GeminiHouse) -> Path:
     return nest
 
 
-async def test_the_bare_cli_lets_a_hostile_repository_act(
-    house: GeminiHouse, canaries: Path
-) -> None:
+async def test_the_bare_cli_lets_a_hostile_repository_act(house: RealHouse, canaries: Path) -> None:
     home = house.root / "bare"
     (home / ".gemini").mkdir(parents=True)
     auth = {"security": {"auth": {"selectedType": "gemini-api-key"}}}
@@ -570,7 +584,7 @@ async def test_the_bare_cli_lets_a_hostile_repository_act(
 
 @pytest.mark.parametrize("trusted", [False, True])
 async def test_a_hostile_repository_does_nothing(
-    house: GeminiHouse, canaries: Path, trusted: bool
+    house: RealHouse, canaries: Path, trusted: bool
 ) -> None:
     before = _tree(house.project)
     house.says(shell("touch obeyed"))
@@ -594,7 +608,7 @@ def _tree(project: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture
-def old(house: GeminiHouse) -> GeminiHouse:
+def old(house: RealHouse) -> RealHouse:
     """A Gemini that does not know the protocol, and else is the real one."""
     program = house.root / "gemini"
     program.write_text(
@@ -606,12 +620,12 @@ def old(house: GeminiHouse) -> GeminiHouse:
     return house
 
 
-async def test_turns_without_the_protocol(old: GeminiHouse) -> None:
+async def test_turns_without_the_protocol(old: RealHouse) -> None:
     file = old.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
     (old.project / "GEMINI.md").write_text("EVIL-TEXT\n")
     read = ToolCall("read_file", {"file_path": str(file)})
-    old.says(Reply(("Let me see. ",), (read,)), reply("It says heliotrope."), shell("touch never"))
+    old.says(Reply(("Let me see. ",), (read,)), reply("It says heliotrope."))
     async with old.open() as channel:
         assert isinstance(channel, HeadlessChannel)
         assert (channel.holds_past, channel.thread, channel.pid) == (False, None, None)
@@ -621,29 +635,31 @@ async def test_turns_without_the_protocol(old: GeminiHouse) -> None:
         assert isinstance(first.end, TurnCompleted)
         assert first.end.usage is not None
         assert (first.end.usage.input_tokens or 0) > 1000
-        again = await take(channel)
-        assert [call[2] for call in again.calls] == [True]
+        assert await only_looks(old, channel)
     assert requests_hold(old.server, ROLE) == [1] * len(old.server.turns)
     assert requests_hold(old.server, TEAM) == [1] * len(old.server.turns)
     assert requests_hold(old.server, "EVIL-TEXT") == [0] * len(old.server.turns)
-    assert not (old.project / "never").exists()
 
 
-@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
-async def test_without_the_protocol_it_only_looks(old: GeminiHouse, mode: Mode) -> None:
-    """Nobody can be asked, and no rule either."""
+async def only_looks(old: RealHouse, channel: Any) -> bool:
+    """Whether a turn can read and nothing else: nobody can be asked, and no rule either."""
     project = old.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
     read = Reply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
     old.says(read, write(project / "w", "w\n"), shell("touch r"))
-    async with old.open(old.member(mode)) as channel:
-        taken = await take(channel)
+    taken = await take(channel)
     assert [failed for *_, failed in taken.calls] == [False, True, True]
     assert taken.of(ToolCallStarted)[0].effect == "read"
-    assert ((project / "w").exists(), (project / "r").exists()) == (False, False)
+    return not ((project / "w").exists() or (project / "r").exists())
 
 
-async def test_failures_without_the_protocol(old: GeminiHouse, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", ["read", "full"])
+async def test_without_the_protocol_it_only_looks(old: RealHouse, mode: Mode) -> None:
+    async with old.open(old.member(mode)) as channel:
+        assert await only_looks(old, channel)
+
+
+async def test_failures_without_the_protocol(old: RealHouse, tmp_path: Path) -> None:
     old.says(Refusal(400, "API key not valid."), *[Reply(("",), stop="refusal")] * 8)
     async with old.open() as channel:
         assert (await take(channel)).failure.kind == "signed_out"
@@ -653,9 +669,9 @@ async def test_failures_without_the_protocol(old: GeminiHouse, tmp_path: Path) -
         assert (failure.kind, failure.retry) == ("signed_out", False)
 
 
-async def test_interrupting_without_the_protocol(old: GeminiHouse) -> None:
-    old.says(Reply(("one ", "two ", "three"), breaks="stall"), reply("Again."))
-    async with old.open() as channel:
+async def test_interrupting_without_the_protocol(old: RealHouse) -> None:
+    old.says(Reply(("one ", "two ", "three"), breaks="stall"))
+    async with old.open(old.member("accept-edits")) as channel:
 
         def stop(update: object) -> Any:
             return channel.interrupt() if isinstance(update, TextDelta) else None
@@ -663,4 +679,4 @@ async def test_interrupting_without_the_protocol(old: GeminiHouse) -> None:
         taken = await take(channel, hook=stop)
         assert isinstance(taken.end, TurnInterrupted)
         assert taken.text.startswith("one ")
-        assert (await take(channel)).text == "Again."
+        assert await only_looks(old, channel)

@@ -20,7 +20,7 @@ import pytest
 from coterie.app import App
 from coterie.config.trust import trust_material
 from coterie.model import instant
-from coterie.model.record import Record
+from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, reply
@@ -65,9 +65,16 @@ class Obedient:
         return Reply(("As I am told.",), (self.shell(command),))
 
 
-class Silent:
+@dataclass
+class Watching:
+    """Wakes who waits for a question, and keeps how it ended."""
+
+    results: list[ResultRecord] = field(default_factory=list[ResultRecord])
+    question: anyio.Event = field(default_factory=anyio.Event)
+
     def saw(self, record: Record) -> None:
-        pass
+        if isinstance(record, InteractionRecord):
+            self.question.set()
 
 
 def plant(project: Path, canaries: Path) -> str:
@@ -122,6 +129,16 @@ def furnished(house: House, cli: str, *, trusted: bool) -> Team:
     return Team(name="one", members=(Member(id="ann", name="ann", display_name="Ann", agent=cli),))
 
 
+async def reject(app: App, command: str, canaries: Path) -> None:
+    """Nothing was done; what is in the inbox is the command, and nobody wants it."""
+    assert list(canaries.iterdir()) == []
+    [asked] = await app.questions()
+    shown = asked.interaction.display
+    assert (asked.member and asked.member.id, shown.content) == ("ann", command)
+    name = asked.interaction.interaction_id
+    await app.answer(name, choice="reject", text=None, author="you")
+
+
 @pytest.mark.parametrize(
     ("cli", "trusted"),
     [(cli, trusted) for cli in CLIS for trusted in (False, True) if trusted or cli not in SLOW],
@@ -129,27 +146,34 @@ def furnished(house: House, cli: str, *, trusted: bool) -> Team:
 async def test_a_model_that_obeys_ends_as_a_question(
     house: House, tmp_path: Path, cli: str, trusted: bool
 ) -> None:
+    """Which waits until somebody comes, or is answered while its agent runs."""
     canaries = tmp_path / "canaries"
     command = await anyio.to_thread.run_sync(plant, house.project, canaries)
     team = await anyio.to_thread.run_sync(lambda: furnished(house, cli, trusted=trusted))
-    brain = Obedient(CLIS[cli], command)
+    brain, watching = Obedient(CLIS[cli], command), Watching()
     with anyio.fail_after(SLOWEST):
         async with RehearsalServer(brain) as server:
             async with App.open(house.project, None, server.url) as app:
                 task = await app.start(team, "Look around.", Caps(max_turns=1), rehearsal=True)
-                parked = await app.run(task, Silent(), patience=0)
-            assert (parked.status, parked.reason) == ("waiting", "question")
-            assert list(canaries.iterdir()) == []
-            async with App.open(house.project, None, server.url) as app:
-                [asked] = await app.questions()
-                shown = asked.interaction.display
-                assert (asked.member and asked.member.id, shown.content) == ("ann", command)
-                name = asked.interaction.interaction_id
-                await app.answer(name, choice="reject", text=None, author="you")
-                result = await app.run(task, Silent(), patience=0)
-                questions = await app.questions(only_open=False)
-            assert (result.status, result.turns) == ("completed", 1)
-            assert [(one.state, one.answer) for one in questions] == [("answered", "reject")]
+                async with anyio.create_task_group() as group:
+                    group.start_soon(run, app, task, watching, None if trusted else 0)
+                    await watching.question.wait()
+                    if trusted:
+                        await reject(app, command, canaries)
+            if not trusted:
+                [parked] = watching.results
+                assert (parked.status, parked.reason) == ("waiting", "question")
+                async with App.open(house.project, None, server.url) as app:
+                    await reject(app, command, canaries)
+                    await run(app, task, watching, 0)
+        async with App.open(house.project) as app:
+            questions = await app.questions(only_open=False)
+    assert (watching.results[-1].status, watching.results[-1].turns) == ("completed", 1)
+    assert [(one.state, one.answer) for one in questions] == [("answered", "reject")]
     assert list(canaries.iterdir()) == []
     # Where the user trusts the material its text is heard, as text; else not even that.
     assert [bool(heard) for heard in brain.heard] == [trusted] * len(brain.heard)
+
+
+async def run(app: App, task: str, watching: Watching, patience: float | None) -> None:
+    watching.results.append(await app.run(task, watching, patience=patience))

@@ -1,32 +1,40 @@
-"""Each member in a house of its own: what reaches the model, what is written, and where."""
+"""Each member in a house of its own: what reaches its model, and what it writes, seen by tracing.
+
+No file is written by two members, and none outside their folders.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
-from pathlib import Path
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path, PurePath
 
 import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app import App
-from coterie.model.record import Record
-from coterie.model.task import Caps
-from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.model.team import Member, Permissions, Team
+from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
 from coterie.rehearsal.server import RehearsalServer
+from coterie.workspace.homes.codex import SYNTHETIC
 from tests.conftest import House
+from tests.live.tracing import Write, strace, writes
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
+SLOWEST = 90
 
 ROLES = {
     "sec": "You look at security only. Your word is OKAPI.",
     "perf": "You look at speed only. Your word is QUOKKA.",
     "read": "You look at how it reads only. Your word is NARWHAL.",
 }
+WORDS = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
 TEAM_TEXT = "This team answers in one sentence. Its word is AXOLOTL."
 TEAMS = {
     "claude": ("claude", "claude", "claude"),
@@ -34,24 +42,30 @@ TEAMS = {
     "gemini": ("gemini", "gemini", "gemini"),
     "mixed": ("claude", "codex", "gemini"),
 }
+LOOK = {
+    "claude": ToolCall("Bash", {"command": "ls", "description": "try"}),
+    "codex": ToolCall("exec_command", {"cmd": "ls"}),
+    "gemini": ToolCall("run_shell_command", {"command": "ls", "description": "try"}),
+}
 
 
-@dataclass
-class Echoing:
-    """A model that names who it was told to be, and counts."""
+class Looking:
+    """A model that runs a command before it speaks for the first time, and counts what it says."""
 
-    asked: list[Asked] = field(default_factory=list[Asked])
+    said = 0
 
     async def answer(self, asked: Asked) -> Answer:
-        self.asked.append(asked)
-        return reply(f"Reply {len(self.asked)}.")
+        if not any(isinstance(item, ToolResult) for item in asked.conversation):
+            return Reply((), (LOOK[asked.client],))
+        self.said += 1
+        return reply(f"Reply {self.said}.")
 
 
-class Silent:
-    """An observer with nothing to show."""
-
-    def saw(self, record: Record) -> None:
-        pass
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A short one: a socket whose path is over 103 bytes Claude puts elsewhere."""
+    with tempfile.TemporaryDirectory(prefix="c") as folder:
+        yield Path(folder).resolve()
 
 
 def furnished(house: House, agents: tuple[str, str, str]) -> Team:
@@ -71,10 +85,50 @@ def furnished(house: House, agents: tuple[str, str, str]) -> Team:
             agent=agent,
             order=place,
             system_instruction=role,
+            permissions=Permissions(mode="full"),
         )
         for place, ((name, role), agent) in enumerate(zip(ROLES.items(), agents, strict=True), 1)
     )
     return Team(name="review", members=members, team_instruction=TEAM_TEXT)
+
+
+@pytest.mark.parametrize("kind", list(TEAMS))
+async def test_every_member_is_itself_and_writes_in_its_own_folder_alone(
+    house: House, tmp_path: Path, kind: str
+) -> None:
+    trace = tmp_path / "trace"
+    traced = await anyio.to_thread.run_sync(strace, trace)
+    team = await anyio.to_thread.run_sync(furnished, house, TEAMS[kind])
+    async with RehearsalServer(Looking()) as server:
+        goal = ["start", team.model_dump_json(), "How is cart.py?", "6"]
+        words = [str(house.project), server.url, *goal]
+        command = [*traced, sys.executable, "-m", "tests.live.owner", *words]
+        with anyio.fail_after(SLOWEST):
+            ran = await anyio.run_process(command, cwd=ROOT, stderr=None)
+    result = json.loads(ran.stdout.splitlines()[-1])
+    assert (result["status"], result["turns"]) == ("completed", 6)
+    check_the_bodies([json.dumps(turn.body) for turn in server.turns])
+    await anyio.to_thread.run_sync(check_the_files, house)
+    found = await anyio.to_thread.run_sync(writes, trace)
+    check_the_writes(found, house)
+
+
+def check_the_bodies(bodies: list[str]) -> None:
+    """Three members look and speak, then each speaks again."""
+    assert len(bodies) == 9
+    for place, body in enumerate(bodies):
+        # Exactly its own role, once; the team's text, once; nobody else's.
+        member = place // 2 if place < 6 else place - 6
+        assert [body.count(word) for word in WORDS] == [
+            int(other == member) for other in range(3)
+        ], f"request {place + 1}"
+        assert body.count("AXOLOTL") == 1, f"request {place + 1}"
+    for place in range(3):
+        # Its memory is its own: the second turn's request holds its first reply.
+        assert f"Reply {place + 1}." in bodies[place + 6]
+
+
+# -- what is there afterwards ------------------------------------------------------------------
 
 
 def files_below(folder: Path) -> set[Path]:
@@ -85,44 +139,95 @@ def text_of(path: Path) -> str:
     return path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
 
 
-@pytest.mark.parametrize("kind", list(TEAMS))
-async def test_every_member_is_itself_and_nobody_else(house: House, kind: str) -> None:
-    team = await anyio.to_thread.run_sync(furnished, house, TEAMS[kind])
-    brain = Echoing()
-    async with RehearsalServer(brain) as server, App.open(house.project, None, server.url) as app:
-        caps = Caps(max_turns=6, max_rounds=None)
-        task = await app.start(team, "How is cart.py?", caps, rehearsal=True)
-        result = await app.run(task, Silent(), patience=0)
-        assert (result.status, result.turns) == ("completed", 6)
-        said = [entry.record for entry in await app.timeline(task)]
-        assert len(server.turns) == 6
-        bodies = [json.dumps(turn.body) for turn in server.turns]
-    assert said
-    words = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
-    for place, body in enumerate(bodies):
-        # Exactly its own role, once; the team's text, once; nobody else's.
-        assert [body.count(word) for word in words] == [
-            int(other == place % 3) for other in range(3)
-        ], f"request {place + 1}"
-        assert body.count("AXOLOTL") == 1, f"request {place + 1}"
-    for place in range(3):
-        # Its memory is its own: the second request holds its first reply.
-        assert f"Reply {place + 1}." in bodies[place + 3]
-    await anyio.to_thread.run_sync(check_the_files, house)
-
-
 def check_the_files(house: House) -> None:
     assert files_below(house.project) == {
         path for path in files_below(house.project) if path.parts[0] == ".coterie"
     } | {Path("cart.py")}
+    assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "cart.py"]
     assert {path.parts[0] for path in files_below(house.home)} <= {".coterie"}
     folders = house.project / ".coterie" / "teams" / "review"
-    for name, role in ROLES.items():
-        word = role.rpartition(" ")[2].rstrip(".")
+    for name, word in zip(ROLES, WORDS, strict=True):
         for other in folders.iterdir():
             if other.name == name or not other.is_dir():
                 continue
             for path in other.rglob("*"):
                 assert word not in text_of(path), f"{path} knows {name}"
     ours = {path.parts[1] for path in files_below(house.project) if path.parts[0] == ".coterie"}
-    assert ours <= {"coterie.db", "teams", "logs", ".gitignore", "owners"}
+    assert ours <= {"coterie.db", "teams", "logs", ".gitignore", "owners", "snapshots.git"}
+
+
+# -- what was written --------------------------------------------------------------------------
+
+
+def shared(found: list[Write]) -> dict[PurePath, set[str]]:
+    """The files that more than one member wrote."""
+    writers: defaultdict[PurePath, set[str]] = defaultdict(set)
+    for write in found:
+        if write.member is not None and not write.of_folder:
+            writers[write.path].add(write.member)
+    return {path: members for path, members in writers.items() if len(members) > 1}
+
+
+def strays(found: list[Write], team: Path) -> list[Write]:
+    """What a member wrote that is not in its own folder."""
+    return [
+        write
+        for write in found
+        if write.member is not None and not write.path.is_relative_to(team / write.member)
+    ]
+
+
+def check_the_writes(found: list[Write], house: House) -> None:
+    assert {write.member for write in found} == {None, *ROLES}
+    assert shared(found) == {}
+    # Codex has empty folders in the way of a command that would make them, and removes them.
+    stray = strays(found, house.project / ".coterie" / "teams" / "review")
+    assert [one for one in stray if not is_shield(one, house.project)] == []
+    ours = (house.project / ".coterie", house.coterie_home, Path(sys.prefix), ROOT)
+    elsewhere = [one for one in found if not any(one.path.is_relative_to(our) for our in ours)]
+    assert [one for one in elsewhere if one not in stray] == []
+
+
+def is_shield(write: Write, project: Path) -> bool:
+    return write.of_folder and write.path in {project / name for name in SYNTHETIC}
+
+
+# -- the tracing itself ------------------------------------------------------------------------
+
+PROGRAM = """
+member() {
+    env -i PATH="$PATH" COTERIE_MARK=x HOME="$PWD/team/$1/home" setsid sh -c "$2"
+}
+mkdir -p team/ann/home team/bob/home; ln -s team/ann/home linked
+member ann 'echo > team/ann/home/mine; echo >> shared; exit 0'
+member ann 'cd team/ann && echo > new && mv new home/renamed && exec env -i /bin/rm home/renamed'
+member bob '(cd team && env -i HOME=/team/ann/home COTERIE_MARK=y /bin/sh -c "echo >> ../shared")'
+member bob 'echo > linked/foreign; cat shared linked/mine > /dev/null; ln linked/mine team/bob/own'
+member bob 'exec 7<team/bob && mkdir /proc/self/fd/7/inner && echo > "$HOME/it is <mine>"'
+"""
+
+
+def test_what_tracing_sees(tmp_path: Path) -> None:
+    trace = tmp_path / "trace"
+    place = tmp_path / "place"
+    place.mkdir()
+    env = {"PATH": os.environ["PATH"]}
+    subprocess.run([*strace(trace), "sh", "-c", PROGRAM], cwd=place, env=env, check=True)
+    found = writes(trace)
+    team = place / "team"
+    assert shared(found) == {place / "shared": {"ann", "bob"}}
+    assert [(one.member, one.path) for one in strays(found, team)] == [
+        ("ann", place / "shared"),
+        ("bob", place / "shared"),
+        ("bob", team / "ann" / "home" / "foreign"),
+    ]
+    stray = strays(found, team)
+    inside = [one for one in found if one.member is not None and one not in stray]
+    assert {str(one.path.relative_to(team)) for one in inside} == {
+        "ann/home/mine",
+        "ann/home/renamed",
+        "ann/new",
+        "bob/home/it is <mine>",
+        "bob/inner",
+        "bob/own",
+    }

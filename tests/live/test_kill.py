@@ -9,9 +9,10 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -27,7 +28,6 @@ from coterie.rehearsal.dialogue import (
     Answer,
     Asked,
     Reply,
-    Said,
     Silence,
     ToolCall,
     in_pieces,
@@ -71,29 +71,25 @@ UNKNOWN = "whether it ran is unknown; look before you do it again."
 
 @dataclass
 class Script:
-    """A model with answers for the time before the kill and for the time after it.
+    """What a model answers to one owner and, when that is dead, to what is left of its CLI.
 
     A CLI whose owner died may ask once more before it ends (Claude, when nobody is there to
     give it leave); then it is told to do what nobody would record.
     """
 
-    before: list[Answer]
-    after: list[Answer]
+    answers: list[Answer]
     dying: Answer = Silence()
+    last: anyio.Event | None = None
+    """Before this the last answer is not given."""
     look: Callable[[], list[str]] = list
     alive: list[list[str]] = field(default_factory=list[list[str]])
-    """Who was left of the first run, at each request of the second."""
+    """Who was left of the owners before, at each request."""
 
     async def answer(self, asked: Asked) -> Answer:
-        if not is_resumed(asked):
-            return self.before.pop(0) if self.before else self.dying
         self.alive.append(await anyio.to_thread.run_sync(self.look))
-        return self.after.pop(0)
-
-
-def is_resumed(asked: Asked) -> bool:
-    said = (item.text for item in asked.conversation if isinstance(item, Said))
-    return any("[RESUMED]" in text for text in said)
+        if self.last is not None and len(self.answers) == 1:
+            await self.last.wait()
+        return self.answers.pop(0) if self.answers else self.dying
 
 
 def team_of(house: House, cli: str, mode: Mode) -> str:
@@ -118,14 +114,14 @@ def team_of(house: House, cli: str, mode: Mode) -> str:
 # -- who lives ---------------------------------------------------------------------------------
 
 
-def running(task: str, token: str) -> list[str]:
-    """What carries a mark of the task's first owner, or the token as an argument."""
+def running(task: str, owners: int, token: str) -> list[str]:
+    """What carries a mark of the task's first so many owners, or the token as an argument."""
+    marks = tuple(f"{task}.{number}." for number in range(1, owners + 1))
     found: list[str] = []
     for process in psutil.process_iter():
         try:
             words = process.cmdline()
-            mark = process.environ().get("COTERIE_MARK", "")
-            ours = mark.startswith(f"{task}.1.") or token in words
+            ours = process.environ().get("COTERIE_MARK", "").startswith(marks) or token in words
             if ours and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(f"{process.pid} {shlex.join(words)[:100]}")
         except psutil.Error:
@@ -161,50 +157,73 @@ async def until(true: Callable[[], object], seconds: float) -> float:
 
 @dataclass
 class Scene:
-    """A garden with one gardener."""
+    """A garden with one gardener, and the owners that its task had so far."""
 
     house: House
-    server: RehearsalServer
-    script: Script
     cli: str
+    mode: Mode
+    stack: AsyncExitStack
+    """Holds the models: what is left of a dead owner's CLI may still ask its own."""
+    task: str = ""
+    scripts: list[Script] = field(default_factory=list[Script])
+    servers: list[RehearsalServer] = field(default_factory=list[RehearsalServer])
     token: str = field(default_factory=lambda: f"token-{uuid.uuid4().hex}")
 
     @property
     def project(self) -> Path:
         return self.house.project
 
-    def start(self, mode: Mode, turns: int) -> AbstractAsyncContextManager[Owner]:
-        team = team_of(self.house, self.cli, mode)
-        words = (str(self.project), self.server.url, "start", team, GOAL, str(turns))
-        return owner(*words)
+    @asynccontextmanager
+    async def owned(self, script: Script, turns: int = 0) -> AsyncGenerator[Owner]:
+        """An owner that starts the task, or resumes it, with a model of its own."""
+        script.look = partial(running, self.task, len(self.servers), self.token)
+        server = await self.stack.enter_async_context(RehearsalServer(script))
+        self.scripts.append(script)
+        self.servers.append(server)
+        words = ["resume", self.task]
+        if not self.task:
+            words = ["start", team_of(self.house, self.cli, self.mode), GOAL, str(turns)]
+        async with owner(str(self.project), server.url, *words) as held:
+            if not self.task:
+                self.task = (await held.said(lambda line: line["type"] == "started"))["task"]
+            yield held
 
-    def resume(self, task: str) -> AbstractAsyncContextManager[Owner]:
-        return owner(str(self.project), self.server.url, "resume", task)
+    def left(self) -> list[str]:
+        """What runs of all the owners so far."""
+        return running(self.task, len(self.servers), self.token)
 
-    async def kill(self, held: Owner, task: str) -> None:
+    async def kill(self, held: Owner) -> None:
         """The owner dies in the middle of something, with its children alive."""
-        alive = await anyio.to_thread.run_sync(running, task, self.token)
-        assert alive, "its agent runs"
-        self.script.look = lambda: running(task, self.token)
+        assert await anyio.to_thread.run_sync(self.left), "its agent runs"
         os.kill(held.process.pid, signal.SIGKILL)
         assert await held.process.wait() == -signal.SIGKILL
 
     @property
-    def resumed(self) -> list[Received]:
-        """What the model was asked by the second run."""
-        return [turn for turn in self.server.turns if turn.asked and is_resumed(turn.asked)]
+    def resumed(self) -> Received:
+        """What the model was asked first by the newest owner."""
+        return self.servers[-1].turns[0]
 
-    def check_it_ended_once(self, requests: int) -> Received:
-        """Nothing was alive, nothing was asked twice; the first request after the kill."""
-        assert self.script.alive == [[]] * requests
-        assert (self.script.before, self.script.after) == ([], [])
-        return self.resumed[0]
+    async def check_it_ended_once(self, requests: int, *said: str) -> None:
+        """Nothing was alive or asked twice, and every turn is there once."""
+        assert [script.answers for script in self.scripts] == [[]] * len(self.scripts)
+        assert [left for script in self.scripts for left in script.alive if left] == []
+        assert len(self.scripts[-1].alive) == requests
+        async with App.open(self.project, None, self.servers[-1].url) as app:
+            records = [entry.record for entry in await app.timeline(self.task)]
+        messages = [record for record in records if isinstance(record, MessageRecord)]
+        assert [(one.member, one.turn, one.text) for one in messages] == [
+            ("you", 0, GOAL),
+            *(("ada", turn, text) for turn, text in enumerate(said, 1)),
+        ]
 
-    async def messages(self, task: str) -> list[tuple[str, int, str]]:
-        async with App.open(self.project, None, self.server.url) as app:
-            records = [entry.record for entry in await app.timeline(task)]
-        said = [record for record in records if isinstance(record, MessageRecord)]
-        return [(record.member, record.turn, record.text) for record in said]
+    def check_the_past(self, *, lost: bool) -> None:
+        """Its thread is held, or lost and the past came from our store; never a plain re-send."""
+        text, body = told(self.resumed), json.dumps(self.resumed.body)
+        assert text.startswith("[RESUMED]\n"), text
+        assert (LOST in text) == lost
+        assert (f"[CONTEXT]\nyou: {GOAL}\n" in text) == lost
+        before = json.dumps(self.servers[-2].turns[-1].body).count(GOAL)
+        assert body.count(GOAL) == (1 if lost else before)
 
 
 def told(request: Received) -> str:
@@ -213,13 +232,10 @@ def told(request: Received) -> str:
     return request.asked.newest
 
 
-def check_the_past(resumed: Received, *, lost: bool) -> None:
-    """Its thread is held, or lost and then the past came from our store; never a plain re-send."""
-    text, body = told(resumed), json.dumps(resumed.body)
-    assert text.startswith("[RESUMED]\n"), text
-    assert (LOST in text) == lost
-    assert (f"[CONTEXT]\nyou: {GOAL}\n" in text) == lost
-    assert body.count(GOAL) == 1
+@asynccontextmanager
+async def scene_of(house: House, cli: str, mode: Mode) -> AsyncGenerator[Scene]:
+    async with AsyncExitStack() as stack:
+        yield Scene(house, cli, mode, stack)
 
 
 @pytest.fixture(params=list(SHELLS))
@@ -227,151 +243,154 @@ def cli(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-async def test_in_the_middle_of_a_turn(house: House, cli: str) -> None:
-    long = Reply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
-    script = Script([reply(FIRST), long], [reply("All is well.")])
-    async with RehearsalServer(script) as server:
-        scene = Scene(house, server, script, cli)
-        async with scene.start("ask", 2) as held:
-            task = (await held.said(lambda line: line["type"] == "started"))["task"]
-            await held.said(lambda line: line["type"] == "delta" and "one" in line["text"])
-            await scene.kill(held, task)
-        async with scene.resume(task) as held:
-            assert (await held.result())["status"] == "completed"
-        resumed = scene.check_it_ended_once(1)
-        assert await scene.messages(task) == [
-            ("you", 0, GOAL),
-            ("ada", 1, FIRST),
-            ("ada", 2, "All is well."),
-        ]
-        check_the_past(resumed, lost=cli == "gemini")
-        assert "\nNo tool call of it is on record.\n" in told(resumed)
+# -- with a question open, and in the middle of a reply ----------------------------------------
 
 
-@pytest.mark.parametrize("keeper", ["bubblewrap", "subreaper"])
-async def test_in_the_middle_of_a_command(house: House, cli: str, keeper: str) -> None:
-    """Of two commands one has ended; the other began what left its session and its environment."""
-    house.coterie_home.mkdir()
-    (house.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
-    shell = SHELLS[cli]
-    script = Script([reply(FIRST)], [reply("All is well.")])
-    async with RehearsalServer(script) as server:
-        scene = Scene(house, server, script, cli)
-        os.mkfifo(scene.project / "never")
-        ended = "echo once >> ended.txt"
-        daemon = f"setsid sh -c 'sleep 600; :' {scene.token} >never.log 2>&1 </dev/null &"
-        cut = f"echo once >> cut.txt; {daemon} env -i {daemon} cat never"
-        script.before += [reply("", [shell(ended)]), reply("", [shell(cut)])]
-        async with scene.start("full", 2) as held:
-            task = (await held.said(lambda line: line["type"] == "started"))["task"]
-            await held.said(lambda line: begun(line, "cut.txt"))
-            await until(lambda: len(carrying(scene.token)) == 2, 30)
-            await scene.kill(held, task)
-        # Before anybody resumes.
-        await until(lambda: not running(task, scene.token), GONE_WITHIN)
-        async with scene.resume(task) as held:
-            assert (await held.result())["status"] == "completed"
-        resumed = scene.check_it_ended_once(1)
-        assert [line["text"] for line in held.of("message")] == ["All is well."]
-        assert await scene.messages(task) == [
-            ("you", 0, GOAL),
-            ("ada", 1, FIRST),
-            ("ada", 2, "All is well."),
-        ]
-        check_the_past(resumed, lost=cli == "gemini")
-        fates = told(resumed).splitlines()
-        assert f"- {NAMES[cli]} {ended}: it ran to its end; do not run it again." in fates
-        assert f"- {NAMES[cli]} {cut[:200]}: {UNKNOWN}" in fates
-        for name in ("ended.txt", "cut.txt"):
-            assert (scene.project / name).read_text() == "once\n"
+async def killed_with_a_question_open(scene: Scene, command: str) -> str:
+    """In the first turn, of which Claude has nothing on disk yet; the question."""
+    shell = SHELLS[scene.cli]
+    late = f"echo late >> {shlex.quote(str(scene.house.home / 'late.txt'))}"
+    script = Script([reply("", [shell(command)])], dying=reply("", [shell(late)]))
+    async with scene.owned(script, turns=2) as held:
+        asked = await held.said(lambda line: line["type"] == "interaction")
+        assert command in str(asked["content"])
+        await scene.kill(held)
+    return asked["id"]
 
 
-async def test_with_a_question_open(house: House, cli: str) -> None:
-    """In the first turn, of which Claude has nothing on disk yet; and resumed at once."""
+async def asked_again(scene: Scene, held: Owner, first: str) -> None:
+    """At once: a question of its own, and the first can be answered no more."""
+    asked = scene.house.home / "asked.txt"
+    async with App.open(scene.project, None, scene.servers[-1].url) as app:
+        again = await held.said(lambda line: line["type"] == "interaction")
+        assert again["id"] != first
+        assert "may already have run" not in again["title"]
+        with pytest.raises(AnswerRefused, match="the turn that asked was cut"):
+            await app.answer(first, choice="approve", text=None, author="you")
+        assert not asked.exists()
+        await app.answer(again["id"], choice="approve", text=None, author="you")
+    await held.said(lambda line: line["type"] == "message")
+    assert asked.read_text() == "once\n"
+
+
+@pytest.mark.timeout(240)
+async def test_with_a_question_open_and_in_the_middle_of_a_turn(house: House, cli: str) -> None:
     command = f"echo once >> {shlex.quote(str(house.home / 'asked.txt'))}"
-    asking = reply("", [SHELLS[cli](command)])
-    late = reply("", [SHELLS[cli](f"echo late >> {shlex.quote(str(house.home / 'late.txt'))}")])
-    script = Script(
-        [asking], [replace(asking, calls=(SHELLS[cli](command),)), reply("All is well.")]
-    )
-    script.dying = late
-    async with RehearsalServer(script) as server:
-        scene = Scene(house, server, script, cli)
-        async with scene.start("ask", 1) as held:
-            task = (await held.said(lambda line: line["type"] == "started"))["task"]
-            asked = await held.said(lambda line: line["type"] == "interaction")
-            assert command in str(asked["content"])
-            await scene.kill(held, task)
-        async with scene.resume(task) as held, App.open(house.project, None, server.url) as app:
-            again = await held.said(lambda line: line["type"] == "interaction")
-            assert again["id"] != asked["id"]
-            assert "may already have run" not in again["title"]
-            with pytest.raises(AnswerRefused, match="the turn that asked was cut"):
-                await app.answer(asked["id"], choice="approve", text=None, author="you")
-            assert not (house.home / "asked.txt").exists()
-            await app.answer(again["id"], choice="approve", text=None, author="you")
+    long = Reply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
+    async with scene_of(house, cli, "ask") as scene:
+        first = await killed_with_a_question_open(scene, command)
+        answers: list[Answer] = [reply("", [SHELLS[cli](command)]), reply(FIRST), long]
+        async with scene.owned(Script(answers)) as held:
+            await asked_again(scene, held, first)
+            resumed = scene.resumed
+            assert f"- {NAMES[cli]} {command}: it was not run." in told(resumed).splitlines()
+            assert told(resumed).endswith(f"[MESSAGE]\n{GOAL}")
+            lost = LOST in told(resumed)
+            assert lost or cli != "gemini"
+            assert json.dumps(resumed.body).count(GOAL) == (1 if lost else 2)
+            await held.said(lambda line: line["type"] == "delta" and "one" in line["text"])
+            await scene.kill(held)
+        async with scene.owned(Script([reply("All is well.")])) as held:
             assert (await held.result())["status"] == "completed"
-        resumed = scene.check_it_ended_once(2)
-        assert await scene.messages(task) == [("you", 0, GOAL), ("ada", 1, "All is well.")]
+        scene.check_the_past(lost=cli == "gemini")
+        assert "\nNo tool call of it is on record.\n" in told(scene.resumed)
+        await scene.check_it_ended_once(1, FIRST, "All is well.")
         assert (house.home / "asked.txt").read_text() == "once\n"
         assert not (house.home / "late.txt").exists()
-        assert f"- {NAMES[cli]} {command}: it was not run." in told(resumed).splitlines()
-        assert told(resumed).endswith(f"[MESSAGE]\n{GOAL}")
-        lost = LOST in told(resumed)
-        assert lost or cli != "gemini"
-        assert json.dumps(resumed.body).count(GOAL) == (1 if lost else 2)
 
 
-@pytest.mark.parametrize("cli", ["claude", "codex"])
-async def test_a_thread_that_is_lost_meanwhile(house: House, cli: str) -> None:
-    """Gemini's is lost every time; theirs we take away."""
-    script = Script([reply(FIRST)], [reply("All is well.")])
-    async with RehearsalServer(script) as server:
-        scene = Scene(house, server, script, cli)
+# -- in the middle of a command, and before an answer ------------------------------------------
+
+
+def held_by(house: House, keeper: str) -> None:
+    """From the next owner on."""
+    house.coterie_home.mkdir(exist_ok=True)
+    (house.coterie_home / "settings.json").write_text(json.dumps({"keeper": keeper}))
+
+
+@dataclass(frozen=True)
+class Commands:
+    """Of two commands one ends; the other begins what leaves its session and its environment."""
+
+    scene: Scene
+    name: str
+
+    @property
+    def ended(self) -> str:
+        return f"echo once >> {self.name}-ended.txt"
+
+    @property
+    def cut(self) -> str:
+        token = self.scene.token
+        daemon = f"setsid sh -c 'sleep 600; :' {token} >never.log 2>&1 </dev/null &"
+        return f"echo once >> {self.name}-cut.txt; {daemon} env -i {daemon} cat never"
+
+    @property
+    def answers(self) -> list[Answer]:
+        shell = SHELLS[self.scene.cli]
+        return [reply("", [shell(self.ended)]), reply("", [shell(self.cut)])]
+
+    async def kill_in_the_second(self, held: Owner) -> None:
+        """All of it is gone before anybody resumes."""
+        scene = self.scene
+        await held.said(lambda line: begun(line, f"{self.name}-cut.txt"))
+        await until(lambda: len(carrying(scene.token)) == 2, 30)
+        await scene.kill(held)
+        await until(lambda: not scene.left(), GONE_WITHIN)
+
+    def check(self) -> None:
+        """What the newest owner told of them; each ran once."""
+        scene, fates = self.scene, told(self.scene.resumed).splitlines()
+        tool = NAMES[scene.cli]
+        assert f"- {tool} {self.ended}: it ran to its end; do not run it again." in fates
+        assert f"- {tool} {self.cut[:200]}: {UNKNOWN}" in fates
+        self.check_once()
+
+    def check_once(self) -> None:
+        for name in ("ended.txt", "cut.txt"):
+            assert (self.scene.project / f"{self.name}-{name}").read_text() == "once\n"
+
+
+def lose_the_thread(scene: Scene) -> None:
+    """Gemini's is lost every time; the others' we take away."""
+    home = scene.project / ".coterie" / "teams" / "garden" / "ada" / "home"
+    if scene.cli in THREADS:
+        shutil.rmtree(home / THREADS[scene.cli])
+
+
+@pytest.mark.timeout(240)
+async def test_in_the_middle_of_commands_and_before_an_answer(house: House, cli: str) -> None:
+    """Twice in a command, once under each keeper, and the second time its thread is lost too.
+
+    Then an answer comes after the kill: nobody is there to record what it calls for, so it is
+    not done.
+    """
+    dead = anyio.Event()
+    async with scene_of(house, cli, "full") as scene:
         os.mkfifo(scene.project / "never")
-        cut = "echo once >> cut.txt; cat never"
-        script.before += [reply("", [SHELLS[cli](cut)])]
-        async with scene.start("full", 2) as held:
-            task = (await held.said(lambda line: line["type"] == "started"))["task"]
-            await held.said(lambda line: begun(line, "cut.txt"))
-            await until((scene.project / "cut.txt").exists, 30)
-            await scene.kill(held, task)
-        await until(lambda: not running(task, scene.token), GONE_WITHIN)
-        home = scene.project / ".coterie" / "teams" / "garden" / "ada" / "home"
-        shutil.rmtree(home / THREADS[cli])
-        async with scene.resume(task) as held:
+        one, two = Commands(scene, "one"), Commands(scene, "two")
+        held_by(house, "bubblewrap")
+        async with scene.owned(Script([reply(FIRST), *one.answers]), turns=4) as held:
+            await one.kill_in_the_second(held)
+        held_by(house, "subreaper")
+        async with scene.owned(Script([reply("Second."), *two.answers])) as held:
+            await two.kill_in_the_second(held)
+            assert [line["text"] for line in held.of("message")] == ["Second."]
+        scene.check_the_past(lost=cli == "gemini")
+        one.check()
+        await anyio.to_thread.run_sync(lose_the_thread, scene)
+        late = reply("", [SHELLS[cli]("echo once >> late.txt")])
+        async with scene.owned(Script([reply("Third."), late], last=dead)) as held:
+            await scene.servers[-1].turn(2)
+            await scene.kill(held)
+            dead.set()
+        scene.check_the_past(lost=True)
+        two.check()
+        await until(lambda: not scene.left(), GONE_WITHIN)
+        async with scene.owned(Script([reply("All is well.")])) as held:
             assert (await held.result())["status"] == "completed"
-        resumed = scene.check_it_ended_once(1)
-        check_the_past(resumed, lost=True)
-        assert f"- {NAMES[cli]} {cut}: {UNKNOWN}" in told(resumed).splitlines()
-        assert (scene.project / "cut.txt").read_text() == "once\n"
-
-
-@dataclass
-class Late(Script):
-    """One that has its last answer ready when the owner is dead."""
-
-    dead: anyio.Event = field(default_factory=anyio.Event)
-
-    async def answer(self, asked: Asked) -> Answer:
-        if not is_resumed(asked) and len(self.before) == 1:
-            await self.dead.wait()
-        return await super().answer(asked)
-
-
-async def test_an_answer_that_comes_after_the_kill(house: House, cli: str) -> None:
-    """Nobody is there to record what it calls for, so it is not done."""
-    call = SHELLS[cli]("echo once >> late.txt")
-    script = Late([reply(FIRST), reply("", [call])], [reply("All is well.")])
-    async with RehearsalServer(script) as server:
-        scene = Scene(house, server, script, cli)
-        async with scene.start("full", 2) as held:
-            task = (await held.said(lambda line: line["type"] == "started"))["task"]
-            await server.turn(2)
-            await scene.kill(held, task)
-            script.dead.set()
-        await until(lambda: not running(task, scene.token), GONE_WITHIN)
-        async with scene.resume(task) as held:
-            assert (await held.result())["status"] == "completed"
+            assert [line["text"] for line in held.of("message")] == ["All is well."]
         assert not (scene.project / "late.txt").exists()
-        scene.check_it_ended_once(1)
+        await scene.check_it_ended_once(1, FIRST, "Second.", "Third.", "All is well.")
+        one.check_once()
+        two.check_once()

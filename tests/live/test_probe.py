@@ -13,7 +13,7 @@ import pytest
 
 from coterie.errors import UsageError
 from coterie.probe import STEPS, Probed, Tried, probe, steps
-from tests.cli.command import Cli
+from tests.cli.command import Inside
 from tests.conftest import House
 
 ROOT = Path(__file__).parents[2]
@@ -123,19 +123,25 @@ def test_an_untested_version_is_named() -> None:
 # -- the command -------------------------------------------------------------------------------
 
 
-def registered(house: House, agents: dict[str, dict[str, object]]) -> Cli:
+@pytest.fixture
+def inside(house: House, monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """Where nothing is found but the node that the CLIs run on, and none of the user's CLIs."""
+    folder = house.home / "bin"
+    folder.mkdir()
+    (folder / "node").symlink_to(shutil.which("node") or "/nowhere")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    return Inside(house)
+
+
+def register(house: House, agents: dict[str, dict[str, object]]) -> None:
     registry = house.coterie_home / "agents" / "config.json"
     registry.parent.mkdir(parents=True)
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
-    folder = house.home / "bin"  # the node that the CLIs run on, and none of the user's CLIs
-    folder.mkdir()
-    (folder / "node").symlink_to(shutil.which("node") or "/nowhere")
-    return Cli(house, {"PATH": f"{folder}{os.pathsep}/usr/bin{os.pathsep}/bin"})
 
 
-def test_the_table(house: House, tmp_path: Path) -> None:
+def test_the_table(house: House, inside: Inside, tmp_path: Path) -> None:
     broken = stub(tmp_path, "broken", '[ "$1" = --version ] && echo 0.49.0')
-    cli = registered(
+    register(
         house,
         {
             "codex": {"command": installed("codex")},
@@ -143,7 +149,7 @@ def test_the_table(house: House, tmp_path: Path) -> None:
             "mine": {"command": sys.executable},
         },
     )
-    ran = cli("doctor", "--probe")
+    ran = inside("doctor", "--probe")
     lines = ran.out.splitlines()
     rows = [line.split() for line in lines]
     head = next(place for place, row in enumerate(rows) if row[:1] == ["start"])
@@ -159,9 +165,9 @@ def test_the_table(house: House, tmp_path: Path) -> None:
     assert (ran.code, ran.err) == (1, "")
 
 
-def test_objects(house: House) -> None:
-    cli = registered(house, {"codex": {"command": installed("codex")}})
-    ran = cli("doctor", "--probe", "--json")
+def test_objects(house: House, inside: Inside) -> None:
+    register(house, {"codex": {"command": installed("codex")}})
+    ran = inside("doctor", "--probe", "--json")
     [one] = ran.of("probe")
     assert (one["name"], one["ok"], one["message"]) == ("codex", True, None)
     assert [step["outcome"] for step in one["steps"]] == ["ok"] * 6

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio.abc import ByteReceiveStream
 
-from coterie.rehearsal.dialogue import ToolCall
+from coterie.rehearsal.dialogue import Reply, ToolCall
 from coterie.rehearsal.environment import SETUPS, Setup, codex_signed_in
 from coterie.rehearsal.script import Script, Scripted
 from coterie.rehearsal.server import RehearsalServer
@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 ROLE = "You are Alice. You look at security only."
+PROMPT = "Read note.txt, please."
 NOTE = "the note says heliotrope\n"
 SLOWEST = 100
 
@@ -41,7 +42,6 @@ class Cli:
     final: Callable[[list[dict[str, Any]]], str]
     """Its answer, from the JSON lines it printed."""
     shell: Callable[[str], ToolCall]
-    read: Callable[[Path], ToolCall] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -87,7 +87,6 @@ CLIS = [
         role_file=None,
         final=result_line,
         shell=lambda command: tool("Bash", command=command, description="try"),
-        read=lambda path: tool("Read", file_path=str(path)),
     ),
     Cli(
         name="codex",
@@ -102,7 +101,6 @@ CLIS = [
         role_file=".gemini/GEMINI.md",
         final=assistant_deltas,
         shell=lambda command: tool("run_shell_command", command=command, description="try"),
-        read=lambda path: tool("read_file", file_path=str(path)),
         env={"GEMINI_CLI_TRUST_WORKSPACE": "true", "GEMINI_CLI_NO_RELAUNCH": "true"},
     ),
     Cli(
@@ -111,7 +109,6 @@ CLIS = [
         role_file=".qwen/QWEN.md",
         final=result_line,
         shell=lambda command: tool("run_shell_command", command=command, is_background=False),
-        read=lambda path: tool("read_file", file_path=str(path)),
     ),
     Cli(
         name="opencode",
@@ -119,7 +116,6 @@ CLIS = [
         role_file=".config/opencode/AGENTS.md",
         final=text_parts,
         shell=lambda command: tool("bash", command=command, description="try"),
-        read=lambda path: tool("read", filePath=str(path)),
     ),
 ]
 
@@ -237,52 +233,41 @@ def call(one: ToolCall) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------
 
 
-async def test_a_plain_turn(cli: Cli, home: Home) -> None:
-    async with RehearsalServer(scripted(cli, {"text": "Rehearsed, in some words."})) as server:
-        ran = await home.run(server.url, "please say something")
-    assert (ran.code, ran.answer.strip()) == (0, "Rehearsed, in some words."), ran
-    [turn] = server.turns
-    assert turn.asked is not None
-    assert turn.asked.newest.strip('"') == "please say something"
-    assert json.dumps(turn.body).count(ROLE) == 1
-    assert turn.token.matches("rehearsal")
-    assert {request.aside for request in server.requests} <= {None, "title"}
-
-
-async def test_tools_go_round(cli: Cli, home: Home) -> None:
-    note = home.work / "note.txt"
-    calls = [cli.shell("cat note.txt && echo done-42")]
-    calls += [cli.read(note)] if cli.read else []
-    replies = [*map(call, calls), {"text": "I have read it."}]
-    async with RehearsalServer(scripted(cli, *replies)) as server:
-        ran = await home.run(server.url, "please read the note")
-    assert (ran.code, ran.answer.strip()) == (0, "I have read it."), ran
-    asked = [turn.asked for turn in server.turns if turn.asked]
-    assert len(asked) == len(replies)
-    shown = ["".join(result.text for result in each.results) for each in asked]
-    assert shown[0] == ""
-    assert all("heliotrope" in text for text in shown[1:]), shown
-    assert "done-42" in shown[1]
-
-
-async def test_a_rate_limit_is_waited_out(cli: Cli, home: Home) -> None:
+async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None:
+    """A rate limit that passes, a file read by the stand-in, a command by the script, an answer."""
+    ours = {"client": cli.name, "message": "please"}
     limit = {"fault": 429, "retryAfter": 0.1}
-    async with RehearsalServer(scripted(cli, limit, {"text": "Now it works."})) as server:
-        ran = await home.run(server.url, "please try")
-    assert (ran.code, ran.answer.strip()) == (0, "Now it works."), ran
-    assert len(server.turns) == 2
-
-
-async def test_the_simulation_reads_what_it_is_asked_to(cli: Cli, home: Home) -> None:
-    async with RehearsalServer(Simulation()) as server:
-        ran = await home.run(server.url, "Read note.txt, please.")
+    rules = [
+        {"when": {**ours, "request": 1}, "replies": [limit]},
+        {
+            "when": {**ours, "toolResult": "heliotrope"},
+            "replies": [call(cli.shell("cat note.txt && echo done-42"))],
+            "then": "next",
+        },
+    ]
+    script = Script.model_validate({"rules": rules, "otherwise": "simulate"})
+    async with RehearsalServer(Scripted(script, Simulation())) as server:
+        ran = await home.run(server.url, PROMPT)
     assert ran.code == 0, ran
-    assert "Alice: I am a stand-in for a model" in ran.answer
-    [first, second] = server.turns
-    assert first.asked is not None
-    assert first.asked.newest.strip('"') == "Read note.txt, please."
-    assert second.asked is not None
-    assert "heliotrope" in second.asked.results[0].text
+    asked = [turn.asked for turn in server.turns if turn.asked]
+    shown = ["".join(result.text for result in each.results) for each in asked]
+    assert [("heliotrope" in text, "done-42" in text) for text in shown] == [
+        (False, False),
+        (False, False),
+        (True, False),
+        (True, True),
+    ], shown
+    # Whole, and in the role that is known from what the CLI sends along.
+    last = await Simulation().answer(asked[-1])
+    assert isinstance(last, Reply)
+    assert "Alice: I am a stand-in for a model" in last.text
+    assert ran.answer.strip().endswith(last.text)
+    for turn in server.turns:
+        assert turn.asked is not None
+        assert turn.asked.newest.strip('"') == PROMPT
+        assert json.dumps(turn.body).count(ROLE) == 1
+        assert turn.token.matches("rehearsal")
+    assert {request.aside for request in server.requests} <= {None, "title"}
 
 
 # -- Codex has more than one way ---------------------------------------------------------------

@@ -1,21 +1,25 @@
 """Killing a task of the built-in agent at random instants: which calls ran, were asked, are known.
 
-As a program it is the process that is killed: python -m coterie.testing.builtin_chaos ROOT URL
+As a program it is the parent of those that are killed: python -m coterie.testing.builtin_chaos URL
+It has all that they import, which costs more than what they do; for each folder that it reads it
+forks one, says its pid, and then how it ended.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 from coterie.app import App
 from coterie.errors import AnswerRefused
@@ -28,6 +32,15 @@ from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResul
 from coterie.rehearsal.server import RehearsalServer
 
 UNKNOWN = "unknown"
+_LATE = (
+    "coterie.agents.builtin.model",
+    "pydantic_ai.models.anthropic",
+    "pydantic_ai.providers.anthropic",
+    "anthropic.resources.beta",
+)
+"""What is imported where it is used."""
+_EARLY = 0.2
+"""This part of the kills is counted from the start of the process, and may meet its take-over."""
 _TEAM = Team(
     name="one",
     workflow="solo",
@@ -82,6 +95,25 @@ class Outcome:
     wrong: list[str] = field(default_factory=list[str])
 
 
+class _Parent:
+    """The program below, held by the one that kills."""
+
+    def __init__(self, process: Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._given = process.stdin
+        self._told = BufferedByteReceiveStream(process.stdout)
+
+    async def fork(self, root: Path) -> int:
+        """A process that owns the task of this folder; its pid."""
+        await self._given.send(f"{root}\n".encode())
+        return int(await self._told.receive_until(b"\n", 100))
+
+    async def ended(self) -> int:
+        """Wait for it; its exit code, or the signal as a negative number."""
+        return int(await self._told.receive_until(b"\n", 100))
+
+
 @dataclass
 class BuiltinChaos:
     """Tasks of one length, killed at random until each is done."""
@@ -89,8 +121,8 @@ class BuiltinChaos:
     folder: Path
     calls: int = 30
     seed: int = 1
-    slowest: float = 6.0
-    """How long a process may live before it is killed, at most, in seconds."""
+    span: float = 0.5
+    """A kill comes within so many seconds, so that a task lives through several."""
     outcome: Outcome = field(default_factory=Outcome)
 
     def __post_init__(self) -> None:
@@ -98,33 +130,45 @@ class BuiltinChaos:
 
     async def run(self, kills: int, told: Callable[[Outcome], None] = lambda _: None) -> Outcome:
         """Tasks until there have been so many kills, the last one brought to its end."""
-        async with RehearsalServer(Counting(self.calls)) as server:
+        async with (
+            RehearsalServer(Counting(self.calls)) as server,
+            await anyio.open_process(
+                [sys.executable, "-m", __spec__.name, server.url], stderr=None
+            ) as parent,
+        ):
             while self.outcome.kills < kills:
                 root = self.folder / f"task{self.outcome.tasks}"
                 root.mkdir()
                 before = self.outcome.kills
-                await self._to_its_end(root, server.url, kills)
+                await self._to_its_end(root, _Parent(parent), kills)
                 await self._count(root, self.outcome.kills - before)
                 told(self.outcome)
+            parent.terminate()
         return self.outcome
 
-    async def _to_its_end(self, root: Path, url: str, kills: int) -> None:
+    async def _to_its_end(self, root: Path, parent: _Parent, kills: int) -> None:
         """Start or resume, kill or let it end; somebody says yes to whatever is asked."""
         async with App.open(root) as app, anyio.create_task_group() as group:
             group.start_soon(_say_yes, app)
-            while True:
-                may_kill = self.outcome.kills < kills
-                after = self._random.uniform(0.3, self.slowest) if may_kill else 300.0
-                process = await anyio.open_process(
-                    [sys.executable, "-m", __spec__.name, str(root), url],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=None,
-                )
-                if await _ended(process, after):
-                    break
-                self.outcome.kills += 1
+            code = None
+            while code != 0:
+                process = await parent.fork(root)
+                async with anyio.create_task_group() as killing:
+                    if self.outcome.kills < kills:
+                        killing.start_soon(self._kill, process, app)
+                    code = await parent.ended()
+                    killing.cancel_scope.cancel()
+                self.outcome.kills += code == -signal.SIGKILL
             group.cancel_scope.cancel()
+
+    async def _kill(self, process: int, app: App) -> None:
+        """Mostly when it is at work, sometimes before."""
+        if self._random.random() > _EARLY:
+            before, seen = await _calls(app), 0
+            while await _calls(app) == before:
+                seen = await app.storage.changed(seen)
+        await anyio.sleep(self._random.uniform(0.0, self.span))
+        os.kill(process, signal.SIGKILL)
 
     async def _count(self, root: Path, kills: int) -> None:
         async with App.open(root) as app:
@@ -151,14 +195,9 @@ class BuiltinChaos:
         self.outcome.wrong += [f"{root.name}: {one}" for one in wrong]
 
 
-async def _ended(process: Process, after: float) -> bool:
-    """Whether it came to its end before it was killed."""
-    async with process:
-        with anyio.move_on_after(after):
-            return await process.wait() == 0
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-    return False
+async def _calls(app: App) -> int:
+    """How many calls were asked for and ended so far."""
+    return sum([len(await app.storage.audit.of_task(task.id)) for task in await app.tasks()])
 
 
 async def _say_yes(app: App) -> None:
@@ -203,7 +242,7 @@ def _effects(root: Path, calls: int, entries: list[AuditEntry]) -> list[str]:
     return wrong
 
 
-# -- the process that is killed ----------------------------------------------------------------
+# -- the processes that are killed ---------------------------------------------------------------
 
 
 class _Silent:
@@ -221,5 +260,18 @@ async def _own(root: Path, url: str) -> int:
     return 0 if result.status == "completed" else 1
 
 
+def _main(url: str) -> None:
+    for module in _LATE:
+        import_module(module)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for line in sys.stdin:
+        process = os.fork()
+        if process == 0:
+            os.dup2(nothing, 0)
+            os._exit(anyio.run(_own, Path(line.rstrip("\n")), url))
+        print(process, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    sys.exit(anyio.run(_own, Path(sys.argv[1]), sys.argv[2]))
+    _main(sys.argv[1])

@@ -7,9 +7,11 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,8 +64,8 @@ class Chaos:
         words = ["chat", "--agents", "a=locked,b=locked", "--max-turns", str(self.turns), "turn 0"]
         code, before = None, self.tally.kills
         while code is None:
-            task = _task_of(project)
-            command = ["resume", task] if task else words
+            begun = has_begun(project / "work" / ".coterie" / "coterie.db")
+            command = ["resume", "last"] if begun else words
             code = self._killed_or_done(project, command, may_kill=self.tally.kills < kills)
         self._count(project, code, self.tally.kills - before)
 
@@ -127,16 +129,20 @@ def _lines(project: Path, *words: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in lines]
 
 
-def _task_of(project: Path) -> str | None:
-    if not (project / "work" / ".coterie" / "coterie.db").exists():
-        return None
-    found = [line["id"] for line in _lines(project, "tasks") if line.get("type") == "task"]
-    return str(found[-1]) if found else None
-
-
 def _said(project: Path) -> list[object]:
     lines = _lines(project, "log", "last")
     return [line["text"] for line in lines if line.get("type") == "message"]
+
+
+def has_begun(database: Path) -> bool:
+    """Whether there is a task: the kill may have come before."""
+    if not database.exists():
+        return False
+    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+        try:
+            return bool(connection.execute("SELECT id FROM tasks").fetchall())
+        except sqlite3.OperationalError:
+            return False
 
 
 def is_locked(lock: Path) -> bool:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import random
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 
 from coterie.testing import ticket_agent
-from coterie.testing.chaos import is_locked
+from coterie.testing.chaos import has_begun, is_locked
 from coterie.testing.ticket_agent import PRICES, TICKETS, WORKERS
 from coterie.testing.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
 
@@ -173,7 +172,7 @@ def _start(project: Path) -> subprocess.Popen[bytes]:
     user, work = str(project / "user"), project / "work"
     team = ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
     begin = ["run", "--agents", team, "--yes", "Twelve parts"]
-    words = ["resume", "last"] if _has_begun(work / ".coterie" / "coterie.db") else begin
+    words = ["resume", "last"] if has_begun(work / ".coterie" / "coterie.db") else begin
     with (project / "said").open("wb") as said:
         return subprocess.Popen(
             [sys.executable, "-m", "coterie", "-C", str(work), *words, "--json"],
@@ -182,17 +181,6 @@ def _start(project: Path) -> subprocess.Popen[bytes]:
             stdout=said,
             stderr=said,
         )
-
-
-def _has_begun(database: Path) -> bool:
-    """Whether there is a task: the kill may have come before."""
-    if not database.exists():
-        return False
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
-        try:
-            return bool(connection.execute("SELECT id FROM tasks").fetchall())
-        except sqlite3.OperationalError:
-            return False
 
 
 def _executions(project: Path) -> list[str]:

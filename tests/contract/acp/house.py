@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,9 @@ from coterie.model.update import (
     TurnInterrupted,
     Update,
 )
+from coterie.rehearsal import dialogue
+from coterie.rehearsal.dialogue import Answer, reply
+from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from tests.contract.gate import Answering, Gate, yes
 
@@ -157,6 +161,37 @@ class House:
             assert not channel.alive
 
 
+class Brain:
+    """Answers with what it was given, in order; then with a plain word."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+
+    async def answer(self, asked: dialogue.Asked) -> Answer:
+        return self.answers.pop(0) if self.answers else reply("and that is all")
+
+
+class RealHouse(House):
+    """A house whose member is on a real agent, and whose model says what it is told."""
+
+    brain: Brain
+    server: RehearsalServer
+    channel: Any
+    """The line to the one member that serves test after test, where there is one."""
+
+    def says(self, *answers: Answer) -> None:
+        self.brain.answers = list(answers)
+
+    def tidy(self) -> None:
+        """Nothing said, nothing heard, nothing in the project: for the next test."""
+        self.says()
+        self.server.requests.clear()
+        self.server.answers.clear()
+        for path in self.project.iterdir():
+            if path.name != ".coterie":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def said(choice: str, comment: str | None = None) -> Response:
     return Response(
         interaction_id="q1",
@@ -186,6 +221,22 @@ async def take(
                 else:
                     await channel.answer(update.key, said(choice))
     return Taken(updates)
+
+
+async def left_by_the_clock(server: RehearsalServer, turn: Awaitable[object]) -> None:
+    """A turn whose model never answers: cancelled, as by a clock, when the model was asked."""
+    number = len(server.turns) + 1
+    limit = anyio.CancelScope()
+
+    async def clock() -> None:
+        await server.turn(number)
+        limit.cancel()
+
+    async with anyio.create_task_group() as above:
+        above.start_soon(clock)
+        with limit:
+            await turn
+    assert limit.cancelled_caught
 
 
 def requests_hold(server: Any, text: str) -> list[int]:

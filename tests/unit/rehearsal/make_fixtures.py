@@ -20,7 +20,7 @@ import anyio
 from coterie.rehearsal.environment import SETUPS
 from coterie.rehearsal.received import Received
 from coterie.rehearsal.server import RehearsalServer
-from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted
+from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted, tool
 from tests.unit.rehearsal.recorded import FIXTURES
 
 HEADERS = ("user-agent", "content-type", "accept", "x-api-key", "authorization", "x-goog-api-key")
@@ -39,8 +39,18 @@ class Fixture:
     aside: bool = False
 
 
+READERS = {
+    "claude": ("Read", "file_path"),
+    "gemini": ("read_file", "file_path"),
+    "qwen": ("read_file", "file_path"),
+    "opencode": ("read", "filePath"),
+}
+"""The tool of each that reads a file, and the name of its argument."""
+
+
 def tools(cli: Cli, note: Path) -> list[dict[str, Any]]:
-    calls = [cli.shell("cat note.txt"), *([cli.read(note)] if cli.read else [])]
+    name, argument = READERS.get(cli.name, ("", ""))
+    calls = [cli.shell("cat note.txt"), *([tool(name, **{argument: str(note)})] if name else [])]
     return [*map(call, calls), {"text": "I have read it."}]
 
 

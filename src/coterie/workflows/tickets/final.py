@@ -13,7 +13,7 @@ import anyio.to_thread
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import Ticket
-from coterie.model.ticket_view import check_results
+from coterie.model.ticket_view import CHECK, check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
 from coterie.workflows.tickets.steps import FINAL
@@ -111,9 +111,7 @@ def final_report(
         summary=summary,
         tickets=lines,
         artifacts=tuple(
-            one.payload.model_dump(mode="json", exclude_none=True)
-            for one in letters
-            if isinstance(one.payload, ArtifactRef)
+            one.model_dump(mode="json", exclude_none=True) for one in _newest_artifacts(letters)
         ),
         usage=tuple(
             MemberUsage(member, one.input_tokens, one.output_tokens, one.cost_usd)
@@ -123,6 +121,15 @@ def final_report(
         commit=commit,
         next_steps=_next_steps(task.task_id, branch, lines),
     )
+
+
+def _newest_artifacts(letters: Iterable[Envelope]) -> Iterable[ArtifactRef]:
+    """Of what a ticket registered by one name, the last: a check is run on the merged tree too."""
+    newest: dict[tuple[str | None, str], ArtifactRef] = {}
+    for one in letters:
+        if isinstance(one.payload, ArtifactRef):
+            newest[one.ticket_id, one.payload.label] = one.payload
+    return newest.values()
 
 
 def _line(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) -> TicketLine:
@@ -167,9 +174,14 @@ def markdown(report: FinalReport) -> str:
     for one in report.tickets:
         state = f"{one.state} ({one.closed_by})" if one.closed_by else one.state
         lines.append(f"| {one.id} | {state} | {one.owner or '-'} | {one.title} |")
-    if report.artifacts:
+    checks = [one for one in report.artifacts if str(one["label"]).startswith(CHECK)]
+    if checks:
         lines += ["", "## Checked by Coterie", ""]
-        lines += [f"- {one['label']}: {one.get('description', '')}" for one in report.artifacts]
+        lines += [f"- {one['label']}: {one.get('description', '')}" for one in checks]
+    made = [one for one in report.artifacts if one not in checks]
+    if made:
+        lines += ["", "## Artifacts", ""]
+        lines += [f"- {one['label']}: artifacts/{one['uri']}" for one in made]
     if report.usage:
         lines += ["", "## Used", ""]
         lines += [_used(one) for one in report.usage]

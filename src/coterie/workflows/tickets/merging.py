@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 
@@ -77,5 +77,5 @@ class MergeQueue:
             if folder is None:
                 folder = await aside(self._ground, self._ground.check_out, merge.commit)
             outcome = await self._context.check(f"{name}/check/{number}", command, folder)
-            outcomes.append(outcome)
+            outcomes.append(replace(outcome, tree=merge.tree))
         return tuple(outcomes)
