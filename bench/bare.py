@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -130,12 +130,20 @@ def _created() -> TaskCreated:
     )
 
 
-def measured(run: Callable[[Path, int], Cost], turns: int, repeats: int = 5) -> Cost:
-    """The median of several runs, each in a folder of its own."""
-    costs: list[Cost] = []
+Run = Callable[[Path, int], Cost]
+
+
+def side_by_side(one: Run, other: Run, turns: int, repeats: int = 9) -> tuple[Cost, Cost]:
+    """The medians of two, run in turn so that both see the same machine."""
+    costs: tuple[list[Cost], list[Cost]] = ([], [])
     for _ in range(repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            costs.append(run(Path(folder), turns))
+        for run, kept in zip((one, other), costs, strict=True):
+            with tempfile.TemporaryDirectory() as folder:
+                kept.append(run(Path(folder), turns))
+    return _median(costs[0]), _median(costs[1])
+
+
+def _median(costs: Sequence[Cost]) -> Cost:
     return Cost(
         statistics.median(cost.cpu for cost in costs),
         statistics.median(cost.wall for cost in costs),
@@ -146,7 +154,7 @@ def measured(run: Callable[[Path, int], Cost], turns: int, repeats: int = 5) -> 
 def main() -> None:
     """One JSON line for each number of turns."""
     for turns in (60, 600):
-        bare, ours = measured(bare_loop, turns), measured(storage_path, turns)
+        bare, ours = side_by_side(bare_loop, storage_path, turns)
         line = {
             "turns": turns,
             "bare": asdict(bare),

@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from bench.bare import TEXT, Cost, bare_loop, measured
+from bench.bare import TEXT, Cost, bare_loop, side_by_side
 from coterie.model.task import Caps
 from coterie.testing.scripted import ScriptedChannels, team
 from coterie.testing.stage import stage
@@ -41,6 +41,6 @@ def characters_sent(folder: Path, turns: int) -> list[int]:
     return [len(prompt.text) for prompt in channels.opened[0].sent]
 
 
-def compared(turns: int, repeats: int = 7) -> tuple[Cost, Cost]:
-    """The bare loop and the chat, run after one another so that both see the same machine."""
-    return measured(bare_loop, turns, repeats), measured(chat, turns, repeats)
+def compared(turns: int) -> tuple[Cost, Cost]:
+    """The bare loop and the chat."""
+    return side_by_side(bare_loop, chat, turns)

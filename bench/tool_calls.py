@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.bare import TEXT, Cost, measured
+from bench.bare import TEXT, Cost, side_by_side
 from coterie.agents.builtin.channel import BuiltinChannel
 from coterie.agents.builtin.kit import Kit
 from coterie.agents.builtin.speech import Conversation, Reply, ToolCallRequest
@@ -118,6 +118,6 @@ async def _task(folder: Path, calls: int) -> Cost:
     return Cost(cpu / calls * 1e6, wall / calls * 1e6, (folder / "coterie.db").stat().st_size)
 
 
-def compared(repeats: int = 5) -> tuple[Cost, Cost]:
-    """The bare loop and the task, run after one another so that both see the same machine."""
-    return measured(bare_loop, CALLS, repeats), measured(task, CALLS, repeats)
+def compared() -> tuple[Cost, Cost]:
+    """The bare loop and the task."""
+    return side_by_side(bare_loop, task, CALLS)

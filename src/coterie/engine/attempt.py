@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 from coterie.engine.resuming import Cut
@@ -58,7 +58,7 @@ class Attempt:
     def spend(self, usage: Usage) -> SpendTurn:
         """Count one call of a model; the write keeps it, should the try be cut."""
         self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
-        kept = json.dumps(asdict(self.spent))
+        kept = json.dumps(vars(self.spent))
         return SpendTurn(self.task_id, self.step, self.tries, kept)
 
     def refuse(self, call_id: str, why: str) -> None:

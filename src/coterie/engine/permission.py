@@ -30,7 +30,7 @@ from coterie.model.interaction import (
 from coterie.model.journal import Request, Step
 from coterie.model.team import Member, base_of
 from coterie.model.update import Asked, PendingCall
-from coterie.tools.permission import decide, suggest
+from coterie.tools.permission import decide, decide_at_once, suggest
 
 RISKY = "confirm_risky_action"
 
@@ -125,8 +125,11 @@ class Gate:
 
     async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:
         action = call.action or Action("other", call.name, call.cwd)
-        granted = tuple(self._grants.rules.get(base_of(member.id), ()))
         team = self._desk.task.team.permissions
+        known = decide_at_once(action, member.permissions, team)
+        if known is not None:
+            return known
+        granted = tuple(self._grants.rules.get(base_of(member.id), ()))
         ruling = await anyio.to_thread.run_sync(
             decide, action, member.permissions, team, Path(folder), granted
         )

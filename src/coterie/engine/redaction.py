@@ -28,11 +28,14 @@ def redacted(write: Write, by: Redactor) -> Write:
         case AppendAudit(entry):
             given = by.mapping(entry.input) if entry.input is not None else None
             output = by.mapping(entry.output) if entry.output is not None else None
+            if given == entry.input and output == entry.output:
+                return write  # as good as always
             return AppendAudit(replace(entry, input=given, output=output))
         case AppendEvent(event, step):
             return AppendEvent(_event(event, by), step)
         case AppendThread(entry=text):
-            return replace(write, entry=_json(text, by))
+            kept = _json(text, by)
+            return write if kept is text else replace(write, entry=kept)
         case CloseTurn(detail=str(text)):
             return replace(write, detail=by.text(text))
         case CloseStep(result=text) if text.startswith(FAILED):

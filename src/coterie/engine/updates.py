@@ -19,6 +19,7 @@ from coterie.model.interaction import Ask, Response
 from coterie.model.journal import AppendAudit, AppendThread, Write
 from coterie.model.record import DeltaRecord, ToolCallRecord
 from coterie.model.update import (
+    UNTOLD,
     Asked,
     Delegated,
     Remembered,
@@ -55,7 +56,8 @@ class Updates:
             case Remembered():
                 await self._remember(attempt, update)
             case Spent(usage):
-                self.desk.post(attempt.spend(usage))
+                if usage != UNTOLD:
+                    self.desk.post(attempt.spend(usage))
                 self.budgets.spent(attempt.member, usage)
                 await self.budgets.check(attempt)
             case Waiting(reason):

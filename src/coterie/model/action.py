@@ -27,6 +27,8 @@ class Action:
     """`read`, `write`: the files, as the agent named them."""
     target: str = ""
     """`fetch`: the address."""
+    confined: bool = False
+    """Whether the tool itself keeps to the work folder, whatever its paths and the links there."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ class Usage:
     source: str = ""
 
 
+UNTOLD = Usage()
+"""What is known of a cost that nobody tells."""
+
+
 def sum_of(costs: Iterable[Usage]) -> Usage | None:
     """Several costs as one; a figure that none of them tells stays unknown."""
     known = list(costs)

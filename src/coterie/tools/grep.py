@@ -71,7 +71,7 @@ class Grep:
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Looks at one folder or file."""
-        return Action("read", self.name, cwd, paths=(str(given["path"]),))
+        return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> Outcome:
         """The lines; those that are too many are left out and said to be."""

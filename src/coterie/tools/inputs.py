@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
@@ -39,7 +40,8 @@ class Inputs(BaseModel):
         return {name: value for name, value in entries.items() if value is not None}
 
 
-def schema(inputs: type[BaseModel]) -> dict[str, Any]:
+@cache
+def schema(inputs: type[BaseModel]) -> Mapping[str, Any]:
     """The JSON Schema of a tool's arguments, without what only people would read."""
     made = inputs.model_json_schema(by_alias=True)
     made.pop("title", None)

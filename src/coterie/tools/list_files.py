@@ -41,7 +41,7 @@ class ListFiles:
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Looks at one folder."""
-        return Action("read", self.name, cwd, paths=(str(given["path"]),))
+        return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> Outcome:
         """The paths, from the folder that was asked for."""

@@ -48,7 +48,7 @@ class ReadFile:
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Looks at one file."""
-        return Action("read", self.name, cwd, paths=(str(given["path"]),))
+        return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> Outcome:
         """The text, and how to read on where there is more."""
@@ -60,17 +60,19 @@ class ReadFile:
             size = os.fstat(file.fileno()).st_size
             if size > WHOLE:
                 return Outcome(_of_huge(file, size, asked, place.path))
-            data = file.read(WHOLE + 1)
+            # Not of the greatest size: so much room would be made for it first.
+            data = file.read(size + 1)
         text = TextFile.read(data)
         if text is None:
             raise _binary(place.path, len(data))
-        self.seen.note(place.path, digest(data))
+        known = digest(data)
+        self.seen.note(place.path, known)
         lines = _lines(text.text)
         if asked.offset > max(1, len(lines)):
             raise Refusal(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
         begun = lines[asked.offset - 1 :]
         shown = _shown(begun, asked, f"{len(lines):,}")
-        return Outcome({"path": place.path, **shown, "digest": digest(data)})
+        return Outcome({"path": place.path, **shown, "digest": known})
 
 
 def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict[str, object]:

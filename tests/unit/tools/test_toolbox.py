@@ -215,7 +215,7 @@ def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: 
             "readFile",
             {"path": "f", "offset": "3", "limit": None},
             {"path": "f", "offset": 3, "limit": 2000},
-            {"effect": "read", "paths": ("f",)},
+            {"effect": "read", "paths": ("f",), "confined": True},
         ),
         (
             "editFile",
@@ -223,12 +223,12 @@ def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: 
             {"path": "f", "oldStr": "", "newStr": "x"},
             {"effect": "write", "paths": ("f",)},
         ),
-        ("listFiles", {}, {"path": "."}, {"effect": "read", "paths": (".",)}),
+        ("listFiles", {}, {"path": "."}, {"effect": "read", "paths": (".",), "confined": True}),
         (
             "grep",
             {"pattern": "x", "path": "src"},
             {"pattern": "x", "path": "src", "glob": ""},
-            {"effect": "read", "paths": ("src",)},
+            {"effect": "read", "paths": ("src",), "confined": True},
         ),
         (
             "runCommand",

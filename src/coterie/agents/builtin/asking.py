@@ -74,7 +74,7 @@ def _shown(prepared: Prepared, diff: str) -> tuple[str, str, ContentKind]:
         return "Run a command", action.command, "PlainText"
     if diff:
         return f"Change {', '.join(action.paths)}", diff, "Diff"
-    whole = json.dumps(dict(prepared.given), indent=2, ensure_ascii=False)
+    whole = json.dumps(dict(prepared.given), ensure_ascii=False)
     return f"Use {action.tool}", whole, "Json"
 
 

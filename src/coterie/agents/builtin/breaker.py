@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -47,13 +46,3 @@ class Breaker:
             finally:
                 self._scope = None
         raise Interrupted
-
-    async def each(self, source: AsyncGenerator[_T]) -> AsyncGenerator[_T]:
-        """What a generator yields, one by one.  No scope is held while it is not asked."""
-        async with aclosing(source):
-            while True:
-                try:
-                    item = await self.run(source.__anext__)
-                except StopAsyncIteration:
-                    return
-                yield item

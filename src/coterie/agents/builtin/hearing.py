@@ -90,9 +90,10 @@ class Hearing:
     async def _whole(self) -> AsyncGenerator[Update]:
         """One reply, tried for as often as trouble passes."""
         for pause in chain(self._kit.pauses, [None]):
-            async with aclosing(self._make_room()) as updates:
-                async for update in updates:
-                    yield update
+            if self._thread.characters > self._characters:  # seldom, and known without a look
+                async with aclosing(self._make_room()) as updates:
+                    async for update in updates:
+                        yield update
             said = self._thread.shown()
             try:
                 conversation = Conversation(self._kit.system, said, self._kit.offered)
@@ -111,8 +112,13 @@ class Hearing:
 
     async def _once(self, conversation: Conversation) -> AsyncGenerator[Update]:
         self._reply = None
-        async with aclosing(self._breaker.each(self._kit.model.reply(conversation))) as pieces:
-            async for piece in pieces:
+        async with aclosing(self._kit.model.reply(conversation)) as pieces:
+            while True:
+                try:
+                    # Piece by piece: nothing that can be broken off may be held over a yield.
+                    piece = await self._breaker.run(pieces.__anext__)
+                except StopAsyncIteration:
+                    return
                 if isinstance(piece, Reply):
                     self._reply = piece
                 else:
@@ -135,8 +141,6 @@ class Hearing:
 
     async def _make_room(self) -> AsyncGenerator[Update]:
         """Leave out what is oldest, where all of it would be too long."""
-        if self._thread.characters <= self._characters:
-            return  # as good as always, and known without looking at all of it
         entries = self._thread.entries
         while (needed := room_for(entries, self._characters)) is not None:
             if not isinstance(needed, Fold):

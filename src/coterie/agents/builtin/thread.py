@@ -7,7 +7,7 @@ crash goes on as if nothing had happened.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coterie.agents.builtin.entries import Begun, Entry, Prompted, Replied, Returned, written
 from coterie.agents.builtin.speech import Shown, ToolCallRequest
@@ -76,7 +76,10 @@ class Thread:
     def numbered(self, calls: Iterable[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
         """The calls of the reply that is remembered next, each with an id that no other has."""
         prefix = f"call_{self.id[:8]}_{len(self.entries) + 1}"
-        return tuple(replace(call, id=f"{prefix}_{n}") for n, call in enumerate(calls, 1))
+        return tuple(
+            ToolCallRequest(call.name, call.arguments, call.problem, f"{prefix}_{n}")
+            for n, call in enumerate(calls, 1)
+        )
 
     # -- the last turn -------------------------------------------------------------------------
 

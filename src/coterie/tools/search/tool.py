@@ -44,7 +44,7 @@ class SearchCode:
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Looks at the whole workspace."""
-        return Action("read", self.name, cwd, paths=(".",))
+        return Action("read", self.name, cwd, paths=(".",), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> Outcome:
         """The files as they are now."""

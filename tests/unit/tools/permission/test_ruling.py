@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coterie.model.action import Action, Effect, Ruling
 from coterie.model.team import Mode, Permissions
-from coterie.tools.permission import decide
+from coterie.tools.permission import decide, decide_at_once
 from tests.unit.tools.permission.lines import LINES
 
 
@@ -46,6 +46,31 @@ def test_the_words_of_the_team_file(
     command: str, permissions: Permissions, ruling: Ruling, work: Path
 ) -> None:
     assert decide(ran(command, work), permissions, None, work) == ruling
+
+
+@pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
+@pytest.mark.parametrize("path", ["a.py", ".", "src/b/c.py", "not/there", "./x/../a.py", ".hidden"])
+def test_what_is_decided_at_once_is_what_a_look_would_say(
+    work: Path, mode: Mode, path: str
+) -> None:
+    action = Action("read", "readFile", str(work), paths=(path,), confined=True)
+    permissions = Permissions(mode=mode)
+    assert decide_at_once(action, permissions, None) == decide(action, permissions, None, work)
+
+
+@pytest.mark.parametrize(
+    ("action", "mine", "team"),
+    [
+        (Action("read", "readFile", ".", paths=("a.py",)), Permissions(), None),
+        (Action("write", "editFile", ".", paths=("a.py",), confined=True), Permissions(), None),
+        (Action("run", "x", ".", command="ls", confined=True), Permissions(), None),
+        (Action("read", "r", ".", paths=("a/.Coterie/x",), confined=True), Permissions(), None),
+        (Action("read", "r", ".", confined=True), Permissions(deny=("read(.env)",)), None),
+        (Action("read", "r", ".", confined=True), Permissions(), Permissions(deny=("tool(r)",))),
+    ],
+)
+def test_all_else_is_looked_at(action: Action, mine: Permissions, team: Permissions | None) -> None:
+    assert decide_at_once(action, mine, team) is None
 
 
 def test_rules_of_the_team_and_of_the_task_count_too(work: Path) -> None:

@@ -89,7 +89,9 @@ def test_it_reads_and_says_so(shop: Workshop) -> None:
     prepared = toolbox(shop, tool(shop)).check("searchCode", {"query": "paint"})
     assert isinstance(prepared, Prepared)
     assert prepared.tool.read_only
-    assert prepared.action == Action("read", "searchCode", str(shop.ground.root), paths=(".",))
+    where = str(shop.ground.root)
+    expected = Action("read", "searchCode", where, paths=(".",), confined=True)
+    assert prepared.action == expected
 
 
 async def test_a_model_finds_what_no_word_tells(shop: Workshop, model: Model) -> None:
