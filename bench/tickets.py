@@ -31,6 +31,7 @@ from coterie.workflows.tickets import Tickets
 
 T = TypeVar("T")
 FEW, MANY = 50, 1_000
+MEMORY = Path("/dev/shm")
 WORKERS = ("ada", "ben", "cleo")
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
 
@@ -154,10 +155,25 @@ def compared(rounds: int = 3) -> Compared:
     return Compared(_median(few), _median(many), statistics.median(bare))
 
 
+def grown(rounds: int = 3) -> float:
+    """How much more a ticket of a long session costs than one of a short session.
+
+    In memory, where there is such a folder: what a disk charges for a new file varies tenfold
+    from one minute to the next, and hides what we do.
+    """
+    place = MEMORY if MEMORY.is_dir() else None
+    few: list[float] = []
+    many: list[float] = []
+    for _ in range(rounds):
+        few += [_in_a_folder(session, FEW, place).cpu for _ in range(3)]
+        many.append(_in_a_folder(session, MANY, place).cpu)
+    return statistics.median(many) / statistics.median(few)
+
+
 def _median(sessions: list[Session]) -> Session:
     return Session(statistics.median(one.cpu for one in sessions), sessions[0].rows)
 
 
-def _in_a_folder(run: Callable[[Path, int], T], size: int) -> T:
-    with tempfile.TemporaryDirectory() as folder:
+def _in_a_folder(run: Callable[[Path, int], T], size: int, place: Path | None = None) -> T:
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         return run(Path(folder), size)
