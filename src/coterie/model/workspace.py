@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+
+UNFINISHED = ".coterie-" + "[0-9a-f]" * 12
+"""Matches the names of files that are about to be put in place; one that a crash left behind is
+nobody's work."""
+
+
+def unfinished_name() -> str:
+    """A new name of that kind."""
+    return f".coterie-{secrets.token_hex(6)}"
 
 
 @dataclass(frozen=True)

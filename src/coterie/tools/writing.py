@@ -8,6 +8,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 
+from coterie.model.workspace import unfinished_name
 from coterie.tools.ground import Place, Refusal
 from coterie.tools.text_file import WHOLE
 
@@ -52,7 +53,7 @@ def write(place: Place, data: bytes, now: Found | None) -> None:
     """
     if now is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise Refusal(f"{place.path} is write-protected.")
-    fresh = f".coterie-{os.urandom(6).hex()}"
+    fresh = unfinished_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(fresh, flags, 0o666, dir_fd=place.folder)
     try:

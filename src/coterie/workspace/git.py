@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.errors import GitFailed
+from coterie.model.workspace import UNFINISHED
 from coterie.workspace.worktree import HEADS, Worktree, common_of, folder_of, top_of
 
 PATIENCE = 60.0
@@ -36,6 +37,8 @@ KEPT = "refs/coterie/kept"
 """Where the work of a removed worktree is found again."""
 
 _TAIL = 2000
+_NOBODYS = f":(exclude,glob)**/{UNFINISHED}"
+"""What a crash left behind of our own, half-way to its place."""
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -199,7 +202,7 @@ class Git:
         with tempfile.TemporaryDirectory() as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             self.run("read-tree", head or "--empty", env=index)
-            self.run("add", "--all", "--", ".", env=index, patience=CHECKOUT)
+            self.run("add", "--all", "--", ".", _NOBODYS, env=index, patience=CHECKOUT)
             self._refuse_repositories(index)
             tree = self.run("write-tree", env=index).strip()
         if head and tree == self.run("rev-parse", f"{head}^{{tree}}").strip():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import Git, repository_of
-from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, folder_of, named_by
+from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, draft_of, folder_of, named_by
 
 
 def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> Path:
@@ -92,6 +92,7 @@ class _Place:
         return self.work.with_name(self.branch.replace("/", "."))
 
     def throw_away_unfinished(self) -> None:
+        draft_of(self.work).unlink(missing_ok=True)
         if self.unfinished.is_symlink():
             self.unfinished.unlink()
         elif self.unfinished.exists():

@@ -6,7 +6,6 @@ The first lies where agents write, so it counts only if the second agrees.  All 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,8 +94,14 @@ def connect(folder: Path, git_dir: Path) -> None:
     By hand: `git worktree repair` looks at every worktree that the repository knows, and run in
     a copy of a project it turns the ones of the original over to the copy.
     """
-    _write(git_dir / "gitdir", f"{folder.resolve() / POINTER}\n")
-    _write(folder / POINTER, f"gitdir: {git_dir}\n")
+    _write(git_dir / "gitdir", f"{folder.resolve() / POINTER}\n", git_dir / "gitdir.draft")
+    # Not in the folder: what a crash leaves there would be committed with the work.
+    _write(folder / POINTER, f"gitdir: {git_dir}\n", draft_of(folder))
+
+
+def draft_of(folder: Path) -> Path:
+    """Where a folder's pointer to its repository is written before it is put in place."""
+    return folder.with_name(f".{folder.name}.draft")
 
 
 def _common(git_dir: Path | None) -> Path | None:
@@ -116,8 +121,8 @@ def _line(path: Path) -> str:
         return ""
 
 
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    with new.open("x", encoding="utf-8") as file:
+def _write(path: Path, text: str, draft: Path) -> None:
+    draft.unlink(missing_ok=True)  # left by a crash
+    with draft.open("x", encoding="utf-8") as file:
         file.write(text)
-    new.replace(path)
+    draft.replace(path)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import GitFailed
+from coterie.model.workspace import unfinished_name
 from coterie.workspace.git import Git, Linked, repository_of
 from coterie.workspace.worktree import Worktree
 from tests.conftest import House
@@ -269,6 +270,16 @@ def test_a_snapshot_touches_nothing(house: House, repository: Git) -> None:
     ]
     after = bare_git(house.project, "for-each-ref"), (house.project / ".git/index").read_bytes()
     assert after == before
+
+
+def test_what_a_crash_left_half_way_is_in_no_snapshot(house: House, repository: Git) -> None:
+    for folder in (house.project, house.project / "deep" / "er"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / unfinished_name()).write_text("half")
+        (folder / ".coterie-of-mine").write_text("whole")
+    made = repository.snapshot("new")
+    listed = repository.run("diff-tree", "-r", "--name-only", f"{made}^", made).split()
+    assert listed == [".coterie-of-mine", "deep/er/.coterie-of-mine"]
 
 
 def test_a_repository_inside_is_not_lost(repository: Git) -> None:

@@ -238,6 +238,9 @@ elif instant == "checkout":
     Git.add_worktree = die_in_checkout
 elif instant == "moving":
     Path.rename = die
+elif instant == "pointing":
+    replaced = Path.replace
+    Path.replace = lambda self, to: die() if to.name == ".git" else replaced(self, to)
 else:
     own_worktree.connect = die
 ann = Member(id="ann", name="ann", display_name="Ann", work="worktree")
@@ -245,7 +248,7 @@ make_folder(Path(project), "pair", ann)
 """
 
 
-@pytest.mark.parametrize("instant", ["before", "checkout", "moving", "connecting"])
+@pytest.mark.parametrize("instant", ["before", "checkout", "moving", "connecting", "pointing"])
 @pytest.mark.parametrize("linked", [True, False])
 def test_killed_while_it_was_made(
     house: House, repository: Git, instant: str, *, linked: bool

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.model.workspace import unfinished_name
 from coterie.workspace.snapshots.listing import LARGE, NEVER
 from coterie.workspace.snapshots.values import EXECUTABLE, LINK, PLAIN, Entry
 
@@ -37,7 +38,7 @@ class Files:
     def write(self, path: str, entry: Entry) -> None:
         """Put a file or link in place, with the folders it needs; its permissions are kept."""
         with self._place(path, make=True) as (parent, name):
-            fresh = f".coterie.{os.urandom(6).hex()}"
+            fresh = unfinished_name()
             try:
                 if entry.mode == LINK:
                     os.symlink(entry.data, fresh, dir_fd=parent)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coterie.errors import GitFailed
+from coterie.model.workspace import UNFINISHED
 from coterie.workspace.git import CHECKOUT, Git
 from coterie.workspace.snapshots.values import REPOSITORY, LeftOut
 from coterie.workspace.worktree import Worktree, top_of
@@ -43,7 +44,8 @@ def listed(folder: Path, ours: Git, known: Iterable[str], env: dict[str, str]) -
     """
     names = _shown_by_user(folder)
     if names is None:
-        told = ours.run(*_LIST, "--exclude=.coterie", env=env, patience=CHECKOUT)
+        apart = ("--exclude=.coterie", f"--exclude={UNFINISHED}")
+        told = ours.run(*_LIST, *apart, env=env, patience=CHECKOUT)
         names = _names(told)
     found, kept_before = Listing(), set(known)
     sorter = _Sorter(os.fspath(folder), found, kept_before)
