@@ -140,7 +140,7 @@ class Compared:
     """CPU of a bare loop with as many rows as a ticket has, in microseconds."""
 
 
-def compared(rounds: int = 3) -> Compared:
+def compared(rounds: int = 5) -> Compared:
     """Sessions of both sizes, and the bare loop."""
     few: list[Session] = []
     many: list[Session] = []
@@ -158,8 +158,8 @@ def compared(rounds: int = 3) -> Compared:
 def grown(rounds: int = 3) -> float:
     """How much more a ticket of a long session costs than one of a short session.
 
-    In memory, where there is such a folder: what a disk charges for a new file varies tenfold
-    from one minute to the next, and hides what we do.
+    In memory, where there is such a folder: what a disk charges for a new file can vary tenfold
+    from one minute to the next, so this tells our own part of `many` over `few` on disk.
     """
     place = MEMORY if MEMORY.is_dir() else None
     few: list[float] = []
