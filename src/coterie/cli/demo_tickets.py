@@ -193,10 +193,15 @@ def _farewell(call: Call, stage: Stage, task_id: str, promises: Sequence[Promise
         call.line(f" {mark}     {one.what}: {one.how}")
     call.line()
     call.line(f" Look   cd {stage.project.root}")
-    for command, what in _LOOK:
+    for command, what in _LOOK if promises else _STOPPED:
         call.line(f"        coterie {command.format(task=task_id):<14} {what}")
 
 
+_STOPPED = (
+    ("resume {task}", "go on where it was"),
+    ("tickets", "how far they are"),
+    ("log {task}", "all that was said"),
+)
 _LOOK = (
     ("tickets", "the tickets, and who did them"),
     ("show {task}/T4", "the one that was sent back"),
