@@ -36,6 +36,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     made.project.mkdir()
     for name in [name for name in os.environ if name.startswith(("XDG_", "COTERIE_", "GIT_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # few users have it, and it hides much
     monkeypatch.setenv("HOME", str(made.home))
     monkeypatch.setenv("COTERIE_HOME", str(made.coterie_home))
     monkeypatch.chdir(made.project)

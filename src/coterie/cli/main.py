@@ -83,7 +83,9 @@ def coterie(context: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    _let_go_of_streams()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -101,6 +103,17 @@ def run(arguments: list[str]) -> int:
 
         return told(error, call)
     return code if isinstance(code, int) else 0
+
+
+def _let_go_of_streams() -> None:
+    """What could not be written was told of; Python would try again at its end, and complain."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, stream.fileno())
+            os.close(nothing)
 
 
 def _open_streams() -> None:
