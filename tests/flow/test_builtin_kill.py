@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.testing.builtin_chaos import BuiltinChaos, Outcome
+from bench.chaos.builtin import BuiltinChaos, Outcome
 from tests.conftest import House
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.testing.chaos import Chaos, Tally
+from bench.chaos.chats import Chaos, Tally
 
 
 @pytest.mark.parametrize("keeper", ["bubblewrap", "subreaper"])

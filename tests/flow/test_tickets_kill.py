@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from bench.chaos.tickets import TicketChaos, TicketTally
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import ScriptedChannels
 from coterie.testing.stage import TASK, stage
-from coterie.testing.ticket_chaos import TicketChaos, TicketTally
 from coterie.workflows.tickets import Tickets
 from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
 

@@ -51,11 +51,11 @@ class Chaos:
         self._random = random.Random(self.seed)
         self._span = 0.8 + self.turns * (self.milliseconds / 1000 + 0.06)
 
-    def run(self, kills: int, told: Callable[[Tally], None] = lambda _: None) -> Tally:
+    def run(self, kills: int, progress: Callable[[Tally], None] = lambda _: None) -> Tally:
         """Chats until there have been so many kills, the last one brought to its end."""
         while self.tally.kills < kills:
             self._chat(kills)
-            told(self.tally)
+            progress(self.tally)
         return self.tally
 
     def _chat(self, kills: int) -> None:

@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 
-from coterie.testing.locked_agent import grandchild, note
+from bench.chaos.locked_agent import grandchild, note
 
 WORKERS = ("ada", "ben", "cleo")
 PRICES = "prices.txt"

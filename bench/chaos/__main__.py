@@ -13,9 +13,9 @@ from pathlib import Path
 
 import anyio
 
-from coterie.testing.builtin_chaos import BuiltinChaos, Outcome
-from coterie.testing.chaos import Chaos
-from coterie.testing.ticket_chaos import TicketChaos
+from bench.chaos.builtin import BuiltinChaos, Outcome
+from bench.chaos.chats import Chaos
+from bench.chaos.tickets import TicketChaos
 
 CHAT_KILLS = 200
 BUILTIN_KILLS = 100
@@ -61,10 +61,10 @@ def builtin(options: argparse.Namespace, kills: int) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         chaos = BuiltinChaos(Path(folder), seed=options.seed)
 
-        def told(now: Outcome) -> None:
+        def progress(now: Outcome) -> None:
             _tell(now.kills, kills, f"{now.tasks} tasks")
 
-        outcome = anyio.run(chaos.run, kills, told)
+        outcome = anyio.run(chaos.run, kills, progress)
     sys.stdout.write(f"\n{asdict(outcome)}\n")
     return not outcome.wrong
 

@@ -1,6 +1,6 @@
 """Killing a task of the built-in agent at random instants: which calls ran, were asked, are known.
 
-As a program it is the parent of those that are killed: python -m coterie.testing.builtin_chaos URL
+As a program it is the parent of those that are killed: python -m bench.chaos.builtin URL
 It has all that they import, which costs more than what they do; for each folder that it reads it
 forks one, says its pid, and then how it ended.
 """
@@ -32,6 +32,7 @@ from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResul
 from coterie.rehearsal.server import RehearsalServer
 
 UNKNOWN = "unknown"
+_ROOT = Path(__file__).parents[2]
 _LATE = (
     "coterie.agents.builtin.model",
     "pydantic_ai.models.anthropic",
@@ -101,17 +102,17 @@ class _Parent:
     def __init__(self, process: Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
-        self._given = process.stdin
-        self._told = BufferedByteReceiveStream(process.stdout)
+        self._input = process.stdin
+        self._output = BufferedByteReceiveStream(process.stdout)
 
     async def fork(self, root: Path) -> int:
         """A process that owns the task of this folder; its pid."""
-        await self._given.send(f"{root}\n".encode())
-        return int(await self._told.receive_until(b"\n", 100))
+        await self._input.send(f"{root}\n".encode())
+        return int(await self._output.receive_until(b"\n", 100))
 
     async def ended(self) -> int:
         """Wait for it; its exit code, or the signal as a negative number."""
-        return int(await self._told.receive_until(b"\n", 100))
+        return int(await self._output.receive_until(b"\n", 100))
 
 
 @dataclass
@@ -128,12 +129,14 @@ class BuiltinChaos:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    async def run(self, kills: int, told: Callable[[Outcome], None] = lambda _: None) -> Outcome:
+    async def run(
+        self, kills: int, progress: Callable[[Outcome], None] = lambda _: None
+    ) -> Outcome:
         """Tasks until there have been so many kills, the last one brought to its end."""
         async with (
             RehearsalServer(Counting(self.calls)) as server,
             await anyio.open_process(
-                [sys.executable, "-m", __spec__.name, server.url], stderr=None
+                [sys.executable, "-m", __spec__.name, server.url], cwd=_ROOT, stderr=None
             ) as parent,
         ):
             while self.outcome.kills < kills:
@@ -142,7 +145,7 @@ class BuiltinChaos:
                 before = self.outcome.kills
                 await self._to_its_end(root, _Parent(parent), kills)
                 await self._count(root, self.outcome.kills - before)
-                told(self.outcome)
+                progress(self.outcome)
             parent.terminate()
         return self.outcome
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
 
-from coterie.testing import ticket_agent
-from coterie.testing.chaos import has_begun, is_locked
-from coterie.testing.ticket_agent import PRICES, TICKETS, WORKERS
-from coterie.testing.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
+from bench.chaos import ticket_agent
+from bench.chaos.chats import has_begun, is_locked
+from bench.chaos.ticket_agent import PRICES, TICKETS, WORKERS
+from bench.chaos.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
 
 MANAGER = "mira"
 _AGENT = Path(ticket_agent.__file__)
-_SOURCES = _AGENT.parents[2]
+_ROOT = _AGENT.parents[2]
 _AT_ONCE = 1 + len(WORKERS)
 """So many executions one kill can cut."""
 _EARLY = 0.2
@@ -70,7 +70,9 @@ class TicketChaos:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def run(self, kills: int, told: Callable[[TicketTally], None] = lambda _: None) -> TicketTally:
+    def run(
+        self, kills: int, progress: Callable[[TicketTally], None] = lambda _: None
+    ) -> TicketTally:
         """A session left alone, then others until there have been so many kills."""
         alone = self._project("alone")
         self._to_its_end(alone, 0)
@@ -79,7 +81,7 @@ class TicketChaos:
             project = self._project(f"session{self.tally.sessions}")
             self._to_its_end(project, min(self.kills_each, kills - self.tally.kills))
             self._count(project, expected, _executions(alone).count("begin"))
-            told(self.tally)
+            progress(self.tally)
         return self.tally
 
     def _project(self, name: str) -> Path:
@@ -144,7 +146,7 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
         member: {
             "command": sys.executable,
             "baseArgs": ["-S", str(_AGENT), str(project), member, str(milliseconds)],
-            "env": {"PYTHONPATH": str(_SOURCES)},
+            "env": {"PYTHONPATH": str(_ROOT)},
             "capabilities": {"completionDetection": "jsonl", "completionTypes": ["result"]},
         }
         for member in (MANAGER, *WORKERS)
