@@ -130,14 +130,14 @@ FROM audit ORDER BY sequence
 -- conversation
 
 -- name: insert_message
-INSERT INTO messages (task_id, seq, member, text, at, turn, next, done)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO messages (task_id, seq, member, text, at, turn, next, done, cut)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: last_message
 SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?
 
 -- name: messages
-SELECT task_id, seq, member, text, at, turn, next, done
+SELECT task_id, seq, member, text, at, turn, next, done, cut
 FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
 
 -- name: insert_thread

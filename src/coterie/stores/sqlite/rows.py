@@ -29,8 +29,8 @@ def event(row: Row) -> Event:
 
 def message(row: Row) -> Message:
     """A message; SQLite has no booleans."""
-    *fields, done = row
-    return Message(*fields, done=bool(done))
+    *fields, done, cut = row
+    return Message(*fields, done=bool(done), cut=bool(cut))
 
 
 def audit_entry(row: Row) -> AuditEntry:

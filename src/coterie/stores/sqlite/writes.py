@@ -133,6 +133,7 @@ def append_message(connection: sqlite3.Connection, message: Message) -> None:
         message.turn,
         message.next,
         message.done,
+        message.cut,
     )
     execute(connection, _INSERT_MESSAGE, row)
 

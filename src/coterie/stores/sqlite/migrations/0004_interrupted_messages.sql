@@ -1,0 +1,17 @@
+-- Whether a message was interrupted before its end.
+
+ALTER TABLE messages ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
+
+-- It could only be seen from the turn.  Where a chat was resumed without it, and another agent took
+-- the floor that was the person's, that is what happened: such a history stays as it is.
+UPDATE messages SET cut = 1
+WHERE EXISTS (
+    SELECT 1 FROM turns JOIN steps ON steps.task_id = turns.task_id AND steps.name = turns.step
+    WHERE turns.task_id = messages.task_id AND turns.outcome = 'interrupted'
+    AND steps.result = '{"message":' || messages.seq || '}'
+) AND NOT EXISTS (
+    SELECT 1 FROM turns AS later JOIN events ON events.task_id = later.task_id
+    WHERE later.task_id = messages.task_id AND later.step = 'turn/' || (messages.turn + 1)
+    AND later.outcome = 'completed' AND events.type = 'TaskCreated'
+    AND events.data NOT LIKE '%"author":"' || later.member || '"%'
+);

@@ -1,0 +1,152 @@
+"""A project that the commit before the codec left: it opens, and every task goes on to its end.
+
+It was made by `before/make.py.txt`: chats that were interrupted, asked or ran out of budget, a solo
+task in the middle of its tool calls, a session half-way, one that waits for its plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.app import App
+from coterie.model.message import YOU
+from coterie.model.record import ResultRecord
+from coterie.rehearsal.server import RehearsalServer
+from coterie.testing.scripted import Recorder
+from tests.conftest import House
+from tests.contract.before.house import MADE_IN, Counting, restore, tasks, write_registry
+
+TASKS = tasks()
+"""Their ids, by what became of them."""
+
+
+def prepare(root: Path, path: str) -> None:
+    write_registry()
+    restore(root, path)
+
+
+@asynccontextmanager
+async def opened(house: House) -> AsyncGenerator[App]:
+    await anyio.to_thread.run_sync(prepare, house.project, str(house.project))
+    async with (
+        RehearsalServer(Counting(3)) as model,
+        App.open(house.project, None, model.url) as app,
+    ):
+        yield app
+
+
+async def said(app: App, task: str) -> list[tuple[str, str]]:
+    return [(one.member, one.text) for one in await app.storage.conversation.messages(task)]
+
+
+async def resumed(app: App, task: str, choice: str | None, text: str | None = None) -> ResultRecord:
+    """Run it to its end, with the same answer to whatever it asks."""
+    for _ in range(20):
+        for view in await app.questions():
+            if view.interaction.task_id == task:
+                name = view.interaction.interaction_id
+                await app.answer(name, choice=choice, text=text, author=YOU)
+        with anyio.fail_after(60):
+            result = await app.run(task, Recorder(), patience=0.0)
+        if result.status != "waiting":
+            return result
+    raise AssertionError(f"{task} still waits")
+
+
+async def test_nothing_of_it_is_lost(house: House) -> None:
+    await anyio.to_thread.run_sync(prepare, house.project, MADE_IN)
+    async with App.open(house.project) as app:
+        assert await app.problems() == []
+        assert [(task.title, task.status, task.reason) for task in await app.tasks()] == snapshot(
+            [
+                ("hello", "completed", "max_rounds"),
+                ("ada-hangs, please", "waiting", ""),
+                ("ada-hangs, please", "running", ""),
+                ("hello", "waiting", ""),
+                ("hello", "waiting", ""),
+                ("Do all of it.", "waiting", ""),
+                ("Coupons, looked-at sent-back", "completed", "done"),
+                ("Coupons, never-works", "waiting", ""),
+                ("Coupons too", "waiting", ""),
+            ]
+        )
+        assert [(view.interaction.purpose, view.state) for view in await app.questions()] == (
+            snapshot(
+                [
+                    ("request_info", "open"),
+                    ("request_info", "open"),
+                    ("choose_strategy", "open"),
+                    ("confirm_risky_action", "open"),
+                    ("choose_strategy", "open"),
+                    ("choose_strategy", "open"),
+                ]
+            )
+        )
+
+
+async def test_a_chat_that_was_interrupted_waits_for_the_person(house: House) -> None:
+    task = TASKS["interrupted"]
+    async with opened(house) as app:
+        assert (await app.run(task, Recorder(), patience=0.0)).status == "waiting"
+        assert any(view.interaction.task_id == task for view in await app.questions())
+        await app.say(task, "rex, what now?")
+        await app.run(task, Recorder(), patience=0.0)
+        await app.say(task, "/end")
+        result = await app.run(task, Recorder(), patience=0.0)
+        assert (result.status, result.reason) == ("completed", "ended")
+        assert await said(app, task) == snapshot(
+            [
+                ("you", "ada-hangs, please"),
+                ("ada", ""),
+                ("you", "rex, what now?"),
+                ("ada", "ada heard 'rex, what now?'"),
+                ("rex", "rex heard \"ada heard 'rex, what now?'\""),
+                ("you", ""),
+            ]
+        )
+
+
+async def test_words_after_an_interrupt_are_heard(house: House) -> None:
+    task = TASKS["interrupted and told"]
+    async with opened(house) as app:
+        assert (await app.run(task, Recorder(), patience=0.0)).status == "waiting"
+        assert await said(app, task) == snapshot(
+            [
+                ("you", "ada-hangs, please"),
+                ("ada", ""),
+                ("you", "@rex rex-hangs, what now?"),
+                ("rex", "rex heard '@rex rex-hangs, what now?'"),
+                ("ada", "ada heard \"rex heard '@rex rex-hangs, what now?'\""),
+            ]
+        )
+        await app.say(task, "/end")
+        result = await app.run(task, Recorder(), patience=0.0)
+        assert (result.status, result.reason) == ("completed", "ended")
+
+
+@pytest.mark.parametrize(
+    ("task", "choice", "text", "reason"),
+    [
+        ("asked", None, "go on", "max_turns"),
+        ("over budget", None, "+5", "max_rounds"),
+        ("solo", "approve", None, "done"),
+        ("session half-way", "reset", None, "done"),
+        ("plan", "approve", None, "done"),
+    ],
+)
+async def test_it_goes_on_to_its_end(
+    house: House, task: str, choice: str | None, text: str | None, reason: str
+) -> None:
+    async with opened(house) as app:
+        result = await resumed(app, TASKS[task], choice, text)
+        assert (result.status, result.reason) == ("completed", reason)
+    made = sorted(path.name for path in house.project.glob("ran-*"))
+    # The first command ran before the project was moved here; none runs twice.
+    assert made == (["ran-2", "ran-3"] if task == "solo" else [])
