@@ -17,10 +17,9 @@ import click
 
 from coterie.cli import text
 from coterie.cli.paint import Paint
+from coterie.config import environment
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from coterie.errors import CoterieError
 
 P = ParamSpec("P")
@@ -45,21 +44,19 @@ class Call:
     @functools.cached_property
     def live(self) -> bool:
         """Whether the terminal can redraw lines."""
-        return self.attended and not self._console.is_dumb_terminal
+        return self.attended and not self._is_dumb
 
     @functools.cached_property
     def colour(self) -> bool:
         """Whether stdout takes colour."""
-        if self.json or not sys.stdout.isatty():
+        if self.json or not sys.stdout.isatty() or self._is_dumb:
             return False
-        return not self._console.no_color and self._console.color_system is not None
+        return not environment.passthrough(("NO_COLOR",)).get("NO_COLOR")
 
-    @functools.cached_property
-    def _console(self) -> Console:
-        """Rich knows what TERM, NO_COLOR and their like say of a terminal."""
-        from rich.console import Console
-
-        return Console(file=sys.stdout)
+    @property
+    def _is_dumb(self) -> bool:
+        """Whether the terminal can neither move its cursor nor show colour."""
+        return environment.passthrough().get("TERM", "").lower() in ("dumb", "unknown")
 
     @property
     def width(self) -> int:
