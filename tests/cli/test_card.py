@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from coterie.cli.card import Asked, Live, brief, card, heading, in_short
-from coterie.cli.paint import Paint
+from coterie.cli.card import LiveCard, QuestionContext, brief, card, heading, in_short
 from coterie.cli.reply import alike, typed
-from coterie.cli.text import cells
+from coterie.cli.text import Paint, cells
 from coterie.errors import AnswerRefused
 from coterie.model.interaction import ContentKind, Display, Interaction, Option, Risk
 from tests.cli.recorded import plain, risky_options, wants_to_run
@@ -29,8 +28,8 @@ DIFF = """\
 SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def asked(question: Interaction) -> Asked:
-    return Asked(question, "wren (claude)", "20s", "k3f9")
+def asked(question: Interaction) -> QuestionContext:
+    return QuestionContext(question, "wren (claude)", "20s", "k3f9")
 
 
 def about(content: str, kind: ContentKind, title: str = "Change shop/cart.py") -> Interaction:
@@ -48,7 +47,7 @@ def about(content: str, kind: ContentKind, title: str = "Change shop/cart.py") -
 
 def test_a_command_on_a_live_card() -> None:
     question = wants_to_run("q7", "npm install stripe@17", rule=RULE, note="network")
-    assert card(asked(question), 79, live=Live(19, 2, 3, 2)) == snapshot(
+    assert card(asked(question), 79, live=LiveCard(19, 2, 3, 2)) == snapshot(
         [
             "─ q7 · wren (claude) · k3f9 · 2 of 3 ──────────────────────────── waiting 20s ─",
             " wants to RUN A COMMAND",
@@ -71,7 +70,7 @@ def test_a_command_on_a_live_card() -> None:
 
 
 def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
-    lines = card(asked(about(DIFF, "Diff")), 60, Paint(wanted=True), Live(30))
+    lines = card(asked(about(DIFF, "Diff")), 60, Paint(wanted=True), LiveCard(30))
     assert lines[1:14] == snapshot(
         [
             "\x1b[1m wants to CHANGE A FILE  shop/cart.py\x1b[0m",
@@ -89,7 +88,7 @@ def test_a_diff_is_coloured_and_a_missing_reason_is_said() -> None:
             " 1 once",
         ]
     )
-    plain_lines = card(asked(about(DIFF, "Diff")), 60, live=Live(30))
+    plain_lines = card(asked(about(DIFF, "Diff")), 60, live=LiveCard(30))
     assert [SEQUENCE.sub("", line) for line in lines] == plain_lines
 
 
@@ -141,7 +140,7 @@ def test_json_is_indented() -> None:
 
 def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
     question = about("\n".join(f"+line {n}" for n in range(100)), "Diff")
-    assert card(asked(question), 60, live=Live(14)) == snapshot(
+    assert card(asked(question), 60, live=LiveCard(14)) == snapshot(
         [
             "─ q7 · wren (claude) · k3f9 · 1 of 1 ───────── waiting 20s ─",
             " wants to CHANGE A FILE  shop/cart.py",
@@ -165,7 +164,7 @@ def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
 
 def test_a_small_window_still_shows_the_command() -> None:
     question = wants_to_run("q7", "npm ci", rule=RULE, note="may already have run")
-    assert card(asked(question), 40, live=Live(8)) == snapshot(
+    assert card(asked(question), 40, live=LiveCard(8)) == snapshot(
         [
             "─ q7 · wren (claude) · … ─ waiting 20s ─",
             " wants to RUN A COMMAND",
@@ -214,14 +213,14 @@ def test_no_text_breaks_the_frame(
     question = about(content, kind, title).model_copy(update={"risk": risk})
     for lines in (
         card(asked(question), width),
-        card(asked(question), width, live=Live(height)),
+        card(asked(question), width, live=LiveCard(height)),
         brief(asked(question), width),
     ):
         for line in lines:
             assert "\n" not in line
             assert "\x1b" not in line
             assert cells(line) <= max(width, 60), line
-    shown = card(asked(question), width, live=Live(height))
+    shown = card(asked(question), width, live=LiveCard(height))
     assert [line[:3] for line in shown if re.match(r" [1-4] ", line)][-4:] == [
         " 1 ", " 2 ", " 3 ", " 4 ",
     ]  # fmt: skip

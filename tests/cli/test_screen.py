@@ -18,9 +18,9 @@ from prompt_toolkit.output import DummyOutput
 
 from coterie.app import Answered, App
 from coterie.cli.call import Call
-from coterie.cli.paint import Paint
-from coterie.cli.screen.board import Board
 from coterie.cli.screen.screen import Screen
+from coterie.cli.screen.status import ChatStatus
+from coterie.cli.text import Paint
 from coterie.model.budget import MORE, Budget
 from coterie.model.interaction import Display, Interaction, Kind, Option, Validation
 from coterie.model.record import (
@@ -358,8 +358,8 @@ async def test_what_happens_is_printed_above() -> None:
 # -- lines -------------------------------------------------------------------------------------
 
 
-def busy() -> Board:
-    board = Board(TEAM, 20)
+def busy() -> ChatStatus:
+    board = ChatStatus(TEAM, 20)
     board.began("k3f9")
     board.saw(MessageRecord("k3f9", 3, "rex", "yes", usage=Usage(12000, 300)))
     board.saw(question())
@@ -383,7 +383,7 @@ def test_the_status_line_counts_against_a_budget_and_warns_of_full() -> None:
     team = TEAM.model_copy(
         update={"members": (TEAM.members[0], full), "budget": Budget(tokens=500_000)}
     )
-    board = Board(team, None)
+    board = ChatStatus(team, None)
     board.began("k3f9")
     board.saw(MessageRecord("k3f9", 3, "ada", "yes", usage=Usage(213_000, 1000)))
     assert board.status(79) == snapshot(
@@ -400,7 +400,7 @@ def test_the_status_line_counts_against_a_budget_and_warns_of_full() -> None:
     )
     board.saw(InteractionRecord(asked, "coterie", "answered", "+200k", "you"))
     assert "214k of 700k tokens" in board.status(79)
-    again = Board(team, None)
+    again = ChatStatus(team, None)
     again.began("k3f9")
     path, at = Path("/srv"), "2026-01-31T12:00:00.000Z"
     again.caught_up(612_000, [QuestionView(asked, "answered", path, None, "", at, "+200k")])
@@ -409,7 +409,7 @@ def test_the_status_line_counts_against_a_budget_and_warns_of_full() -> None:
 
 
 def test_every_state_has_its_mark_and_its_word() -> None:
-    board = Board(TEAM, None)
+    board = ChatStatus(TEAM, None)
     shown: list[str] = []
     for state in ("starting", "working", "waiting", "quiet", "stuck", "gone", "idle"):
         board.saw(MemberRecord("k3f9", "ada", state, "the model has not answered"))

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.cli import figures, verbs
-from coterie.cli.paint import Paint
-from coterie.cli.text import cells, clip, ends, one_line, printable, table, wrap
+from coterie.cli.text import Paint, cells, clip, ends, one_line, printable, table, wrap
 from coterie.cli.transcript import Transcript
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
 from coterie.model.team import Member, Team

@@ -14,8 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 
 from coterie.app import App, Cost
 from coterie.cli.call import Call
-from coterie.cli.screen.tickets import TicketScreen
-from coterie.cli.screen.tickets_board import TicketBoard
+from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells
 from coterie.model.budget import Budget
 from coterie.model.envelope import Envelope, Instruction, Report
@@ -173,7 +172,7 @@ async def test_a_record_changes_the_table_and_the_events() -> None:
 
 
 def test_every_size_is_kept_to() -> None:
-    board = TicketBoard(TEAM, None)
+    board = TicketStatus(TEAM, None)
     board.began("k3f9")
     board.goal = "Add coupons to checkout, with all that belongs to it and a little more"
     board.load(VIEWS)

@@ -15,7 +15,6 @@ from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.deeds import telling
 from coterie.cli.project import look
-from coterie.cli.since import Since
 from coterie.cli.text import one_line, table
 from coterie.config.files import shown, write_atomically
 from coterie.errors import UsageError
@@ -71,7 +70,9 @@ class _Found:
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--member", metavar="NAME", help="Only the calls of this member.")
 @click.option("--tool", metavar="NAME", help="Only tools with this in their name.")
-@click.option("--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31.")
+@click.option(
+    "--since", type=figures.Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+)
 @click.option(
     "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
 )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TextIO, TypeVar
 import click
 
 from coterie.cli import text
-from coterie.cli.paint import Paint
+from coterie.cli.text import Paint
 from coterie.config import environment
 
 if TYPE_CHECKING:

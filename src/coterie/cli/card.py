@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from coterie.cli.content import content
 from coterie.cli.figures import counted
-from coterie.cli.paint import Paint
-from coterie.cli.text import cells, clip, one_line, pad, wrap
+from coterie.cli.text import Paint, cells, clip, one_line, pad, wrap
 from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option, Risk
 
 _NO_COLOUR = Paint(wanted=False)
@@ -21,7 +20,7 @@ _LONG = 200
 
 
 @dataclass(frozen=True)
-class Asked:
+class QuestionContext:
     """A question and what stands around it."""
 
     interaction: Interaction
@@ -36,7 +35,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveCard:
     """What the card of a running chat has besides: it is answered where it stands."""
 
     height: int
@@ -48,7 +47,7 @@ class Live:
 
 
 def card(
-    asked: Asked, width: int, paint: Paint = _NO_COLOUR, live: Live | None = None
+    asked: QuestionContext, width: int, paint: Paint = _NO_COLOUR, live: LiveCard | None = None
 ) -> list[str]:
     """The whole question in a frame; on a live card, content that would not fit is cut."""
     question = asked.interaction
@@ -74,7 +73,7 @@ def card(
     ]
 
 
-def brief(asked: Asked, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
+def brief(asked: QuestionContext, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
     """The question in a few lines, with the command that answers it."""
     question = asked.interaction
     place = f" · {asked.place}" if asked.place else ""
@@ -94,7 +93,7 @@ def brief(asked: Asked, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
     return [*lines, f"     {how_to_answer(asked)}"]
 
 
-def how_to_answer(asked: Asked) -> str:
+def how_to_answer(asked: QuestionContext) -> str:
     """The command to paste."""
     question = asked.interaction
     command = f"coterie answer{asked.project} {question.interaction_id}"
@@ -188,7 +187,7 @@ def _description(question: Interaction, width: int) -> list[str]:
     return [f" {line}" for line in wrap(text, width - 2)] if text.strip() else []
 
 
-def _content(asked: Asked, width: int, room: int, paint: Paint) -> list[str]:
+def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> list[str]:
     lines, more = content(asked.interaction.display, width, paint, max(room, 1))
     if not lines:
         return []
@@ -205,7 +204,7 @@ def _content(asked: Asked, width: int, room: int, paint: Paint) -> list[str]:
 
 
 def _options(
-    question: Interaction, width: int, paint: Paint, live: Live | None = None
+    question: Interaction, width: int, paint: Paint, live: LiveCard | None = None
 ) -> list[str]:
     if not question.options:
         return []
@@ -238,7 +237,7 @@ def _option(question: Interaction, option: Option, *, live: bool) -> tuple[str, 
     return one_line(option.label), means
 
 
-def _keys(question: Interaction, live: Live | None, width: int) -> list[str]:
+def _keys(question: Interaction, live: LiveCard | None, width: int) -> list[str]:
     """The keys of a live card; where there is hardly any room the hint below must do."""
     if live is None or question.kind == "Input" or live.height < _LOW:
         return []
@@ -255,7 +254,7 @@ def _keys(question: Interaction, live: Live | None, width: int) -> list[str]:
 # -- the frame ---------------------------------------------------------------------------------
 
 
-def _head(asked: Asked, width: int, live: Live | None) -> str:
+def _head(asked: QuestionContext, width: int, live: LiveCard | None) -> str:
     parts = [asked.interaction.interaction_id, asked.who or "your turn", asked.place]
     if live is not None:
         parts.append(f"{live.number} of {live.total}")

@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
-from coterie.cli.paint import Meaning, Paint
-from coterie.cli.text import cells, one_line, pad, printable, wrap
+from coterie.cli.text import Meaning, Paint, cells, one_line, pad, printable, wrap
 from coterie.model.interaction import ContentKind, Display
 
 MARGIN = 5

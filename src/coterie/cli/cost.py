@@ -11,7 +11,6 @@ import click
 from coterie.cli import budgets, figures
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import look
-from coterie.cli.since import Since
 from coterie.cli.text import one_line, table
 from coterie.model.update import Usage, sum_of
 
@@ -33,7 +32,9 @@ _KEYS: Mapping[str, Callable[[Cost], str]] = {
 @command("cost", "coterie cost --by day --since 7d")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--by", type=click.Choice(list(_KEYS)), help="A row for each (task; of one: member).")
-@click.option("--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31.")
+@click.option(
+    "--since", type=figures.Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+)
 @pass_call
 def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None:
     """Tokens and money, by task, member, agent or day.

@@ -11,9 +11,8 @@ import click
 
 from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.paint import Meaning, Paint
 from coterie.cli.project import named
-from coterie.cli.text import one_line, printable, table
+from coterie.cli.text import Meaning, Paint, one_line, printable, table
 from coterie.config.files import shown
 
 if TYPE_CHECKING:

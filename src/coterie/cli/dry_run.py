@@ -13,8 +13,7 @@ from coterie.cli import budgets, figures
 from coterie.cli.call import Call
 from coterie.cli.graph import graph
 from coterie.cli.member import FULL, warned
-from coterie.cli.paint import Paint
-from coterie.cli.text import one_line, wrap
+from coterie.cli.text import Paint, one_line, wrap
 from coterie.config.files import shown
 from coterie.config.project import Project
 from coterie.config.registry import Registry

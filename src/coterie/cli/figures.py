@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import datetime, timedelta
 
+import click
+
+from coterie.errors import InvalidTime
 from coterie.model import instant
 from coterie.model.update import Usage
 
@@ -76,3 +79,38 @@ def seconds(text: str) -> float | None:
         return None
     hours, minutes, left = (int(group or 0) for group in match.groups())
     return float(hours * 3600 + minutes * 60 + left)
+
+
+_DAYS = re.compile(r"(\d{1,5})d", re.I)
+
+
+class Since(click.ParamType[str]):
+    """The instant from which on something counts."""
+
+    name = "since"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        try:
+            return _from(str(value))
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+
+
+def _from(text: str) -> str:
+    """The instant that is meant; a date is the beginning of that day, here."""
+    days = _DAYS.fullmatch(text.strip())
+    span = int(days[1]) * 86_400.0 if days else seconds(text)
+    if span is not None:
+        return instant.of(datetime.fromisoformat(instant.now()) - timedelta(seconds=span))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidTime(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.") from None
+    return instant.of(moment.astimezone())  # one without an offset is the time here
+
+
+since_option = click.option(
+    "--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+)

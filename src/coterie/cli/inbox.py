@@ -58,7 +58,7 @@ async def _open_questions(app: App) -> list[QuestionView]:
     return await app.questions()
 
 
-def asked(call: Call, view: QuestionView) -> card.Asked:
+def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     """A question with what stands around it; another project is named."""
     question = view.interaction
     who = asking(view.member, question.author_actor_id)
@@ -69,7 +69,7 @@ def asked(call: Call, view: QuestionView) -> card.Asked:
         place = f"{shown(view.project)} · {place}"
         elsewhere = f" -C {shlex.quote(str(view.project))}"
     since = figures.since(view.asked_at) if view.state == "open" else ""
-    return card.Asked(question, who, since, place, elsewhere)
+    return card.QuestionContext(question, who, since, place, elsewhere)
 
 
 # -- answer ------------------------------------------------------------------------------------

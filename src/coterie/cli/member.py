@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.cli.paint import Paint
+from coterie.cli.text import Paint
 from coterie.model.message import YOU
 from coterie.model.team import Member
 

@@ -9,7 +9,7 @@ import click
 
 from coterie.cli import verbs
 from coterie.cli.call import Call, command, pass_call, write
-from coterie.cli.usage import NoVerb
+from coterie.cli.failure import NoVerb
 
 if TYPE_CHECKING:
     from coterie.app import App

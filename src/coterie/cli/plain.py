@@ -6,7 +6,7 @@ import time
 
 from coterie.cli import report
 from coterie.cli.call import Call
-from coterie.cli.ran import Ran
+from coterie.cli.ran import CommandLog
 from coterie.cli.transcript import Transcript
 from coterie.model.message import YOU
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
@@ -19,7 +19,7 @@ class Plain:
     def __init__(self, call: Call, team: Team) -> None:
         self._call = call
         self._began = time.monotonic()
-        self._ran = Ran()
+        self._ran = CommandLog()
         fold = call.attended  # a pipe gets lines as they were said, to be searched and cut
         self._transcript = Transcript(team, lambda: call.width, call.paint, fold=fold)
 

@@ -25,7 +25,7 @@ class _Command:
     outcome: str
 
 
-class Ran:
+class CommandLog:
     """Remembers the commands that agents ran, and who let them."""
 
     def __init__(self) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coterie.cli import figures
-from coterie.cli.paint import Paint
-from coterie.cli.text import printable
+from coterie.cli.text import Paint, printable
 from coterie.model.record import ResultRecord
 from coterie.model.task import ENDED, Status
 from coterie.model.view import TaskView

@@ -12,10 +12,9 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.look import state_of
 from coterie.cli.member import about, warned
-from coterie.cli.paint import Paint
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
-from coterie.cli.text import printable, wrap
+from coterie.cli.text import Paint, printable, wrap
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.config.files import shown
 from coterie.model.view import TaskDetail

@@ -11,9 +11,8 @@ from coterie.cli import budgets
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.member import about, warned
 from coterie.cli.opening import looked_at, read_team, show_powers
-from coterie.cli.paint import Paint
 from coterie.cli.project import here, made, notices, opened
-from coterie.cli.text import one_line, table
+from coterie.cli.text import Paint, one_line, table
 from coterie.config.files import shown
 from coterie.config.presets import PRESETS, ready, seated, workflow_of
 from coterie.config.project import Project

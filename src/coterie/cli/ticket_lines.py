@@ -12,8 +12,7 @@ from typing import Protocol, cast
 
 from coterie.cli import card, figures
 from coterie.cli.member import asking
-from coterie.cli.paint import Meaning, Paint
-from coterie.cli.text import clip, one_line, printable, wrap
+from coterie.cli.text import Meaning, Paint, clip, one_line, printable, wrap
 from coterie.model import instant
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -264,7 +263,11 @@ class TicketLines:
         if not self._cards:
             return lines
         who = asking(self._team.seated(record.member), record.member)
-        return [*lines, *card.brief(card.Asked(asked, who), self._width(), self._paint), ""]
+        return [
+            *lines,
+            *card.brief(card.QuestionContext(asked, who), self._width(), self._paint),
+            "",
+        ]
 
     def _answer(self, record: InteractionRecord) -> str:
         asked = record.interaction

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coterie.cli import figures
-from coterie.cli.paint import Paint
-from coterie.cli.text import one_line, printable, wrap
+from coterie.cli.text import Paint, one_line, printable, wrap
 from coterie.cli.ticket_table import Row, thousands, took
 from coterie.model.envelope import (
     ArtifactRef,
@@ -27,7 +26,7 @@ _FEW = 12
 
 
 @dataclass(frozen=True)
-class Page:
+class TicketPage:
     """What is known of one ticket."""
 
     task: str
@@ -37,7 +36,7 @@ class Page:
     branch: str = ""
 
     @classmethod
-    def of(cls, task: str, row: Row, envelopes: Iterable[Envelope], branch: str = "") -> Page:
+    def of(cls, task: str, row: Row, envelopes: Iterable[Envelope], branch: str = "") -> TicketPage:
         """The page of a ticket, from all that was said in its session."""
         mine = [one for one in envelopes if one.ticket_id == row.ticket.id]
         return cls(task, row, tuple(mine), branch)
@@ -55,7 +54,7 @@ class Page:
         }
 
 
-def lines(page: Page, width: int, paint: Paint, *, whole: bool = True) -> list[str]:
+def lines(page: TicketPage, width: int, paint: Paint, *, whole: bool = True) -> list[str]:
     """The page; with `whole` all of its history, else the end of it."""
     row = page.row
     ticket = row.ticket
@@ -75,7 +74,7 @@ def lines(page: Page, width: int, paint: Paint, *, whole: bool = True) -> list[s
     return shown
 
 
-def _facts(page: Page) -> Iterator[tuple[str, str]]:
+def _facts(page: TicketPage) -> Iterator[tuple[str, str]]:
     row = page.row
     ticket = row.ticket
     if ticket.dependencies:
@@ -92,7 +91,7 @@ def _facts(page: Page) -> Iterator[tuple[str, str]]:
         yield "branch", page.branch
 
 
-def _told(page: Page) -> Iterator[tuple[str, str]]:
+def _told(page: TicketPage) -> Iterator[tuple[str, str]]:
     """What manager and worker last said to each other."""
     for kind, name, words in _WORDS:
         found = page.last(kind)
@@ -145,7 +144,7 @@ def _listed(first: str, *rest: Sequence[str]) -> str:
     return "\n".join([first, *(f"  {line}" for part in rest for line in part if line.strip())])
 
 
-def _checks(page: Page) -> Iterator[tuple[str, str]]:
+def _checks(page: TicketPage) -> Iterator[tuple[str, str]]:
     """The newest outcome of every command that Coterie ran."""
     newest: dict[str, str] = {}
     for one in page.said:

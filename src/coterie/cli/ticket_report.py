@@ -12,8 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from coterie.cli import card, figures
-from coterie.cli.paint import Paint
-from coterie.cli.text import cells, ends, one_line, wrap
+from coterie.cli.text import Paint, cells, ends, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction
@@ -36,7 +35,7 @@ _TIMES = {1: "once", 2: "twice"}
 
 
 @dataclass(frozen=True)
-class Ended:
+class SessionReport:
     """All that the report is made of."""
 
     detail: TaskDetail
@@ -56,7 +55,7 @@ class Ended:
         return self.detail.view.id
 
 
-async def gathered(app: App, task_id: str) -> Ended:
+async def gathered(app: App, task_id: str) -> SessionReport:
     """What there is to report of a session."""
     detail = await app.show(task_id)
     views = await app.tickets(task_id)
@@ -70,7 +69,7 @@ async def gathered(app: App, task_id: str) -> Ended:
             tokens[name] = tokens.get(name, 0) + many
             money += used.cost_usd or 0.0
     branch = await app.branch(task_id)
-    return Ended(
+    return SessionReport(
         detail,
         rows(views, detail.state.created.team),
         await app.envelopes(task_id),
@@ -106,7 +105,7 @@ async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
     return len(files), added, sum(one.removed or 0 for one in files)
 
 
-def lines(ended: Ended, width: int, paint: Paint) -> list[str]:
+def lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     """The report."""
     view, goal = ended.detail.view, one_line(ended.detail.state.created.goal)
     facts = [took(seconds_between(view.created_at, view.changed_at))]
@@ -121,7 +120,7 @@ def lines(ended: Ended, width: int, paint: Paint) -> list[str]:
     return [*shown, "", f" Next   {nexts}"]
 
 
-def _summary(ended: Ended) -> str:
+def _summary(ended: SessionReport) -> str:
     done = sum(row.kind == "done" for row in ended.rows)
     parts = [f"{done} done"]
     for row in ended.rows:
@@ -132,7 +131,7 @@ def _summary(ended: Ended) -> str:
     return " · ".join(parts)
 
 
-def _parts(ended: Ended) -> Iterator[tuple[str, str]]:
+def _parts(ended: SessionReport) -> Iterator[tuple[str, str]]:
     if ended.changed is not None:
         files, added, removed = ended.changed
         yield "CHANGED", f"{figures.counted(files, 'file')} +{added} -{removed}   {ended.where}"
@@ -170,7 +169,7 @@ def _checked(said: Sequence[Envelope]) -> str:
     return "; ".join([*parts[:_FEW], *more])
 
 
-def _unchecked(ended: Ended) -> list[str]:
+def _unchecked(ended: SessionReport) -> list[str]:
     """Criteria that no command shows, of all that is done."""
     done = {row.ticket.id for row in ended.rows if row.kind == "done"}
     told: dict[str, Instruction] = {}
@@ -185,7 +184,7 @@ def _unchecked(ended: Ended) -> list[str]:
     ]
 
 
-def _sent_back(ended: Ended) -> list[str]:
+def _sent_back(ended: SessionReport) -> list[str]:
     """How often each ticket was, by review or by a merge, and why the last time."""
     told: list[str] = []
     for row in ended.rows:
@@ -201,7 +200,7 @@ def _is_back(before: str, now: str) -> bool:
     return (before, now) == ("awaiting_review", "in_progress")
 
 
-def _decided(ended: Ended) -> list[str]:
+def _decided(ended: SessionReport) -> list[str]:
     """Every answer of a person, in a word or two."""
     answered = [
         one

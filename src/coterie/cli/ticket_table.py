@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from coterie.cli import figures
-from coterie.cli.paint import Meaning, Paint
-from coterie.cli.text import cells, clip, one_line
+from coterie.cli.text import Meaning, Paint, cells, clip, one_line
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket
 from coterie.model.ticket_view import TicketView

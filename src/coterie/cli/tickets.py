@@ -9,8 +9,8 @@ import click
 
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.graph import graph
-from coterie.cli.paint import Paint
 from coterie.cli.project import look, named
+from coterie.cli.text import Paint
 from coterie.cli.ticket_lines import ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import NotFound, UsageError
@@ -101,7 +101,7 @@ def show_ticket(call: Call, name: str) -> None:
     parts = TICKET.fullmatch(name)
     assert parts is not None
 
-    async def body(app: App) -> ticket_page.Page:
+    async def body(app: App) -> ticket_page.TicketPage:
         detail, listed = await session(app, await app.find_task(parts["task"]))
         task_id, wanted = detail.view.id, parts["ticket"].upper()
         row = next((one for one in listed if one.ticket.id == wanted), None)
@@ -110,7 +110,7 @@ def show_ticket(call: Call, name: str) -> None:
             raise NotFound(f"No ticket {wanted} in {task_id}. There are: {known}.")
         branch = await app.branch(task_id)
         own = f"{branch.rpartition('/')[0]}/{wanted}" if branch else ""
-        return ticket_page.Page.of(task_id, row, await app.envelopes(task_id), own)
+        return ticket_page.TicketPage.of(task_id, row, await app.envelopes(task_id), own)
 
     page = named(call, name, body)
     call.record("ticket", fields(page.task, page.row) | page.fields())

@@ -9,8 +9,7 @@ from pathlib import Path
 from coterie.cli import card, figures
 from coterie.cli.deeds import telling
 from coterie.cli.member import about, asking, painted
-from coterie.cli.paint import Paint
-from coterie.cli.text import cells, clip, ends, one_line, pad, printable, wrap
+from coterie.cli.text import Paint, cells, clip, ends, one_line, pad, printable, wrap
 from coterie.config.files import shown
 from coterie.model.record import (
     ErrorRecord,
@@ -149,7 +148,7 @@ class Transcript:
             return [*self._begin(record.member), " " * INDENT + mark + title[INDENT + 1 :]]
         self._speaker = None
         who = asking(self._member(record.member), record.member)
-        return [*card.brief(card.Asked(asked, who), self._width(), self._paint), ""]
+        return [*card.brief(card.QuestionContext(asked, who), self._width(), self._paint), ""]
 
     def _state(self, record: MemberRecord) -> list[str]:
         if not record.reason or _QUESTION.fullmatch(record.reason):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,13 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
+from prompt_toolkit.completion import (
+    CompleteEvent,
+    Completer,
+    Completion,
+    get_common_complete_suffix,
+)
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
@@ -23,9 +30,8 @@ from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
-from coterie.cli.screen.completion import Words
-from coterie.cli.screen.steady import SteadyOutput, at_once
 from coterie.cli.text import clip
 
 CARD_KEYS = "sdel*"
@@ -66,7 +72,7 @@ class Controls(Protocol):
         ...
 
 
-class Live(Protocol):
+class LiveText(Protocol):
     """What the lines say at the moment, for a width."""
 
     def card(self, width: int, height: int) -> list[str]: ...
@@ -103,13 +109,67 @@ class _Lines(Application[None]):
         return grown
 
 
-class Prompt:
+class _WordCompleter(Completer):
+    """Completes names after `@`, and commands after `/` at the start of a line."""
+
+    def __init__(self, names: Sequence[str], commands: Callable[[], Iterable[str]]) -> None:
+        self._names = names
+        self._commands = commands
+
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterable[Completion]:
+        before = document.text_before_cursor
+        word = before.split()[-1] if before and not before[-1].isspace() else ""
+        if word.startswith("@"):
+            known = [f"@{name}" for name in self._names]
+        elif word.startswith("/") and word == before:
+            known = list(self._commands())
+        else:
+            return
+        for text in known:
+            if text.lower().startswith(word.lower()):
+                yield Completion(text, start_position=-len(word))
+
+
+class SteadyOutput(Vt100_Output):
+    """Keeps what is written to itself for as long as it is told to."""
+
+    _is_held: bool = False
+
+    def flush(self) -> None:
+        """Write what was kept, unless more is to come."""
+        if not self._is_held:
+            super().flush()
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """All that is written in the block reaches the terminal as one piece, after it."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            self.flush()
+
+
+@contextmanager
+def at_once(output: Output) -> Generator[None]:
+    """The block's output as one piece, where the output can do that."""
+    if isinstance(output, SteadyOutput):
+        with output.held():
+            yield
+    else:
+        yield
+
+
+class PromptArea:
     """Rule, status, input and hint under the scrollback; above them what there is to see, or the
     card that is open."""
 
     def __init__(
         self,
-        live: Live,
+        live: LiveText,
         controls: Controls,
         names: Sequence[str],
         history: Path | None,
@@ -121,7 +181,7 @@ class Prompt:
         self._controls = controls
         self._pending: list[str] = []
         self._wake = anyio.Event()
-        self._words = Words(names, live.commands)
+        self._words = _WordCompleter(names, live.commands)
         self.buffer: Buffer = Buffer(
             completer=self._words,
             history=_history(history),

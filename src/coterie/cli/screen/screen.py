@@ -15,10 +15,10 @@ from coterie.cli import card, figures, report
 from coterie.cli.call import Call
 from coterie.cli.content import content
 from coterie.cli.member import asking
-from coterie.cli.ran import Ran
-from coterie.cli.screen.board import Board
-from coterie.cli.screen.entry import Action, Entry
-from coterie.cli.screen.prompt import Prompt
+from coterie.cli.ran import CommandLog
+from coterie.cli.screen.input import Action, InputHandler
+from coterie.cli.screen.prompt import PromptArea
+from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import ASCII, clip, one_line, wrap
 from coterie.cli.transcript import Transcript
 from coterie.errors import CoterieError
@@ -26,8 +26,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ResultRecord
 from coterie.model.team import Team
-from coterie.model.view import Entry as PastEntry
-from coterie.model.view import QuestionView
+from coterie.model.view import Entry, QuestionView
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from coterie.app import App
 
 
-class Lines(Protocol):
+class Renderer(Protocol):
     """Tells what happens in lines for the scrollback."""
 
     def lines(self, record: Record) -> list[str]:
@@ -61,21 +60,21 @@ class Screen:
         self._board = self._make_board(max_turns)
         self._paint = call.paint
         self._began = time.monotonic()
-        self._ran = Ran()
+        self._ran = CommandLog()
         self._report: list[str] = []
         encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
         self._unicode = encoding.startswith("utf")
-        self._entry = Entry(self._board, self)
+        self._entry = InputHandler(self._board, self)
         names = [member.id for member in team.in_order]
-        self._prompt = Prompt(
+        self._prompt = PromptArea(
             self, self._entry, names, history, colour=call.colour, streams=streams
         )
         self._transcript = self._make_transcript()
 
-    def _make_board(self, max_turns: int | None) -> Board:
-        return Board(self._team, max_turns)
+    def _make_board(self, max_turns: int | None) -> ChatStatus:
+        return ChatStatus(self._team, max_turns)
 
-    def _make_transcript(self) -> Lines:
+    def _make_transcript(self) -> Renderer:
         return Transcript(
             self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )
@@ -116,7 +115,7 @@ class Screen:
         """What earlier runs of the task have used and were given."""
         self._board.caught_up(tokens, questions)
 
-    def look_back(self, entries: Sequence[PastEntry]) -> None:
+    def look_back(self, entries: Sequence[Entry]) -> None:
         """The end of what happened before this run."""
         for entry in entries:
             if not isinstance(entry.record, InteractionRecord):
@@ -147,7 +146,7 @@ class Screen:
     # -- for the entry -------------------------------------------------------------------------
 
     def print(self, lines: list[str]) -> None:
-        """Lines of ours for the scrollback, which are folded here."""
+        """Renderer of ours for the scrollback, which are folded here."""
         width = self._prompt.width - 1
         self._prompt.print([part for line in lines for part in wrap(line, width)])
 
@@ -182,7 +181,7 @@ class Screen:
         opened = self._entry.card
         for record, came in self._board.asked:
             if record.interaction is opened.question:
-                asked = card.Asked(
+                asked = card.QuestionContext(
                     record.interaction,
                     asking(self._team.get(record.member), record.member),
                     figures.clocked(time.monotonic() - came),

@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.cli import report, ticket_page
+from coterie.cli import card, figures, report, ticket_page
 from coterie.cli.plain_tickets import concluded
-from coterie.cli.screen.entry import Action
-from coterie.cli.screen.screen import Lines, Screen
-from coterie.cli.screen.tickets_board import TicketBoard
-from coterie.cli.ticket_lines import TicketLines
+from coterie.cli.screen.input import Action
+from coterie.cli.screen.screen import Renderer, Screen
+from coterie.cli.screen.status import COMMANDS, ChatStatus
+from coterie.cli.text import Paint, cells, clip, ends, one_line
+from coterie.cli.ticket_lines import AT_WORK, TicketLines, ticket_of
+from coterie.cli.ticket_table import Row, progress, rows, table, thousands
+from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import (
     InteractionRecord,
@@ -23,6 +27,9 @@ from coterie.model.record import (
     ResultRecord,
     TicketRecord,
 )
+from coterie.model.team import Team
+from coterie.model.ticket import Ticket
+from coterie.model.ticket_view import TicketView
 from coterie.model.view import Entry
 
 if TYPE_CHECKING:
@@ -31,23 +38,201 @@ if TYPE_CHECKING:
 _REST = 10
 """The board is read anew for one part of the time in so many."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
+_NO_COLOUR = Paint(wanted=False)
+_TELLS, _HELP = "type to tell the manager", "/help"
+_SPARE = (_HELP, _TELLS)
+"""What goes first from a hint that is too long."""
+_HEAD = 3
+"""Renderer above the table: what it is about, how far it is, a blank one."""
+
+
+class TicketStatus(ChatStatus):
+    """Follows the records of a session, and how each ticket stands."""
+
+    commands: Mapping[str, str] = {
+        **{name: what for name, what in COMMANDS.items() if name != "/end"},
+        "/T4": "one ticket: its history, instruction, report and review",
+    }
+
+    queued: str = "the manager hears it next"
+
+    def __init__(self, team: Team, max_turns: int | None) -> None:
+        super().__init__(team, max_turns)
+        self.goal: str = ""
+        self._views: dict[str, TicketView] = {}
+        self._begun: dict[str, tuple[float, float]] = {}
+        """By ticket that is worked on: since when, and what it had taken before that."""
+        self._money = 0.0
+
+    # -- following -----------------------------------------------------------------------------
+
+    def load(self, views: Iterable[TicketView]) -> None:
+        """How the tickets stand, with what they took, from what is kept."""
+        before, self._views = self._views, {}
+        for view in views:
+            known = before.get(view.ticket.id)
+            # The end of a turn may not be on record yet.
+            seconds = view.seconds or (known.seconds if known else 0.0)
+            self._views[view.ticket.id] = replace(view, seconds=seconds)
+            self._clock(view)
+
+    def spent(self, money: float) -> None:
+        """What earlier runs cost."""
+        self._money = money
+
+    def saw(self, record: Record) -> None:
+        """Something happened."""
+        super().saw(record)
+        if isinstance(record, TicketRecord):
+            self._ticket(record)
+        elif isinstance(record, MessageRecord) and record.usage is not None:
+            self._money += record.usage.cost_usd or 0.0
+
+    def _ticket(self, record: TicketRecord) -> None:
+        before = self._views.get(record.id) or TicketView(Ticket(record.id, "", record.title))
+        ticket = replace(
+            before.ticket,
+            state=record.state,
+            owner=record.owner,
+            dependencies=record.dependencies,
+            closed_by=record.closed_by,
+        )
+        took, checks = self._taken(before), record.checks or before.checks
+        view = replace(before, ticket=ticket, checks=checks, seconds=took)
+        self._views[record.id] = view
+        self._clock(view)
+
+    def _clock(self, view: TicketView) -> None:
+        """Let the time of a ticket run on while somebody works on it."""
+        name = view.ticket.id
+        if view.ticket.state not in AT_WORK or view.ticket.closed_by is not None:
+            self._begun.pop(name, None)
+        elif name not in self._begun:
+            self._begun[name] = (time.monotonic(), view.seconds)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @property
+    def tickets(self) -> Sequence[str]:
+        """The names of all tickets."""
+        return list(self._views)
+
+    def rows(self) -> list[Row]:
+        """All tickets as they stand this second."""
+        views = [replace(view, seconds=self._taken(view)) for view in self._views.values()]
+        return rows(views, self._team, self._asking())
+
+    def _taken(self, view: TicketView) -> float:
+        """What a ticket took up to now, whether or not that is on record yet."""
+        begun = self._begun.get(view.ticket.id)
+        if begun is None:
+            return view.seconds
+        since, before = begun
+        return max(view.seconds, before + time.monotonic() - since)
+
+    def _asking(self) -> dict[str, str]:
+        """By ticket: the question that its work waits for."""
+        found: dict[str, str] = {}
+        for record, _ in self.asked:
+            name = self._about(record.interaction)
+            found.setdefault(name, record.interaction.interaction_id)
+        return found
+
+    def _about(self, question: Interaction) -> str:
+        return ticket_of(question, {name: view.ticket for name, view in self._views.items()})
+
+    def place(self, question: Interaction) -> str:
+        """What a question is about: its ticket, else the session."""
+        name = self._about(question)
+        return f"{question.task_id}/{name}" if name else question.task_id
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def table(self, width: int, height: int, paint: Paint = _NO_COLOUR) -> list[str]:
+        """What it is about, how far it is, and the tickets, in at most so many lines."""
+        if not self.task:
+            return []
+        listed = self.rows()
+        lines = [self._title(width, paint)]
+        if listed:
+            lines.append(progress(listed, width))
+            if height > _HEAD + 2:
+                lines += ["", *table(listed, width, paint, height - _HEAD)]
+        return lines[: max(height, 0)]
+
+    def _title(self, width: int, paint: Paint) -> str:
+        facts = [_clock(time.monotonic() - self._began), self._used()]
+        facts.append(f"${self._money:.2f}" if self._money else "")
+        told = " · ".join(fact for fact in facts if fact)
+        left = clip(f" {self.task}  {one_line(self.goal)}", max(width - cells(told) - 2, 8))
+        line = ends(left, told, width)
+        return line.replace(left, paint(left, "title"), 1)
+
+    def _used(self) -> str:
+        if self._limit:
+            return f"{thousands(self._tokens)} of {thousands(self._limit)} tokens"
+        return f"{thousands(self._tokens)} tokens" if self._tokens else ""
+
+    def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
+        """The oldest open question; where there is none, who does what."""
+        if not self.asked:
+            return super().status(width, paint)
+        record, came = self.asked[0]
+        asked = record.interaction
+        what = asked.risk.command if asked.risk and asked.risk.command else card.in_short(asked)
+        more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
+        waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
+        line = f" ▲ {asked.interaction_id} {record.member}: {one_line(what)}"
+        return paint(ends(line, waiting.strip(), width), "asks")
+
+    def _facts(self) -> list[str]:
+        """They stand above the table."""
+        return [] if self.task else super()._facts()
+
+    def hint(self, width: int) -> str:
+        """The keys that do something now."""
+        parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
+        parts.append(_TELLS if self.task else "type the goal, Enter")
+        if self._views:
+            parts.append(f"/{self._telling()} one ticket")
+        parts += ["^C stop, keep", _HELP]
+        while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
+            spare = next((one for one in _SPARE if one in parts), parts[-1])
+            parts.remove(spare)
+        return clip(" " + " · ".join(parts), width)
+
+    def _telling(self) -> str:
+        """A ticket that there is something to see of."""
+        asking = [name for name in self._asking() if name]
+        at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
+        return [*asking, *at_work, *self._views][0]
+
+    def keys(self) -> list[str]:
+        """What keys and commands do, for `/help`."""
+        return [
+            "   Enter    tell the manager, who may change the plan",
+            "   Tab      opens the oldest question, then the next; completes commands",
+            "   Esc      breaks off the turns that run",
+            "   ^C       stops and keeps: coterie resume goes on",
+            *(f"   {name:<8} {what}" for name, what in self.commands.items()),
+        ]
 
 
 class TicketScreen(Screen):
     """The screen of a chat, with another board."""
 
-    _tickets: TicketBoard
+    _tickets: TicketStatus
     _app: App | None = None
     _is_stale: bool = False
     """Whether something happened since the board was last read."""
     _rests_until: float = 0.0
     _result: ResultRecord | None = None
 
-    def _make_board(self, max_turns: int | None) -> TicketBoard:
-        self._tickets = TicketBoard(self._team, max_turns)
+    def _make_board(self, max_turns: int | None) -> TicketStatus:
+        self._tickets = TicketStatus(self._team, max_turns)
         return self._tickets
 
-    def _make_transcript(self) -> Lines:
+    def _make_transcript(self) -> Renderer:
         self._events = TicketLines(
             self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )
@@ -143,7 +328,15 @@ class TicketScreen(Screen):
             return
         views = {one.ticket.id: one for one in await self._app.tickets(self._board.task)}
         said = await self._app.envelopes(self._board.task)
-        page = ticket_page.Page.of(self._board.task, row.with_view(views[name]), said)
+        page = ticket_page.TicketPage.of(self._board.task, row.with_view(views[name]), said)
         width = self._prompt.width - 1
         shown = ticket_page.lines(page, width, self._paint, whole=False)
         self._prompt.print([*(f" {line}" for line in shown), ""])
+
+
+def _clock(seconds: float) -> str:
+    """`0m20`, `12m04s`, `2h03m`: of the same length for as long as possible."""
+    minutes, left = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m{left:02d}s"
+    return figures.duration(seconds).replace(" ", "")

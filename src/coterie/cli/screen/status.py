@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from coterie.cli import figures
 from coterie.cli.budgets import granted_tokens
 from coterie.cli.member import FULL, about
-from coterie.cli.paint import Paint
-from coterie.cli.screen.completion import COMMANDS
-from coterie.cli.text import cells, clip, ends, one_line
+from coterie.cli.text import Paint, cells, clip, ends, one_line
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import (
@@ -25,6 +23,15 @@ from coterie.model.record import (
 )
 from coterie.model.team import Team
 from coterie.model.view import QuestionView
+
+COMMANDS: Mapping[str, str] = {
+    "/help": "this",
+    "/who": "the members, and what each does",
+    "/tasks": "every task of this project",
+    "/stop": "stop and keep (as ^C)",
+    "/end": "end the conversation",
+}
+"""What may be typed after a slash in a chat, and what it does."""
 
 _MARKS: dict[MemberState, str] = {
     "starting": "●",
@@ -49,7 +56,7 @@ class _Doing:
     since: float = 0.0
 
 
-class Board:
+class ChatStatus:
     """Follows the records of one task."""
 
     queued: str = "heard after this turn"

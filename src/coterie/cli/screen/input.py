@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from coterie.cli import timeline
-from coterie.cli.screen.board import Board
-from coterie.cli.screen.opened import OpenCard
+from coterie.cli.card import LiveCard
+from coterie.cli.reply import alike, rule_of, typed
+from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
-from coterie.errors import CoterieError
-from coterie.model.interaction import Interaction
+from coterie.errors import AnswerRefused, CoterieError
+from coterie.model.interaction import BY_RULE, Interaction
 from coterie.model.message import YOU
 from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app import Answered, App
 
 Action = Callable[[], Awaitable[None]]
 
 
-class Surroundings(Protocol):
+class ScreenActions(Protocol):
     """What the entry needs of the screen."""
 
     def print(self, lines: list[str]) -> None:
@@ -51,10 +52,10 @@ class Surroundings(Protocol):
         ...
 
 
-class Entry:
+class InputHandler:
     """Takes lines and keys one after the other, and acts on the task."""
 
-    def __init__(self, board: Board, around: Surroundings) -> None:
+    def __init__(self, board: ChatStatus, around: ScreenActions) -> None:
         self._board = board
         self._around = around
         self._app: App | None = None
@@ -213,3 +214,108 @@ class Entry:
         tasks = await self._app.tasks() if self._app is not None else []
         lines = [f"   {one.id}   {one.status}   {clip(one_line(one.title), 50)}" for one in tasks]
         self._around.print(lines or ["   No task yet."])
+
+
+# -- the open card --------------------------------------------------------------------------------
+
+
+class OpenCard:
+    """At most one question of the board is open; it opens only on purpose."""
+
+    def __init__(self, board: ChatStatus) -> None:
+        self._board = board
+        self._name: str | None = None
+        self._with_alike = False
+
+    # -- which ---------------------------------------------------------------------------------
+
+    @property
+    def question(self) -> Interaction | None:
+        """The question on the card; None when none was opened, or it was answered elsewhere."""
+        found = next((one for one in self._asked if one.interaction_id == self._name), None)
+        if found is None:
+            self.put_away()
+        return found
+
+    @property
+    def choosing(self) -> bool:
+        """Whether the card is answered by a choice."""
+        return self.question is not None and self.question.kind != "Input"
+
+    def open_next(self) -> None:
+        """The oldest open question; where a card is open, the one after it."""
+        names = [one.interaction_id for one in self._asked]
+        if names:
+            place = names.index(self._name) + 1 if self._name in names else 0
+            self.put_away()
+            self._name = names[place % len(names)]
+
+    def put_away(self) -> None:
+        """Away with the card; its question stays in the inbox."""
+        self._name, self._with_alike = None, False
+
+    def toggle_alike(self) -> None:
+        """Let the answer be for all that are alike too, or not any more."""
+        self._with_alike = bool(self._alike) and not self._with_alike
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def live(self, height: int) -> LiveCard:
+        """Where it stands among the open ones."""
+        names = [one.interaction_id for one in self._asked]
+        number = names.index(self._name) + 1 if self._name in names else 1
+        return LiveCard(height, number, max(len(names), 1), len(self._alike))
+
+    @property
+    def prompt(self) -> str:
+        """What stands before the cursor."""
+        if self.question is None:
+            return " > "
+        more = f" and {len(self._alike)} alike" if self._with_alike else ""
+        return f" {self._name}{more}> "
+
+    @property
+    def editable(self) -> str:
+        """The line that answers with the rule which is offered; empty where none is."""
+        question = self.question
+        if question is None or not rule_of(question):
+            return ""
+        ids = [option.id for option in question.options]
+        return f"{ids.index(BY_RULE) + 1} {rule_of(question)}"
+
+    # -- answering -----------------------------------------------------------------------------
+
+    async def answer(self, app: App, line: str, told: Callable[[str], None]) -> None:
+        """Give the line as the answer, to the others that are alike too where that was wished.
+
+        Raises AnswerRefused, with the reason; the card then stays.
+        """
+        question = self.question
+        if question is None:
+            return
+        choice, text = typed(question, line)
+        others = self._alike if self._with_alike else []
+        answered = await self._give(app, question, choice, text)
+        for other in others:
+            try:
+                await self._give(app, other, choice, text)
+            except AnswerRefused as refused:  # answered elsewhere meanwhile
+                told(f" ! {refused}")
+        self.put_away()
+        if answered.rule is not None:
+            rules = f".coterie/teams/{answered.team}/rules.json"
+            told(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
+
+    async def _give(
+        self, app: App, question: Interaction, choice: str | None, text: str | None
+    ) -> Answered:
+        return await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+
+    @property
+    def _asked(self) -> list[Interaction]:
+        return [record.interaction for record, _ in self._board.asked]
+
+    @property
+    def _alike(self) -> list[Interaction]:
+        found = next((one for one in self._asked if one.interaction_id == self._name), None)
+        return [one for one in self._asked if alike(found, one)] if found else []
