@@ -389,12 +389,18 @@ async def test_a_worker_that_fails_is_replaced_by_another(project: Path) -> None
         assert (ticket.owner, await on.errors()) == ("finn", ["worker_exit"])
 
 
-async def test_what_a_worker_needs_is_asked_of_the_user(project: Path) -> None:
+@pytest.mark.parametrize(
+    "order",
+    [{"summary": "Which key?", "ask_user": "Which key?"}, {"summary": "ASK USER: Which key?"}],
+)
+async def test_what_a_worker_needs_is_asked_of_the_user(
+    project: Path, order: dict[str, str]
+) -> None:
     reports = [{"status": "blocked", "issues": ["I need the key."]}, {"status": "completed"}]
     say = but(
         Split_the_goal=plan(part("a")),
         Do_the_work_now=lambda member, text: reports.pop(0),
-        cannot_go_on={"summary": "ASK USER: Which key?"},
+        cannot_go_on=order,
     )
     async with session(project, team("wren")) as on:
         assert await on.run(say) == "waiting question"

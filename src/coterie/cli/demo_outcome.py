@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from coterie.model.envelope import ArtifactRef, Envelope, Review
 from coterie.model.ticket import Ticket
-from coterie.model.ticket_view import CHECK
 from coterie.rehearsal.demo_plan import PARTS, TESTS
 from coterie.workspace.git import Git
 
@@ -69,10 +68,8 @@ def _sent_back(said: Sequence[Envelope]) -> list[str]:
 
 def _green(said: Sequence[Envelope], tree: str) -> Promise:
     """Whether Coterie itself saw all tests pass, on exactly the files that are on the branch."""
-    ran = [
-        one.payload.description
-        for one in said
-        if isinstance(one.payload, ArtifactRef) and one.payload.label == CHECK + TESTS
-    ]
-    newest = ran[-1] if ran else "never run"
-    return Promise("tests green, run by Coterie", newest, newest == f"exit 0, at tree {tree[:12]}")
+    logs = (one.payload for one in said if isinstance(one.payload, ArtifactRef))
+    ran = [(log, log.checked) for log in logs if log.checked and log.checked.command == TESTS]
+    told, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)
+    is_green = check is not None and check.passed and check.tree[:12] == tree[:12]
+    return Promise("tests green, run by Coterie", told, is_green)

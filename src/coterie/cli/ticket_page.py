@@ -18,7 +18,6 @@ from coterie.model.envelope import (
     Report,
     Review,
 )
-from coterie.model.ticket_view import CHECK
 
 _NAME = 9
 _FEW = 12
@@ -148,8 +147,8 @@ def _checks(page: TicketPage) -> Iterator[tuple[str, str]]:
     """The newest outcome of every command that Coterie ran."""
     newest: dict[str, str] = {}
     for one in page.said:
-        if isinstance(one.payload, ArtifactRef) and one.payload.label.startswith(CHECK):
-            newest[one.payload.label.removeprefix(CHECK)] = one.payload.description
+        if isinstance(one.payload, ArtifactRef) and (check := one.payload.checked):
+            newest[check.command] = one.payload.description
     for command, how in newest.items():
         yield "checked", f"{command}: {how}"
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +19,7 @@ from coterie.model.instant import seconds_between
 from coterie.model.interaction import NOBODY
 from coterie.model.record import MessageRecord
 from coterie.model.team import Team, base_of
-from coterie.model.ticket_view import CHECK
+from coterie.model.ticket_view import ended
 from coterie.model.view import QuestionView, TaskDetail
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _NAME = 14
 _FEW = 4
 """So many of a kind are named."""
 _LONGEST = 60
-_TREE = re.compile(r"^(?P<how>.*), at tree (?P<tree>\S+)$")
 _TIMES = {1: "once", 2: "twice"}
 
 
@@ -154,17 +152,15 @@ def _checked(said: Sequence[Envelope]) -> str:
     """The newest outcome of each command, by the tree that it ran on, the newest first."""
     newest: dict[str, tuple[str, str]] = {}
     for one in said:
-        if isinstance(one.payload, ArtifactRef) and one.payload.label.startswith(CHECK):
-            command = one_line(one.payload.label.removeprefix(CHECK))
-            found = _TREE.match(one.payload.description)
-            how, tree = (found["how"], found["tree"]) if found else (one.payload.description, "")
+        if isinstance(one.payload, ArtifactRef) and (check := one.payload.checked):
+            command = one_line(check.command)
             newest.pop(command, None)
-            newest[command] = (how, tree)
+            newest[command] = (ended(check), check.tree)
     trees = dict.fromkeys(tree for _, tree in reversed(newest.values()))
     parts: list[str] = []
     for tree in trees:
         ran = [f"{command} {how}" for command, (how, at) in newest.items() if at == tree]
-        parts.append(", ".join(ran) + (f", at tree {tree[:6]}" if tree.strip("-") else ""))
+        parts.append(", ".join(ran) + (f", at tree {tree[:6]}" if tree else ""))
     more = [f"and {len(parts) - _FEW} more before"] if len(parts) > _FEW else []
     return "; ".join([*parts[:_FEW], *more])
 

@@ -69,6 +69,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     },
     "Instruction": {
         "summary": "What is to be done.",
+        "ask_user": "What only the user can give: asked before the worker goes on.",
         "steps": "How.",
         "resources": "Files or facts that are needed.",
         "acceptance_criteria": "What must hold in the end.",
@@ -96,6 +97,12 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
         "content_type": "Its media type.",
         "size_bytes": "How long it is.",
         "description": "What is to be known of it.",
+        "check": "The check that it is the log of. Left out: it is no such log.",
+    },
+    "CheckRun": {
+        "command": "What was run.",
+        "exit_code": "How it ended. Left out: not in its time.",
+        "tree": "The hash of the files that it ran on.",
     },
     "Error": {
         "code": "What went wrong, in one word.",

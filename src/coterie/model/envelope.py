@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -124,6 +125,8 @@ class Instruction(_Payload):
     """What a worker is to do."""
 
     summary: Text
+    ask_user: str | None = None
+    """What only the user can give: asked before the worker goes on."""
     steps: Lines = ()
     resources: Lines = ()
     acceptance_criteria: tuple[Criterion, ...] = ()
@@ -168,6 +171,26 @@ class Review(_Payload):
         return self
 
 
+class CheckRun(_Payload):
+    """A check that Coterie ran, and how it ended."""
+
+    command: Text
+    exit_code: int | None = None
+    """None: it did not end in its time, or could not be started."""
+    tree: str = ""
+    """The hash of the files it ran on; empty where nobody can tell."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it ended with exit code 0."""
+        return self.exit_code == 0
+
+
+_OLD_LABEL = "check: "
+_OLD_EXIT = re.compile(r"exit (-?\d+)")
+_OLD_TREE = re.compile(r", at tree ([0-9a-f]+)$")
+
+
 class ArtifactRef(_Payload):
     """A file that a task produced."""
 
@@ -177,6 +200,20 @@ class ArtifactRef(_Payload):
     content_type: str | None = None
     size_bytes: int | None = Field(default=None, ge=0)
     description: str = ""
+    check: CheckRun | None = None
+    """The check that this is the log of."""
+
+    @property
+    def checked(self) -> CheckRun | None:
+        """The same, also where it was written before there was a field for it."""
+        if self.check is not None or not self.label.startswith(_OLD_LABEL):
+            return self.check
+        code, tree = _OLD_EXIT.match(self.description), _OLD_TREE.search(self.description)
+        return CheckRun(
+            command=self.label.removeprefix(_OLD_LABEL) or "-",
+            exit_code=int(code[1]) if code else None,
+            tree=tree[1] if tree else "",
+        )
 
 
 class Error(_Payload):
@@ -226,6 +263,8 @@ PAYLOADS: Mapping[PayloadType, type[Payload]] = {
     "error": Error,
 }
 TYPES: Mapping[type[Payload], PayloadType] = {model: name for name, model in PAYLOADS.items()}
+_UNSIGNED_IF_EMPTY = ("ask_user", "check")
+"""Payload fields that are younger than the first signatures, which were made without them."""
 
 
 class Envelope(BaseModel):
@@ -289,5 +328,8 @@ class Envelope(BaseModel):
 
     def _signature(self, key: bytes) -> str:
         plain = self.model_dump(mode="json", exclude={"signature"})
+        for name in _UNSIGNED_IF_EMPTY:
+            if plain["payload"].get(name, "") is None:
+                del plain["payload"][name]
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return "hmac-sha256:" + hmac.new(key, text.encode(), hashlib.sha256).hexdigest()

@@ -10,6 +10,8 @@ TicketState = Literal[
     "pending", "discussing", "in_progress", "blocked", "awaiting_review", "done", "error"
 ]
 STATES: tuple[TicketState, ...] = get_args(TicketState)
+TicketNote = Literal["created", "closed", "discussed", "re-pointed", "resumed", "stalled"]
+"""What is kept in a ticket's history besides its changes of state."""
 
 TRANSITIONS: Mapping[TicketState, frozenset[TicketState]] = {
     "pending": frozenset({"discussing", "in_progress"}),
@@ -39,8 +41,7 @@ class Moment:
     """One line of a ticket's history."""
 
     at: str
-    event: str
-    """What happened, in one word: `created`, a state, `retry`, `closed` …"""
+    event: TicketState | TicketNote
     message: str = ""
 
 
@@ -60,6 +61,8 @@ class Ticket:
     closed_by: str | None = None
     """Why it no longer counts: the ticket that took its place, `dropped`, `canceled`."""
     reason: str = ""
+    stalls: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By ticket that it waits for: when it was last announced that this one stands still."""
     history: tuple[Moment, ...] = field(default_factory=tuple[Moment, ...])
 
     @property
@@ -74,7 +77,7 @@ class Ticket:
             self, state=state, history=(*self.history, Moment(at, state, message)), reason=message
         )
 
-    def noted(self, at: str, event: str, message: str) -> Ticket:
+    def noted(self, at: str, event: TicketNote, message: str) -> Ticket:
         """The ticket with a line more in its history."""
         return replace(self, history=(*self.history, Moment(at, event, message)))
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from coterie.model.check import CheckOutcome
 from coterie.model.ticket import Ticket
 
 if TYPE_CHECKING:
-    from coterie.model.envelope import Envelope
-
-CHECK = "check: "
-"""How the label of an artifact begins that is the log of a check."""
-_PASSED = "exit 0"
+    from coterie.model.envelope import ArtifactRef, CheckRun, Envelope
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class TicketView:
     """None where no agent told."""
 
 
-def ended(outcome: CheckOutcome) -> str:
+def ended(outcome: CheckOutcome | CheckRun) -> str:
     """How a check ended, in a few words."""
     return "no end in time" if outcome.exit_code is None else f"exit {outcome.exit_code}"
 
@@ -41,11 +37,9 @@ def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
     found: dict[str, dict[str, bool]] = {}
     for one in envelopes:
         if one.payload_type == "artifact_ref" and one.ticket_id:
-            label: str = getattr(one.payload, "label", "")
-            told: str = getattr(one.payload, "description", "")
-            if label.startswith(CHECK):
-                results = found.setdefault(one.ticket_id, {})
-                results[label.removeprefix(CHECK)] = told.startswith(_PASSED)
+            check = cast("ArtifactRef", one.payload).checked
+            if check is not None:
+                found.setdefault(one.ticket_id, {})[check.command] = check.passed
     return found
 
 

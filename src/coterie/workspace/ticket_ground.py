@@ -314,18 +314,17 @@ def ground_for(root: Path, session: str, base: str | None) -> Ground:
     return GitGround(git, root, session, head)
 
 
-def fingerprint(root: Path) -> frozenset[str]:
-    """What in a git tree differs from its last commit, closely enough to see a change of it."""
+def fingerprint(root: Path) -> dict[str, str]:
+    """By file of a git tree that differs from its last commit: what changes when the file does."""
     git = repository_of(root)
     if git is None:
-        return frozenset()
+        return {}
     listed = git.run("status", "--porcelain=v1", "-z", "--untracked-files=all", "--no-renames")
-    found: set[str] = set()
-    for entry in listed.split("\0"):
-        facts = ""
+    found: dict[str, str] = {}
+    for entry in listed.split("\0")[:-1]:
+        status, path = entry[:2], entry[3:]
+        found[path] = status
         with suppress(OSError):
-            seen = os.lstat(git.folder / entry[3:])
-            facts = f"{seen.st_mtime_ns}.{seen.st_size}"
-        if entry:
-            found.add(f"{entry} {facts}")
-    return frozenset(found)
+            seen = os.lstat(git.folder / path)
+            found[path] = f"{status} {seen.st_mtime_ns}.{seen.st_size}"
+    return found

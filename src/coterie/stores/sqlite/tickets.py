@@ -38,6 +38,7 @@ def put_ticket(connection: sqlite3.Connection, write: PutTicket) -> None:
             "dependencies": ticket.dependencies,
             "closed_by": ticket.closed_by,
             "reason": ticket.reason,
+            "stalls": ticket.stalls,
         },
         ensure_ascii=False,
     )

@@ -20,7 +20,7 @@ from coterie.model.envelope import (
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.team import base_of
-from coterie.model.ticket import Moment, Ticket, TicketState
+from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
 from coterie.model.ticket_view import check_scores
 from coterie.ports import Context
 from coterie.workflows.tickets.agenda import Agenda
@@ -161,13 +161,23 @@ class Board:
 
         await self._change(ticket_id, moved, state, said)
 
-    async def note(self, ticket_id: str, event: str, message: str, *said: Said) -> None:
+    async def note(self, ticket_id: str, event: TicketNote, message: str, *said: Said) -> None:
         """A line more in a ticket's history."""
 
         def noted(before: Ticket) -> Changed:
             return lambda at: before.noted(at, event, message)
 
         await self._change(ticket_id, noted, event, said)
+
+    async def announce_stall(self, ticket_id: str, stuck: str, message: str, said: Said) -> None:
+        """Note that a ticket waits for one that stands still."""
+
+        def noted(before: Ticket) -> Changed:
+            return lambda at: replace(
+                before.noted(at, "stalled", message), stalls={**before.stalls, stuck: at}
+            )
+
+        await self._change(ticket_id, noted, "stalled", [said])
 
     def announce(self, ticket_id: str, message: str) -> None:
         """Let surfaces know something of a ticket that changes nothing of it."""

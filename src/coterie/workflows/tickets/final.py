@@ -13,7 +13,7 @@ import anyio.to_thread
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import Ticket
-from coterie.model.ticket_view import CHECK, check_results
+from coterie.model.ticket_view import check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
 from coterie.workflows.tickets.steps import FINAL
@@ -174,7 +174,7 @@ def markdown(report: FinalReport) -> str:
     for one in report.tickets:
         state = f"{one.state} ({one.closed_by})" if one.closed_by else one.state
         lines.append(f"| {one.id} | {state} | {one.owner or '-'} | {one.title} |")
-    checks = [one for one in report.artifacts if str(one["label"]).startswith(CHECK)]
+    checks = [one for one in report.artifacts if "check" in one]
     if checks:
         lines += ["", "## Checked by Coterie", ""]
         lines += [f"- {one['label']}: {one.get('description', '')}" for one in checks]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,8 +18,8 @@ class Seen:
     """The project's tree at an instant."""
 
     head: str | None
-    entries: frozenset[str]
-    """What differs from the last commit, each with facts that change when it does."""
+    files: Mapping[str, str]
+    """By file that differs from the last commit: what changes when the file does."""
 
 
 class Outside:
@@ -32,7 +33,7 @@ class Outside:
         self._root = root
         self._watches = watches
         """Not in a shared folder, where everybody works in the project itself."""
-        self._told: frozenset[str] = frozenset()
+        self._told: set[tuple[str, str]] = set()
 
     async def look(self) -> Seen | None:
         """How the project is now; None where that cannot be told."""
@@ -48,20 +49,14 @@ class Outside:
         after = await self.look() if before is not None else None
         if before is None or after is None:
             return []
-        changed = after.entries - before.entries
+        changed = after.files.items() - before.files.items()
         if after.head == before.head:  # else somebody committed, which takes files off the list
-            paths = {_path(entry) for entry in after.entries}
-            changed |= {one for one in before.entries - after.entries if _path(one) not in paths}
+            changed |= {(path, "") for path in before.files.keys() - after.files.keys()}
         new = changed - self._told
         self._told |= changed
-        return sorted({_path(entry) for entry in new})
+        return sorted(path for path, _ in new)
 
 
 def _seen(root: Path) -> Seen:
     git = repository_of(root)
     return Seen(git.head() if git else None, fingerprint(root))
-
-
-def _path(entry: str) -> str:
-    """The file that an entry is about, between its status and the facts."""
-    return entry[3:].rpartition(" ")[0]

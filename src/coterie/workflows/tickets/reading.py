@@ -18,6 +18,8 @@ _JSON = ("", "json")
 _LONGEST = 1_000_000
 """No plan that a person could read is longer than this."""
 _TICKET = "ticket_id"
+_ASKS_USER = "ASK USER:"
+"""How a summary begins that asks the user, where a prompt does not know of `ask_user`."""
 _TOLD = 8
 """So many mistakes are named at once."""
 
@@ -109,6 +111,8 @@ def _outermost(text: str) -> str:
 
 def _payload(given: Mapping[str, object], wanted: PayloadType, ticket: str | None) -> Payload:
     body = _about(_body(given, wanted), given, ticket)
+    if wanted == "instruction":
+        body = _asking(body)
     try:
         return PAYLOADS[wanted].model_validate(body)
     except ValidationError as error:
@@ -117,6 +121,15 @@ def _payload(given: Mapping[str, object], wanted: PayloadType, ticket: str | Non
             for one in error.errors()[:_TOLD]
         ]
         raise Unreadable("; ".join(lines)) from None
+
+
+def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
+    """An instruction that asks the user: prompts of users' own may have it in the summary."""
+    summary = body.get("summary")
+    if not isinstance(summary, str) or not summary.startswith(_ASKS_USER):
+        return body
+    wanted = summary.removeprefix(_ASKS_USER).strip()
+    return {**body, "summary": wanted, "ask_user": wanted}
 
 
 def _body(given: Mapping[str, object], wanted: PayloadType) -> Mapping[str, object]:

@@ -11,9 +11,17 @@ import anyio.to_thread
 from coterie.errors import ArtifactWrong
 from coterie.model.action import Action
 from coterie.model.check import CheckOutcome
-from coterie.model.envelope import ArtifactRef, Error, Instruction, Payload, Report, Review
+from coterie.model.envelope import (
+    ArtifactRef,
+    CheckRun,
+    Error,
+    Instruction,
+    Payload,
+    Report,
+    Review,
+)
 from coterie.model.interaction import Ask, Display, Option
-from coterie.model.ticket_view import CHECK, ended
+from coterie.model.ticket_view import ended
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.aside import aside
 from coterie.workflows.tickets.correspondence import COTERIE, Said
@@ -157,12 +165,13 @@ class Reviewing:
 
     async def _registered(self, outcome: CheckOutcome) -> Payload:
         artifact = ArtifactRef(
-            label=f"{CHECK}{outcome.command}",
+            label=f"check: {outcome.command}",
             uri=outcome.log,
             digest=outcome.digest or None,
             content_type="text/plain",
             size_bytes=outcome.size_bytes,
             description=f"{ended(outcome)}, at tree {outcome.tree[:12] or '-'}",
+            check=CheckRun(command=outcome.command, exit_code=outcome.exit_code, tree=outcome.tree),
         )
         crew = self.job.crew
         where = (crew.context.root, crew.letters.session_id, artifact)

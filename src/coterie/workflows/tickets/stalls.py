@@ -12,8 +12,6 @@ from coterie.ports import Context
 from coterie.workflows.tickets.board import Board
 from coterie.workflows.tickets.correspondence import COTERIE, Said
 
-STALLED = "stalled"
-
 
 class Stalls:
     """Looks for work that stands still while other work waits for it."""
@@ -48,22 +46,20 @@ class Stalls:
         return instant.seconds_between(last, instant.now())
 
     async def _announce(self, stuck: Ticket, waiting: Ticket) -> None:
-        begin = f"waits for {stuck.id}, "
         last = stuck.history[-1].at
-        for moment in waiting.history:
-            if moment.event == STALLED and moment.message.startswith(begin) and moment.at >= last:
-                return
+        if waiting.stalls.get(stuck.id, "") >= last:
+            return
         what = f"which is {stuck.state}" + (f" ({stuck.owner})" if stuck.owner else "")
-        why = f"{begin}{what} and has not moved since {last}"
+        why = f"waits for {stuck.id}, {what} and has not moved since {last}"
         report = Report(
             status="blocked",
             issues=(f"{waiting.id} {why}.",),
             next_actions=(f"Look at {stuck.id}.",),
         )
         said = Said(COTERIE, self._manager, report, waiting.id)
-        await self._board.note(waiting.id, STALLED, why, said)
+        await self._board.announce_stall(waiting.id, stuck.id, why, said)
         self._context.tell(
             ErrorRecord(
-                STALLED, f"{waiting.id} {why}.", f"coterie show {self._task}", task=self._task
+                "stalled", f"{waiting.id} {why}.", f"coterie show {self._task}", task=self._task
             )
         )

@@ -9,7 +9,6 @@ from coterie.model.interaction import Ask, Display, Option, Validation
 from coterie.workflows.tickets.correspondence import COTERIE, Said
 from coterie.workflows.tickets.crew import Job
 
-ASKS_USER = "ASK USER:"
 OUTSIDE = "outside_worktree"
 
 
@@ -52,14 +51,13 @@ class Unblocking:
         owner = job.ticket.owner or ""
         instruction = await job.manager_says("unblock", worker=owner, trouble=job.ticket.reason)
         assert isinstance(instruction, Instruction)
-        if instruction.summary.startswith(ASKS_USER):
-            instruction = await self._with_users_help(instruction)
+        if instruction.ask_user:
+            instruction = await self._with_users_help(instruction, instruction.ask_user)
         said = Said(job.manager.id, owner, instruction, job.id)
         await job.crew.board.move(job.id, "in_progress", "instructed anew", said)
 
-    async def _with_users_help(self, instruction: Instruction) -> Instruction:
+    async def _with_users_help(self, instruction: Instruction, wanted: str) -> Instruction:
         job = self.job
-        wanted = instruction.summary.removeprefix(ASKS_USER).strip()
         question = Ask(
             job.manager.id,
             "Input",
@@ -71,7 +69,8 @@ class Unblocking:
         said = answer.response.input_value or ""
         return instruction.model_copy(
             update={
-                "summary": f"{wanted}\nThe user says: {said}",
+                "summary": "\n".join(dict.fromkeys((instruction.summary, wanted)))
+                + f"\nThe user says: {said}",
                 "resources": (*instruction.resources, said),
             }
         )
