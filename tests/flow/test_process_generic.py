@@ -28,7 +28,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.model.workspace import Workspace
-from coterie.process.pool import ChannelPool, Key
+from coterie.process.pool import ChannelKey, ChannelPool
 from tests.unit.process.children import AGENT, left, token, until
 
 ROLE = "You are Ann."
@@ -245,7 +245,7 @@ async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: Desk)
 
 
 async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: Desk) -> None:
-    pool, key = ChannelPool(), Key("s", "scripted", "ann")
+    pool, key = ChannelPool(), ChannelKey("s", "scripted", "ann")
     adapter = desk.adapter(EVENT | STAYS, "--persistent")
 
     async def take(text: str) -> Update:

@@ -14,7 +14,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.process import processes, survivors
+from coterie.process import processes
 from coterie.process.child import Child, KeeperName
 from tests.unit.process import owner
 from tests.unit.process.children import (
@@ -148,7 +148,7 @@ async def owned(keeper: KeeperName, word: str, mark: str) -> AsyncIterator[subpr
         process.kill()
         process.wait()
         process.stdout.close()
-        await anyio.to_thread.run_sync(survivors.end, [mark])
+        await anyio.to_thread.run_sync(processes.end_marked, [mark])
 
 
 @both
@@ -157,7 +157,7 @@ async def test_all_is_gone_soon_after_its_owner(keeper: KeeperName, number: int)
     word, mark = token(), token()
     async with owned(keeper, word, mark) as process:
         process.send_signal(number)
-        await until(lambda: not carrying(word) and not survivors.find([mark]), BOUND)
+        await until(lambda: not carrying(word) and not processes.find_marked([mark]), BOUND)
 
 
 async def test_the_keeper_ends_its_tree_on_term() -> None:
@@ -182,7 +182,7 @@ async def test_when_the_keeper_itself_is_killed_what_can_be_found_is_ended(
             assert await child.exit() == 128 + signal.SIGKILL
         assert await child.terminate()
         assert await left(word) == 0
-        assert await anyio.to_thread.run_sync(survivors.find, [child.spawn.mark]) == []
+        assert await anyio.to_thread.run_sync(processes.find_marked, [child.spawn.mark]) == []
 
 
 async def test_a_keeper_whose_parent_is_gone_starts_nothing(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ async def test_a_keeper_whose_parent_is_gone_starts_nothing(tmp_path: Path) -> N
     options = ["--parent=1", f"--control={control}", f"--status={report}", "--grace=1"]
     ended = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
-            [sys.executable, "-I", "-S", str(survivors.KEEPER), *options, "--", "touch", str(made)],
+            [sys.executable, "-I", "-S", str(processes.KEEPER), *options, "--", "touch", str(made)],
             pass_fds=(control, report),
             check=False,
         )

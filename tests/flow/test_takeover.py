@@ -19,7 +19,7 @@ from coterie.model import instant
 from coterie.model.journal import AppendMessage, ChildLease, Fence
 from coterie.model.message import Message
 from coterie.model.task import TaskCreated
-from coterie.process.machine import Machine
+from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import team
 
@@ -169,7 +169,7 @@ from coterie.engine.children import SurvivorReaper
 from coterie.engine.owner import Owner
 from coterie.engine.takeover import Claimant
 from coterie.errors import TaskBusy
-from coterie.process.machine import Machine
+from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 
 async def main(folder):

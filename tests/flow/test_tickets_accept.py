@@ -11,7 +11,7 @@ from coterie.app import App
 from coterie.errors import NotAccepted, UsageError
 from coterie.model.scheduler import SchedulerConfig
 from coterie.testing.stage import TASK
-from coterie.workspace.snapshots.reverting import Reverted
+from coterie.workspace.snapshots.revert import RevertResult
 from tests.conftest import House
 from tests.flow.ticket_stage import FakeChecks, but, git, part, plan, repository, session
 
@@ -188,7 +188,7 @@ async def test_an_accept_that_was_cut_after_the_branch_had_moved_is_known(projec
     async with App.open(project) as app:
         with pytest.raises(NotAccepted, match="k3f9 was accepted already"):
             await app.accept(TASK)
-        assert await app.revert(TASK) == Reverted(removed=("T1.txt",))
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
 
 
 # -- back out ----------------------------------------------------------------------------------
@@ -201,15 +201,15 @@ async def test_a_revert_takes_back_exactly_that(project: Path) -> None:
         (project / "cart.py").write_text("total = 2\n")
         git(project, "commit", "-qam", "after it")
         later = head(project)
-        assert await app.revert(TASK, dry_run=True) == Reverted(removed=("T1.txt",))
+        assert await app.revert(TASK, dry_run=True) == RevertResult(removed=("T1.txt",))
         assert head(project) == later
-        assert await app.revert(TASK) == Reverted(removed=("T1.txt",))
+        assert await app.revert(TASK) == RevertResult(removed=("T1.txt",))
         assert git(project, "log", "-1", "--format=%s %P").split() == ["Revert", TASK, later]
         assert (project / "cart.py").read_text() == "total = 2\n"
         assert (await app.diff(TASK)).reverted_at is not None
         with pytest.raises(UsageError, match="k3f9 was reverted already"):
             await app.revert(TASK)
-        assert await app.revert(TASK, undo=True) == Reverted(restored=("T1.txt",))
+        assert await app.revert(TASK, undo=True) == RevertResult(restored=("T1.txt",))
         assert (project / "T1.txt").exists()
         assert (await app.diff(TASK)).reverted_at is None
 
@@ -231,7 +231,7 @@ async def test_what_was_never_accepted_is_only_marked(project: Path) -> None:
     await carried_out(project)
     work = head(project, f"coterie/{TASK}/merged")
     async with App.open(project) as app:
-        assert await app.revert(TASK) == Reverted()
+        assert await app.revert(TASK) == RevertResult()
         assert head(project, f"coterie/{TASK}/merged") == work
         assert (await app.diff(TASK)).reverted_at is not None
         with pytest.raises(NotAccepted, match="k3f9 was reverted"):

@@ -30,7 +30,7 @@ from coterie.testing.contracts.samples import created
 from coterie.testing.contracts.storage_tickets import said
 from coterie.testing.memory import MemoryStorage
 from coterie.testing.stage import TASK
-from coterie.workspace.session_key import key_path
+from coterie.workspace.session_files import key_path
 from tests.conftest import House
 from tests.flow.ticket_stage import (
     FakeChecks,

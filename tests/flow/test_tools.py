@@ -17,7 +17,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.process import survivors
+from coterie.process import processes
 from coterie.tools import sandbox
 from coterie.tools.commands import Commands, Ran
 from coterie.tools.run_command import RunCommand
@@ -385,7 +385,7 @@ async def owned(
         process.kill()
         process.wait()
         process.stdout.close()
-        await anyio.to_thread.run_sync(survivors.end, [mark])
+        await anyio.to_thread.run_sync(processes.end_marked, [mark])
 
 
 @every
@@ -396,7 +396,7 @@ async def test_all_is_gone_soon_after_coterie(tmp_path: Path, kind: Kind) -> Non
     async with owned(tmp_path, kind, mark, f"{daemons}; {staying(word)}") as process:
         await until(lambda: len(carrying(word)) == 3, 30)
         process.kill()
-        await until(lambda: not carrying(word) and not survivors.find([mark]), 5)
+        await until(lambda: not carrying(word) and not processes.find_marked([mark]), 5)
 
 
 async def test_a_hundred_megabytes_are_not_held(tmp_path: Path) -> None:

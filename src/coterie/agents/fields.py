@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from coterie.agents.wire import Object
-from coterie.process.completion import clean
+from coterie.process.stdio_turns import clean
 
 LONGEST = 20_000
 """So much of any text is kept of what goes into a tool and comes out of it."""

@@ -28,8 +28,16 @@ from coterie.model.update import (
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import Child, KeeperName, Spawn, start
-from coterie.process.completion import Custom, JsonEvent, Silence, Strategy
-from coterie.process.exchange import Completed, Exchange, Failed, Piece
+from coterie.process.stdio_turns import (
+    CompletionStrategy,
+    DetectorCompletion,
+    JsonEventCompletion,
+    ReplyChunk,
+    ReplyCompleted,
+    ReplyFailed,
+    SilenceCompletion,
+    StdioTurns,
+)
 
 DETECTORS = "coterie.detectors"
 QUIET_AFTER = 120.0
@@ -70,19 +78,19 @@ class GenericAdapter:
             await channel.begin()
         return channel
 
-    async def _strategy(self, member: Member, workspace: Workspace) -> Strategy:
+    async def _strategy(self, member: Member, workspace: Workspace) -> CompletionStrategy:
         told = self.agent.capabilities
         if told.detection == "jsonl":
-            return JsonEvent(frozenset(told.completion_types), told.text_field)
+            return JsonEventCompletion(frozenset(told.completion_types), told.text_field)
         if told.detection == "idleTimeout":
-            return Silence(self.agent.idle_timeout_ms(member))
+            return SilenceCompletion(self.agent.idle_timeout_ms(member))
         if told.completion_pattern is not None:
-            return Custom.pattern(told.completion_pattern)
+            return DetectorCompletion.pattern(told.completion_pattern)
         detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
         if detect is None:
             problem = f'there is no detector "{told.detector}" in the entry points {DETECTORS}'
             raise AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
-        return Custom(detect)
+        return DetectorCompletion(detect)
 
 
 class GenericChannel:
@@ -95,7 +103,7 @@ class GenericChannel:
         adapter: GenericAdapter,
         member: Member,
         workspace: Workspace,
-        strategy: Strategy,
+        strategy: CompletionStrategy,
     ) -> None:
         self._adapter = adapter
         self._member = member
@@ -103,8 +111,8 @@ class GenericChannel:
         self._strategy = strategy
         self._told = adapter.agent.capabilities
         self._child: Child | None = None
-        self._exchange: Exchange | None = None
-        self._taking: Exchange | None = None
+        self._exchange: StdioTurns | None = None
+        self._taking: StdioTurns | None = None
         self._introduced = False
         self._interrupted = False
         self._closed = False
@@ -142,7 +150,7 @@ class GenericChannel:
         try:
             async with aclosing(exchange.take(self._framed(prompt.text), total)) as items:
                 async for item in items:
-                    if isinstance(item, Piece):
+                    if isinstance(item, ReplyChunk):
                         yield TextDelta(item.text) if item.text else Activity()
                     else:
                         yield await self._conclude(item, exchange)
@@ -166,7 +174,7 @@ class GenericChannel:
 
     # -- the process ---------------------------------------------------------------------------
 
-    async def begin(self) -> Exchange:
+    async def begin(self) -> StdioTurns:
         """Start the process; AgentMissing when it cannot be."""
         children, agent, member = self._adapter.children, self._adapter.agent, self._member
         mark = await children.starting(member.id, agent.name)
@@ -190,10 +198,10 @@ class GenericChannel:
             await self._drop()
             raise self._missing("it was closed while it was started")
         self._introduced = False
-        self._exchange = Exchange(self._child, self._strategy, one_shot=not self.holds_past)
+        self._exchange = StdioTurns(self._child, self._strategy, one_shot=not self.holds_past)
         return self._exchange
 
-    async def _ready(self) -> Exchange:
+    async def _ready(self) -> StdioTurns:
         if self._closed:
             raise self._missing("its channel is closed")
         if self.holds_past and self._exchange is not None:
@@ -205,20 +213,20 @@ class GenericChannel:
             await self._drop()
         return await self.begin()
 
-    async def _conclude(self, outcome: Completed | Failed, exchange: Exchange) -> End:
+    async def _conclude(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> End:
         try:
             await self._after(outcome)
         except AgentMissing as error:
             return TurnFailed("exit", str(error), retry=False)
         return self._end(outcome, exchange)
 
-    async def _after(self, outcome: Completed | Failed) -> None:
+    async def _after(self, outcome: ReplyCompleted | ReplyFailed) -> None:
         """End the process unless it stays, or has said itself that it is done.
 
         After a silence it has not: it might go on working while another member has the floor.
         """
-        said_so = isinstance(outcome, Completed) and self._strategy.silence is None
-        stays = self.holds_past and isinstance(outcome, Completed)
+        said_so = isinstance(outcome, ReplyCompleted) and self._strategy.silence is None
+        stays = self.holds_past and isinstance(outcome, ReplyCompleted)
         if not (said_so or stays):
             await self._drop()
 
@@ -256,10 +264,10 @@ class GenericChannel:
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
 
-    def _end(self, outcome: Completed | Failed, exchange: Exchange) -> End:
+    def _end(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> End:
         if self._interrupted:
             return TurnInterrupted(exchange.text)
-        if isinstance(outcome, Completed):
+        if isinstance(outcome, ReplyCompleted):
             return TurnCompleted(outcome.text)
         return TurnFailed(
             outcome.kind,

@@ -5,8 +5,7 @@ from coterie.app.accepting import Accepted
 from coterie.app.costs import Cost, tally
 from coterie.app.members import ByHand
 from coterie.app.opened import Answered, App, keeper_problem, version_of
-from coterie.process.become import become
-from coterie.process.version import says_yes
+from coterie.process.programs import exec_program, succeeds
 
 __all__ = [
     "Accepted",
@@ -14,10 +13,10 @@ __all__ = [
     "App",
     "ByHand",
     "Cost",
-    "become",
+    "exec_program",
     "has_adapter",
     "keeper_problem",
-    "says_yes",
+    "succeeds",
     "tally",
     "version_of",
 ]

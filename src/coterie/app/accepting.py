@@ -25,10 +25,10 @@ from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
 from coterie.workflows.tickets import FINAL
 from coterie.workspace.acceptance import Acceptance, Figures
-from coterie.workspace.snapshots.folder_snapshots import Difference
-from coterie.workspace.snapshots.patch import FileFigures, Patch
-from coterie.workspace.snapshots.reverting import Reverted
-from coterie.workspace.ticket_ground import GitGround
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.patch import FileDiffStat, Patch
+from coterie.workspace.snapshots.revert import RevertResult
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 ACCEPT, REVERT = "accept", "revert"
 """What the audit calls the two."""
@@ -62,9 +62,9 @@ class Accepting:
     async def work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be taken in; None where there is none on a branch."""
         ground = await self.sessions.ground(task_id)
-        return Acceptance(ground) if isinstance(ground, GitGround) else None
+        return Acceptance(ground) if isinstance(ground, TicketWorktrees) else None
 
-    async def diff(self, task_id: str, work: Acceptance) -> Difference:
+    async def diff(self, task_id: str, work: Acceptance) -> TaskDiff:
         """What a session changed: all that is approved so far."""
         at = await self._reverted_at(task_id)
         return await anyio.to_thread.run_sync(partial(_difference, work, at))
@@ -151,7 +151,7 @@ class Accepting:
 
     async def revert(
         self, task_id: str, work: Acceptance, *, undo: bool, dry_run: bool
-    ) -> Reverted:
+    ) -> RevertResult:
         """Take the work back out of the user's branch, or mark it as not wanted; or undo that."""
         taken = await anyio.to_thread.run_sync(lambda: work.accepted)
         make = _bring_back if undo else _take_back
@@ -256,33 +256,33 @@ def _outcome(step: Step) -> CheckOutcome | None:
     return CheckOutcome(**json.loads(step.result))
 
 
-def _difference(work: Acceptance, reverted_at: str | None) -> Difference:
+def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
     before, after = work.accepted or (work.ground.base, work.ground.head())
     text, files = work.patch(before, after)
-    shown = tuple(FileFigures(one.path, one.added, one.removed) for one in files)
+    shown = tuple(FileDiffStat(one.path, one.added, one.removed) for one in files)
     patches = (Patch(work.git.folder, "", text, shown),) if files else ()
-    return Difference(patches, reverted_at=reverted_at)
+    return TaskDiff(patches, reverted_at=reverted_at)
 
 
-def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> Reverted:
+def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
     task = work.task
     if work.reverted is not None:
         raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
     if taken is None:  # nothing of the user's was touched: it is only not wanted any more
         if not dry_run:
             work.mark_reverted()
-        return Reverted()
+        return RevertResult()
     return _undo(work, taken, f"Revert {task}", work.take_back, dry_run=dry_run)
 
 
-def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> Reverted:
+def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
     task, reverted = work.task, work.reverted
     if reverted is None:
         raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
     if taken is None:
         if not dry_run:
             work.unmark_reverted()
-        return Reverted()
+        return RevertResult()
     span = (work.parent_of(reverted), reverted)
     return _undo(work, span, f"Bring {task} back", work.bring_back, dry_run=dry_run)
 
@@ -294,7 +294,7 @@ def _undo(
     move_to: Callable[[str], None],
     *,
     dry_run: bool,
-) -> Reverted:
+) -> RevertResult:
     """Take out what came between two commits; all of it, or nothing."""
     work.check_place()
     work.branch()
@@ -308,7 +308,7 @@ def _undo(
     files = work.differs(head, commit)
     left = set(work.files_of(commit))
     others = set(work.differs(span[1], head))
-    return Reverted(
+    return RevertResult(
         restored=tuple(one for one in files if one in left and one not in others),
         merged=tuple(one for one in files if one in left and one in others),
         removed=tuple(one for one in files if one not in left),

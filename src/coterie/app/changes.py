@@ -16,8 +16,8 @@ from coterie.errors import CoterieError, TaskBusy
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.ports import Observer
 from coterie.workspace.snapshots import FolderSnapshots
-from coterie.workspace.snapshots.folder_snapshots import Difference
-from coterie.workspace.snapshots.reverting import Reverted
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.revert import RevertResult
 
 
 @asynccontextmanager
@@ -63,18 +63,18 @@ class Changes:
 
     look: Lookout
 
-    async def diff(self, task_id: str) -> Difference:
+    async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far."""
         return await anyio.to_thread.run_sync(lambda: FolderSnapshots(self.look.root).diff(task_id))
 
-    async def would_take_back(self, task_id: str, *, undo: bool) -> Reverted:
+    async def would_take_back(self, task_id: str, *, undo: bool) -> RevertResult:
         """What `take_back` would do now."""
         runner = await self.look.runner_of(task_id)
         if runner is not None:
             raise TaskBusy(task_id, runner.pid, runner.host, _stop_first(task_id))
         return await anyio.to_thread.run_sync(self._take_back, task_id, undo, True)
 
-    async def take_back(self, claimant: Claimant, task_id: str, *, undo: bool) -> Reverted:
+    async def take_back(self, claimant: Claimant, task_id: str, *, undo: bool) -> RevertResult:
         """Undo what a task changed, or its last revert; nobody can run it meanwhile."""
         rows = await self.look.storage.events.tasks()
         parts = [row.id for row in rows if row.id.startswith(f"{task_id}.")]
@@ -96,7 +96,7 @@ class Changes:
             with anyio.CancelScope(shield=True):
                 await self.look.storage.leases.park(fence)
 
-    def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> Reverted:
+    def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
         snapshots = FolderSnapshots(self.look.root)
         if not dry_run:
             snapshots.end_cut_turns(task_id)

@@ -24,11 +24,10 @@ from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace
 from coterie.ports import Storage
-from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
-from coterie.workspace.folder import member_folder, open_workspace
+from coterie.process.processes import Machine
+from coterie.workspace.folder import member_folder, open_workspace, save_prompt_if_new
 from coterie.workspace.homes.by_hand import home_environment
-from coterie.workspace.identity import settle_if_new
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Members:
         env = agent.env if agent else None
         root = self.household.root
         made = open_workspace(root, self.team.name, member, passthrough(keys), env)
-        settle_if_new(root, self.team.name, member)
+        save_prompt_if_new(root, self.team.name, member)
         return replace(
             made,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},

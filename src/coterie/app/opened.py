@@ -41,17 +41,17 @@ from coterie.model.ticket_view import TicketView
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.ports import Observer
-from coterie.process import version
+from coterie.process import programs
 from coterie.process.bubblewrap import problem
-from coterie.process.machine import Machine
 from coterie.process.pool import ChannelPool
+from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workflows.solo import Solo
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import member_folder
-from coterie.workspace.snapshots.folder_snapshots import Difference
-from coterie.workspace.snapshots.reverting import Reverted
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
@@ -259,7 +259,7 @@ class App:
         """What turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)
 
-    async def diff(self, task_id: str) -> Difference:
+    async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far; of a session, what was approved."""
         accepting = Accepting(self._sessions)
         work = await accepting.work_of(task_id)
@@ -298,7 +298,9 @@ class App:
         await self._sessions.complete_files(task_id)
         await steering.cancel(self._look, self._claimant(await self._own()), task_id)
 
-    async def revert(self, task_id: str, *, undo: bool = False, dry_run: bool = False) -> Reverted:
+    async def revert(
+        self, task_id: str, *, undo: bool = False, dry_run: bool = False
+    ) -> RevertResult:
         """Take back what a task changed, what others did since left alone.
 
         `undo` takes the last revert back instead.  Raises TaskBusy while the task runs.
@@ -387,7 +389,7 @@ def _new_id(length: int) -> str:
 
 def version_of(command: str) -> str | None:
     """The version a program says it is; None when it cannot be asked.  Blocks."""
-    return version.version_of(command, search_path())
+    return programs.version_of(command, search_path())
 
 
 def keeper_problem(keeper: str) -> str | None:

@@ -29,7 +29,7 @@ from coterie.model.ticket_view import TicketView, check_results, check_scores
 from coterie.model.update import sum_of
 from coterie.ports import Checks, Ledger, Snapshots, TicketStore
 from coterie.workflows.tickets import GROUND
-from coterie.workspace.ticket_ground import Ground, ground_for
+from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
@@ -121,13 +121,13 @@ class Sessions:
         ground = await self.ground(task_id)
         return ground.branch if ground else ""
 
-    async def ground(self, task_id: str) -> Ground | None:
+    async def ground(self, task_id: str) -> TicketFolders | None:
         """Where a session's tickets are worked on; None where it has not begun."""
         session = await self._session(task_id)
         base = await self.step(session, GROUND)
         if base is None:
             return None
-        return await anyio.to_thread.run_sync(ground_for, self.look.root, session, str(base))
+        return await anyio.to_thread.run_sync(ticket_folders, self.look.root, session, str(base))
 
     async def step(self, task_id: str, name: str) -> object:
         """What a step gave; None where it was not taken to its end."""

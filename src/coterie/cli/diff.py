@@ -17,9 +17,9 @@ from coterie.config.files import shown
 
 if TYPE_CHECKING:
     from coterie.app import App
-    from coterie.workspace.snapshots.folder_snapshots import Difference
-    from coterie.workspace.snapshots.patch import FileFigures, Patch
-    from coterie.workspace.snapshots.reverting import Reverted
+    from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+    from coterie.workspace.snapshots.patch import FileDiffStat, Patch
+    from coterie.workspace.snapshots.revert import RevertResult
 
 _STARTS: dict[str, Meaning] = {
     "diff --git ": "title",
@@ -31,7 +31,7 @@ _STARTS: dict[str, Meaning] = {
 }
 _BINARY = "GIT binary patch"
 _DID = {
-    (False, False): "Reverted",
+    (False, False): "RevertResult",
     (False, True): "Would revert",
     (True, False): "Undid",
     (True, True): "Would undo",
@@ -46,7 +46,7 @@ _DID = {
 def diff(call: Call, id_: str, *, stat: bool) -> None:
     """What a task changed in your files: a patch, which `git apply` takes."""
 
-    async def body(app: App) -> tuple[str, Difference]:
+    async def body(app: App) -> tuple[str, TaskDiff]:
         task_id = await app.find_task(id_)
         return task_id, await app.diff(task_id)
 
@@ -75,7 +75,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     Where somebody has changed the same lines since, a file stays as it is and is named.
     """
 
-    async def body(app: App) -> tuple[str, Reverted, bool]:
+    async def body(app: App) -> tuple[str, RevertResult, bool]:
         task_id = await app.find_task(id_)
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
         return task_id, done, bool(await app.branch(task_id))
@@ -92,7 +92,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
 # -- what was changed --------------------------------------------------------------------------
 
 
-def _diff_fields(task_id: str, found: Difference, *, stat: bool) -> dict[str, object]:
+def _diff_fields(task_id: str, found: TaskDiff, *, stat: bool) -> dict[str, object]:
     patches: list[dict[str, object]] = []
     for patch in found.patches:
         files = [asdict(one) for one in patch.files]
@@ -107,7 +107,7 @@ def _diff_fields(task_id: str, found: Difference, *, stat: bool) -> dict[str, ob
     }
 
 
-def _figures(found: Difference, width: int) -> list[str]:
+def _figures(found: TaskDiff, width: int) -> list[str]:
     files = [one for patch in found.patches for one in patch.files]
     rows = [(f"  {one_line(one.path)}", *_counts(one)) for one in files]
     added, removed = sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files)
@@ -115,7 +115,7 @@ def _figures(found: Difference, width: int) -> list[str]:
     return table([*rows, total], width) if files else []
 
 
-def _counts(one: FileFigures) -> tuple[str, str]:
+def _counts(one: FileDiffStat) -> tuple[str, str]:
     return ("binary", "") if one.added is None else (f"+{one.added}", f"-{one.removed}")
 
 
@@ -143,7 +143,7 @@ def _painted(paint: Paint, line: str) -> str:
     return printable(line)
 
 
-def _write_raw(found: Difference) -> None:
+def _write_raw(found: TaskDiff) -> None:
     """The patch, byte for byte."""
     for patch in found.patches:
         head = _head(patch)
@@ -152,7 +152,7 @@ def _write_raw(found: Difference) -> None:
     sys.stdout.buffer.flush()
 
 
-def _notes(task_id: str, found: Difference) -> Iterator[str]:
+def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
     if found.reverted_at is not None:
         when = figures.clock(found.reverted_at)
         yield f"{task_id} was reverted at {when}.   Back: coterie revert {task_id} --undo"
@@ -177,7 +177,7 @@ def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
     return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 
-def _told(task_id: str, done: Reverted, *, undo: bool, dry_run: bool) -> list[str]:
+def _told(task_id: str, done: RevertResult, *, undo: bool, dry_run: bool) -> list[str]:
     what = f"the revert of {task_id}" if undo else task_id
     did = _DID[undo, dry_run]
     lines = [f"{did} {what}"] if done.did_something else [f"Nothing of {what} to take back."]

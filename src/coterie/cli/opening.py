@@ -25,7 +25,12 @@ from coterie.config.trust import (
 from coterie.errors import NotTrusted, UsageError
 from coterie.model import instant
 from coterie.model.team import Team
-from coterie.workspace.identity import as_settled, changed_members, keep, settle
+from coterie.workspace.folder import (
+    changed_prompts,
+    keep_saved_prompt,
+    save_prompt,
+    with_saved_prompts,
+)
 
 
 def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, LoadedTeam]:
@@ -72,7 +77,7 @@ def _allowed(
 def _settled(call: Call, project: Project, loaded: LoadedTeam) -> Team:
     """The team as its members' folders know it; a prompt that was edited is asked about once."""
     name = loaded.team.name
-    for change in changed_members(project.root, loaded.team):
+    for change in changed_prompts(project.root, loaded.team):
         member = change.member
         if not call.attended:
             raise UsageError(
@@ -85,8 +90,8 @@ def _settled(call: Call, project: Project, loaded: LoadedTeam) -> Team:
         call.line(f"  it was  {one_line(change.settled)}")
         call.line(f"  now     {one_line(member.system_instruction)}")
         answer = click.prompt("[u] update, memory kept  [k] keep the old", type=click.Choice("uk"))
-        (settle if answer == "u" else keep)(project.root, name, member)
-    return as_settled(project.root, loaded.team)
+        (save_prompt if answer == "u" else keep_saved_prompt)(project.root, name, member)
+    return with_saved_prompts(project.root, loaded.team)
 
 
 def _material(call: Call, project: Project) -> None:

@@ -150,7 +150,7 @@ def _agents(registry: Registry | None) -> list[_Agent]:
 
 
 def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
-    from coterie.app import has_adapter, says_yes, version_of
+    from coterie.app import has_adapter, succeeds, version_of
 
     known = known_agent(name)
     if known is not None and not known.is_program:
@@ -161,7 +161,7 @@ def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
     version = version_of(where)
     if not has_adapter(adapter):
         return _Agent(name, version, "installed", False, f"there is no adapter {adapter}")
-    signed = signed_in(known, where, says_yes) if known else None
+    signed = signed_in(known, where, succeeds) if known else None
     if known is not None and signed is False:
         return _Agent(name, version, "not signed in", False, known.sign_in)
     tested = known.tested if known else None

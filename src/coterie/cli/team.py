@@ -34,8 +34,13 @@ from coterie.config.trust import trust_material
 from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model import instant
 from coterie.model.team import Member
-from coterie.workspace.folder import make_folder
-from coterie.workspace.identity import as_settled, keep, settle, settle_if_new
+from coterie.workspace.folder import (
+    keep_saved_prompt,
+    make_folder,
+    save_prompt,
+    save_prompt_if_new,
+    with_saved_prompts,
+)
 from coterie.workspace.own_worktree import branching_point
 
 if TYPE_CHECKING:
@@ -170,7 +175,7 @@ def update(call: Call, member: str, word: str | None) -> None:
     """Let a member be who its edited prompt says; its memory is kept."""
     project = here(call)
     loaded, _ = read_team(project, word, load_registry(), _settings(project))
-    settle(project.root, loaded.team.name, loaded.team.member(member))
+    save_prompt(project.root, loaded.team.name, loaded.team.member(member))
     call.record("member", {"member": member, "team": loaded.team.name, "identity": "updated"})
     call.line(f"{member} is now who its team file says.")
 
@@ -183,7 +188,7 @@ def keep_(call: Call, member: str, word: str | None) -> None:
     """Let a member stay who it was, whatever its edited prompt says."""
     project = here(call)
     loaded, _ = read_team(project, word, load_registry(), _settings(project))
-    keep(project.root, loaded.team.name, loaded.team.member(member))
+    keep_saved_prompt(project.root, loaded.team.name, loaded.team.member(member))
     call.record("member", {"member": member, "team": loaded.team.name, "identity": "kept"})
     call.line(f"{member} stays who it was.")
 
@@ -211,13 +216,13 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
 @pass_call
 def open_(call: Call, member: str, word: str | None) -> None:
     """Start a member's CLI itself, in its folder, with its home and environment."""
-    from coterie.app import become
+    from coterie.app import exec_program
 
     project = here(call)
     loaded, refused = read_team(project, word, load_registry(), _settings(project))
     if refused is not None:
         raise refused
-    team = as_settled(project.root, loaded.team)
+    team = with_saved_prompts(project.root, loaded.team)
 
     async def body(app: App) -> ByHand:
         return app.by_hand(team, team.member(member))
@@ -225,7 +230,7 @@ def open_(call: Call, member: str, word: str | None) -> None:
     started = opened(made(call, project), body)
     call.note(f"{member}: {started.words[0]} in {started.cwd}")
     try:
-        become(started.words, started.cwd, started.env)
+        exec_program(started.words, started.cwd, started.env)
     except OSError as error:
         raise AgentMissing(member, str(started.cwd), started.words[0], str(error)) from None
 
@@ -269,7 +274,7 @@ def _settle_folders(project: Project, loaded: LoadedTeam, only: str | None = Non
     for member in team.members:
         if only in (None, member.id):
             make_folder(project.root, team.name, member)
-            settle_if_new(project.root, team.name, member)
+            save_prompt_if_new(project.root, team.name, member)
 
 
 # -- showing -----------------------------------------------------------------------------------

@@ -14,9 +14,8 @@ from coterie.model.prompt import Limits
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel, ChildLog, LeaseStore
-from coterie.process.machine import Machine
-from coterie.process.pool import ChannelPool, Key
-from coterie.process.survivors import end_in_thread
+from coterie.process.pool import ChannelKey, ChannelPool
+from coterie.process.processes import Machine, end_marked_in_thread
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SurvivorReaper:
 
     async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
         """Kill what carries a mark, and all below it; the pids not proven dead."""
-        left = await end_in_thread([child.mark for child in children])
+        left = await end_marked_in_thread([child.mark for child in children])
         return [process.pid for process in left]
 
 
@@ -109,5 +108,5 @@ class SessionChannels:
         """End every agent of the session."""
         await self.pool.close_all(self.session)
 
-    def _key(self, member: Member) -> Key:
-        return Key(self.session, member.agent or "human", member.id)
+    def _key(self, member: Member) -> ChannelKey:
+        return ChannelKey(self.session, member.agent or "human", member.id)

@@ -12,7 +12,7 @@ from coterie.engine.owner import Owner, facts, proven_dead
 from coterie.errors import NotFound, SurvivorsElsewhere, TaskBusy
 from coterie.model.journal import ChildLease, Fence, Lease
 from coterie.ports import LeaseStore, Reaper
-from coterie.process.machine import Machine
+from coterie.process.processes import Machine
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,18 @@ import anyio
 import anyio.to_thread
 
 from coterie.process import processes
-from coterie.process.launch import Launch, Program, Stdio, launch
-from coterie.process.pipes import StatusLines, read_from
-from coterie.process.shield import shielded
-from coterie.process.spawn import START, Exit, KeeperFailed, Spawn
+from coterie.process.launch import (
+    START,
+    AgentExit,
+    KeeperFailed,
+    Launch,
+    Program,
+    Spawn,
+    Stdio,
+    launch,
+    shielded,
+)
+from coterie.process.streams import StatusReader, read_from
 
 NAME = "bwrap"
 OPTIONS = ("--die-with-parent", "--new-session", "--unshare-pid")
@@ -53,7 +61,7 @@ class Bubblewrap:
 
     def __init__(self) -> None:
         self.agent_pid = 0
-        self.exit: Exit = Exit()
+        self.exit: AgentExit = AgentExit()
         self.ready: anyio.Event = anyio.Event()
         self.program: Program = Program()
         self.init = 0
@@ -146,7 +154,7 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
         raise
     finally:
         os.close(their_status)
-    await read_from(status, StatusLines(held.heard, held.ended))
+    await read_from(status, StatusReader(held.heard, held.ended))
     with anyio.move_on_after(START):
         await held.ready.wait()
         if held.init:

@@ -8,12 +8,26 @@ from functools import partial
 import anyio
 
 from coterie.errors import AgentMissing
-from coterie.process import bubblewrap, subreaper, terminal
-from coterie.process.launch import Stdio
-from coterie.process.lines import Line, LineSplitter
-from coterie.process.pipes import Inflow, Outflow, Tail, read_from, write_to
-from coterie.process.shield import shielded
-from coterie.process.spawn import GRACE, Hold, KeeperFailed, KeeperName, Spawn
+from coterie.process import bubblewrap, subreaper
+from coterie.process.launch import (
+    GRACE,
+    KeeperFailed,
+    KeeperHandle,
+    KeeperName,
+    Spawn,
+    Stdio,
+    shielded,
+)
+from coterie.process.lines import LineSplitter, OutputLine
+from coterie.process.streams import (
+    END_OF_FILE,
+    InputWriter,
+    OutputReader,
+    Tail,
+    read_from,
+    typed,
+    write_to,
+)
 
 __all__ = ["Child", "KeeperName", "Spawn", "start"]
 
@@ -30,13 +44,13 @@ class Child:
     agent has to wait), its stderr is always drained.
     """
 
-    def __init__(self, spawn: Spawn, hold: Hold) -> None:
+    def __init__(self, spawn: Spawn, hold: KeeperHandle) -> None:
         self.spawn = spawn
         self._hold = hold
-        self._input = Outflow()
+        self._input = InputWriter()
         self._tail = Tail()
-        self._output = Inflow(self._tail.add if spawn.use_pty else None)
-        self._errors = Inflow()
+        self._output = OutputReader(self._tail.add if spawn.use_pty else None)
+        self._errors = OutputReader()
         self._ending = anyio.Lock()
         self._gone = False
 
@@ -74,7 +88,7 @@ class Child:
 
     def post(self, data: bytes) -> None:
         """Queue input, which is written as fast as the agent reads it."""
-        self._input.post(terminal.typed(data) if self.spawn.use_pty else data)
+        self._input.post(typed(data) if self.spawn.use_pty else data)
 
     async def write(self, data: bytes) -> bool:
         """Write input and wait until there is room for more; False if it no longer listens."""
@@ -87,7 +101,7 @@ class Child:
         A terminal cannot be closed on one side: there the end is a ^D at the start of a line.
         """
         if self.spawn.use_pty:
-            self._input.post(terminal.END_OF_FILE)
+            self._input.post(END_OF_FILE)
         else:
             self._input.close()
 
@@ -97,7 +111,7 @@ class Child:
         """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
         return await self._output.receive()
 
-    async def lines(self) -> AsyncGenerator[Line]:
+    async def lines(self) -> AsyncGenerator[OutputLine]:
         """Every line of stdout as it comes, the last one even if it has no newline."""
         splitter = LineSplitter()
         while chunk := await self.receive():
@@ -206,7 +220,7 @@ async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
     return await _start_under(bubblewrap.hold, spawn)
 
 
-Holder = Callable[[Spawn, Stdio], Awaitable[Hold]]
+Holder = Callable[[Spawn, Stdio], Awaitable[KeeperHandle]]
 
 
 async def _start_under(hold: Holder, spawn: Spawn) -> Child:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 LONGEST_LINE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Line:
+class OutputLine:
     """One line without its end; `cut` when it was longer than is kept."""
 
     data: bytes
@@ -34,14 +37,14 @@ class LineSplitter:
         self._cut = False
         self._skipping = False
 
-    def feed(self, chunk: bytes) -> list[Line]:
+    def feed(self, chunk: bytes) -> list[OutputLine]:
         """The lines that this chunk completes."""
         *ended, rest = chunk.split(b"\n")
         lines = [line for piece in ended if (line := self._end(piece)) is not None]
         self._add(rest)
         return lines
 
-    def finish(self) -> Line | None:
+    def finish(self) -> OutputLine | None:
         """The half line that is left when nothing more will come."""
         if not (self._pieces or self._skipping):
             return None
@@ -60,12 +63,45 @@ class LineSplitter:
             self._pieces.append(piece)
             self._size += len(piece)
 
-    def _end(self, piece: bytes) -> Line | None:
+    def _end(self, piece: bytes) -> OutputLine | None:
         self._add(piece)
-        line = Line(b"".join(self._pieces).removesuffix(b"\r"), self._cut)
+        line = OutputLine(b"".join(self._pieces).removesuffix(b"\r"), self._cut)
         skipped, self._skipping = self._skipping, False
         self._forget()
         return None if skipped else line
 
     def _forget(self) -> None:
         self._pieces, self._size, self._cut = [], 0, False
+
+
+def parse_object(line: str) -> Mapping[str, object] | None:
+    """The JSON object in a line; None where there is none, however the line tries to harm us."""
+    if not line.lstrip().startswith("{"):
+        return None
+    try:
+        # Not strict: a raw control character in a string is no reason to lose the reply.
+        value: object = json.loads(line, strict=False)
+    except (ValueError, RecursionError):  # ValueError: also a number of too many digits
+        return None
+    return cast("dict[str, object]", value) if isinstance(value, dict) else None
+
+
+def text_of(value: object) -> str | None:
+    """The text in a field: a string, or a list of `{"type": "text", "text": …}` blocks."""
+    if isinstance(value, str):
+        return clean(value)
+    if not isinstance(value, list):
+        return None
+    blocks = [cast("dict[str, object]", b) for b in cast("list[object]", value) if _is_dict(b)]
+    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
+    found = [text for text in texts if isinstance(text, str)]
+    return clean("".join(found)) if found else None
+
+
+def clean(text: str) -> str:
+    """Text that any store and any terminal can take: no lone surrogates and no NULs."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+
+
+def _is_dict(value: object) -> bool:
+    return isinstance(value, dict)

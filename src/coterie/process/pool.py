@@ -13,7 +13,7 @@ from coterie.ports import Channel
 Opener = Callable[[], Awaitable[Channel]]
 
 
-class Key(NamedTuple):
+class ChannelKey(NamedTuple):
     """Whose channel it is.  Compared as a tuple; the label is for people and is never parsed."""
 
     session: str
@@ -26,10 +26,10 @@ class Key(NamedTuple):
         return f"{self.agent}-{self.member}"
 
 
-class Running(NamedTuple):
+class RunningChannel(NamedTuple):
     """A channel whose process runs now."""
 
-    key: Key
+    key: ChannelKey
     pid: int
 
 
@@ -52,9 +52,9 @@ class ChannelPool:
     """Gives out channels, and sees to it that there are never two at once for one key."""
 
     def __init__(self) -> None:
-        self._places: dict[Key, _Place] = {}
+        self._places: dict[ChannelKey, _Place] = {}
 
-    async def get(self, key: Key, opener: Opener) -> Channel:
+    async def get(self, key: ChannelKey, opener: Opener) -> Channel:
         """The open channel of a key, or a new one if there is none or its agent has died.
 
         Raises what the opener raises, and ClosedResourceError when the channel was closed by
@@ -71,16 +71,16 @@ class ChannelPool:
                 raise anyio.ClosedResourceError(f"{key.label} was closed while it was opened")
             return place.channel
 
-    def running(self, session: str | None = None) -> list[Running]:
+    def running(self, session: str | None = None) -> list[RunningChannel]:
         """What runs now, of one session or of all, in the order it was opened in."""
         channels = [(key, place.channel) for key, place in self._places.items()]
         return [
-            Running(key, channel.pid)
+            RunningChannel(key, channel.pid)
             for key, channel in channels
             if channel is not None and channel.pid is not None and session in (None, key.session)
         ]
 
-    async def close(self, key: Key) -> None:
+    async def close(self, key: ChannelKey) -> None:
         """Close one; returns when its agent is proven gone."""
         place = self._places.get(key)
         if place is None:
@@ -107,7 +107,7 @@ class ChannelPool:
         if failed:
             raise failed[0]
 
-    async def _try_to_close(self, key: Key, failed: list[CoterieError]) -> None:
+    async def _try_to_close(self, key: ChannelKey, failed: list[CoterieError]) -> None:
         try:
             await self.close(key)
         except CoterieError as error:

@@ -1,18 +1,28 @@
-"""The processes of this machine as they are now, and who descends from whom.
+"""The processes of this machine: who descends from whom, and ending what a dead owner left.
 
-Reads /proc itself where there is one, because a look at a hundred processes must cost a few
-milliseconds; psutil elsewhere.  All of it blocks: not for the event loop.
+Reads /proc itself where there is one, because scanning a hundred processes must cost a few
+milliseconds; psutil elsewhere.  Everything but the `async` function blocks.
+
+Every agent carries `COTERIE_MARK=<mark>` in its environment, and so does what it starts unless
+that scrubs its own.  The keeper is the first line and ends even those; this is the second, for
+when the keeper was killed too.  A tool that scrubbed its environment under a dead keeper cannot
+be found by anyone.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import anyio.to_thread
 import psutil
 
 PROC = Path("/proc")
@@ -139,3 +149,114 @@ def _asked(pid: int, question: Callable[[psutil.Process], T], otherwise: T) -> T
         return question(psutil.Process(pid))
     except psutil.Error:
         return otherwise
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where a pid means something; two that differ cannot see each other's
+
+    A container on the same host has the same boot id and may have the same host name, so the
+    pid namespace decides.  Where there is no /proc (macOS) both are None.
+    """
+
+    host: str
+    boot_id: str | None
+    pid_namespace: str | None
+
+    @classmethod
+    def here(cls) -> Machine:
+        """The one that this process lives in.  Reads files: not for the event loop."""
+        return cls(os.uname().nodename, _boot_id(), _pid_namespace())
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _pid_namespace() -> str | None:
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return None
+
+
+MARK = "COTERIE_MARK"
+KEEPER = Path(__file__).with_name("keeper.py")
+PATIENCE = 10.0
+BETWEEN_LOOKS = 0.02
+# A keeper that is asked gives its agent 2 s and then ends the tree in milliseconds.  One that
+# has not is not scheduled or stopped: then its tree is killed, and it itself as the last resort.
+KILL_BELOW_KEEPERS, KILL_KEEPERS = 4.0, 7.0
+
+
+def find_marked(marks: Collection[str]) -> list[Process]:
+    """Who carries one of the marks, and all that descend from one who does."""
+    return _look(marks, snapshot())
+
+
+def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
+    """End all that `find_marked` finds; what could not be proven dead is returned.
+
+    Looks again until two looks in a row find nobody: a list made a moment ago misses what was
+    forked since.  Never ends this process or one that it descends from.
+    """
+    begun = time.monotonic()
+    asked: set[int] = set()
+    empty = 0
+    while True:
+        parents = snapshot()
+        spared = ancestors(os.getpid(), parents)
+        left = _look(marks, parents)
+        empty = 0 if left else empty + 1
+        spent = time.monotonic() - begun
+        if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
+            return left
+        for process in _to_kill(left, parents, spent):
+            if process.pid not in spared:
+                _send(process.pid, signal.SIGKILL)
+        _ask([p for p in left if _is_keeper(p) and p.pid not in asked | spared], asked)
+        time.sleep(BETWEEN_LOOKS)
+
+
+async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
+    """`end_marked`, off the event loop; it runs to its end even if the caller is cancelled."""
+    return await anyio.to_thread.run_sync(partial(end_marked, marks, patience))
+
+
+def _look(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
+    marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
+    found = descendants(marked, parents)
+    return [describe(pid, parents[pid]) for pid in sorted(found)]
+
+
+def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> list[Process]:
+    """Whom to kill now: at first not a keeper, nor what it is about to end with more care."""
+    keepers = {process.pid for process in left if _is_keeper(process)}
+    spared = descendants(keepers, parents)
+    if spent > KILL_BELOW_KEEPERS:
+        spared = keepers
+    if spent > KILL_KEEPERS:
+        spared = set[int]()
+    return [process for process in left if process.pid not in spared]
+
+
+def _ask(keepers: list[Process], asked: set[int]) -> None:
+    for keeper in keepers:
+        asked.add(keeper.pid)
+        _send(keeper.pid, signal.SIGTERM)
+        _send(keeper.pid, signal.SIGCONT)
+
+
+def _is_keeper(process: Process) -> bool:
+    """Whether it is one of ours in Python; what is under a bubblewrap the kernel itself ends."""
+    return any(word.endswith(f"/process/{KEEPER.name}") for word in process.argv[1:5])
+
+
+def _send(pid: int, number: int) -> None:
+    # It may be gone; or not ours to kill, which the next look tells.
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)

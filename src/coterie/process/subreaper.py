@@ -9,10 +9,19 @@ from contextlib import suppress
 
 import anyio
 
-from coterie.process import survivors
-from coterie.process.launch import Launch, Program, Stdio, launch
-from coterie.process.pipes import StatusLines, read_from
-from coterie.process.spawn import GRACE, START, Exit, KeeperFailed, Spawn
+from coterie.process.launch import (
+    GRACE,
+    START,
+    AgentExit,
+    KeeperFailed,
+    Launch,
+    Program,
+    Spawn,
+    Stdio,
+    launch,
+)
+from coterie.process.processes import KEEPER, end_marked_in_thread
+from coterie.process.streams import StatusReader, read_from
 
 SWEEP = 1.0
 
@@ -24,7 +33,7 @@ class Subreaper:
 
     def __init__(self, mark: str, control: int) -> None:
         self.agent_pid = 0
-        self.exit: Exit = Exit()
+        self.exit: AgentExit = AgentExit()
         self.ready: anyio.Event = anyio.Event()
         self.problem: int | None = None
         self.program: Program = Program()
@@ -77,7 +86,7 @@ class Subreaper:
             return True
         # The keeper was killed from outside: the agent went with it (its death signal), and
         # what can still be found of the rest is found by its mark.
-        return not await survivors.end_in_thread([self._mark], SWEEP)
+        return not await end_marked_in_thread([self._mark], SWEEP)
 
     def _say(self, letter: bytes) -> None:
         if self._control is not None:
@@ -105,7 +114,7 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Subreaper:
     finally:
         for fd in passed:
             os.close(fd)
-    await read_from(status, StatusLines(held.heard, held.ended))
+    await read_from(status, StatusReader(held.heard, held.ended))
     with anyio.move_on_after(START):
         await held.ready.wait()
     if held.agent_pid == 0 or held.problem is not None:
@@ -118,7 +127,7 @@ def _argv(spawn: Spawn, control: int, status: int) -> list[str]:
     options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty
     if "LC_CTYPE" in spawn.env:
         options.append(f"--locale={spawn.env['LC_CTYPE']}")
-    keeper = [sys.executable, "-I", "-S", str(survivors.KEEPER)]
+    keeper = [sys.executable, "-I", "-S", str(KEEPER)]
     return [*keeper, *options, "--", spawn.command, *spawn.args]
 
 

@@ -16,7 +16,7 @@ import anyio.to_thread
 from coterie.ports import TicketStore
 from coterie.stores.ledger_files import LedgerFiles
 from coterie.stores.sqlite.failures import from_system
-from coterie.workspace.session_key import check_signatures, session_key
+from coterie.workspace.session_files import check_signatures, session_key
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope

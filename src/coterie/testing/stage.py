@@ -21,7 +21,7 @@ from coterie.model.routing import spoken
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Team
 from coterie.ports import Storage, Workflow
-from coterie.process.machine import Machine
+from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import Recorder, ScriptedChannels
 from coterie.workflows.chat import Chat

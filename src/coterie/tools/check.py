@@ -23,7 +23,7 @@ from coterie.tools import sandbox
 from coterie.tools.commands import Commands, Ran
 from coterie.tools.excerpt import Excerpt
 from coterie.tools.ground import Refusal
-from coterie.workspace.artifacts import artifacts_folder
+from coterie.workspace.session_files import artifacts_folder
 
 MEMBER = "coterie"
 """Under this name a check's process is recorded: it is nobody's of the team."""

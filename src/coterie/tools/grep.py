@@ -15,7 +15,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.model.action import Action
-from coterie.process.capture import Captured, Query, capture
+from coterie.process.programs import CapturedOutput, CaptureRequest, capture
 from coterie.tools import scan
 from coterie.tools.excerpt import MOST, visible
 from coterie.tools.ground import COTERIE, GIT, Ground, Refusal
@@ -80,14 +80,16 @@ class Grep:
         try:
             words = await anyio.to_thread.run_sync(self._words, asked, name)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
-            query = Query(words, _entered(folder, self.ground.root / path), env, HITS, PATIENCE)
+            query = CaptureRequest(
+                words, _entered(folder, self.ground.root / path), env, HITS, PATIENCE
+            )
             answer = await capture(query)
         finally:
             os.close(folder)
         _refuse_failed(answer)
         return await anyio.to_thread.run_sync(self._shown, answer, path)
 
-    def _shown(self, answer: Captured, path: str) -> Outcome:
+    def _shown(self, answer: CapturedOutput, path: str) -> Outcome:
         lines, size, more = list[str](), 0, answer.cut or answer.late
         for line in self._lines(answer.output, path):
             size += len(line) + 1
@@ -147,7 +149,7 @@ def _entered(folder: int, path: Path) -> str:
     return f"/proc/self/fd/{folder}" if sys.platform == "linux" else str(path)
 
 
-def _refuse_failed(answer: Captured) -> None:
+def _refuse_failed(answer: CapturedOutput) -> None:
     if answer.late and not answer.output:
         raise Refusal(f"The search took over {PATIENCE:g} s. Look in fewer files.")
     if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:

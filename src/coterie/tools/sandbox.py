@@ -16,7 +16,7 @@ from typing import Literal
 
 import anyio.to_thread
 
-from coterie.process.version import says_yes
+from coterie.process.programs import succeeds
 from coterie.tools import landlock
 from coterie.tools.confines import Confines
 
@@ -116,7 +116,7 @@ def _try(kind: Kind) -> str | None:
         (hidden / "secret").write_text("secret")
         held = Sandbox(kind).words(Confines((inside,), (hidden,)), inside)
         trial = (SHELL, "-c", _TRIAL, "trial", str(inside), str(outside), str(hidden))
-        works = says_yes([*held, *trial]) and (inside / "new").exists()
+        works = succeeds([*held, *trial]) and (inside / "new").exists()
     return None if works else f"{kind}: does not work here"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted
 from coterie.workspace.git import CHECKOUT, Git
-from coterie.workspace.ticket_ground import GitGround
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _REFS = "refs/coterie"
 _IN_THE_MIDDLE = {
@@ -40,7 +40,7 @@ class Figures:
 class Acceptance:
     """One session's work, and the branch that may take it."""
 
-    ground: GitGround
+    ground: TicketWorktrees
 
     @property
     def git(self) -> Git:

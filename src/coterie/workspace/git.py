@@ -70,7 +70,7 @@ _USERS = frozenset({"system", "global", "command"})
 
 
 @dataclass(frozen=True)
-class Linked:
+class LinkedWorktree:
     """A linked worktree, as its repository knows it."""
 
     path: Path
@@ -140,13 +140,13 @@ class Git:
                 return None
             raise
 
-    def worktrees(self) -> tuple[Linked, ...]:
+    def worktrees(self) -> tuple[LinkedWorktree, ...]:
         """The linked worktrees of this repository, also those whose folder is gone."""
         listed = dict(_listed(self.run("worktree", "list", "--porcelain")))
         places = sorted((self.common_dir / "worktrees").glob("*/"))
         known = ((folder_of(place), place) for place in places)
         return tuple(
-            Linked(path, place, *listed.get(str(path), (None, None)))
+            LinkedWorktree(path, place, *listed.get(str(path), (None, None)))
             for path, place in known
             if path is not None
         )
@@ -177,7 +177,7 @@ class Git:
         self.run("worktree", "remove", "--force", str(path), patience=CHECKOUT)
         return ref
 
-    def forget(self, linked: Linked) -> str | None:
+    def forget(self, linked: LinkedWorktree) -> str | None:
         """Drop what the repository still knows of a worktree whose folder is gone.
 
         Commits that are on no branch are kept: the ref that does so, None if there are none.
@@ -186,7 +186,7 @@ class Git:
         shutil.rmtree(linked.git_dir)
         return ref
 
-    def _keep(self, linked: Linked, commit: str) -> str:
+    def _keep(self, linked: LinkedWorktree, commit: str) -> str:
         ref = f"{KEPT}/{linked.git_dir.name}/{commit[:12]}"
         self.run("update-ref", ref, commit)
         return ref

@@ -10,9 +10,9 @@ from coterie.errors import AgentMissing
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt
 from coterie.model.update import TurnCompleted, Update
-from coterie.process.pool import ChannelPool, Key, Running
+from coterie.process.pool import ChannelKey, ChannelPool, RunningChannel
 
-ANN = Key("s1", "cat", "ann")
+ANN = ChannelKey("s1", "cat", "ann")
 
 
 @dataclass
@@ -73,14 +73,19 @@ async def test_many_at_once_get_one_channel() -> None:
 
 async def test_sessions_agents_and_members_never_share() -> None:
     exchange = Exchange()
-    keys = [ANN, Key("s2", "cat", "ann"), Key("s1", "dog", "ann"), Key("s1", "cat", "ann#2")]
+    keys = [
+        ANN,
+        ChannelKey("s2", "cat", "ann"),
+        ChannelKey("s1", "dog", "ann"),
+        ChannelKey("s1", "cat", "ann#2"),
+    ]
     for key in keys:
         await exchange.pool.get(key, exchange.open)
     assert [running.key for running in exchange.pool.running()] == keys
-    assert exchange.pool.running("s2") == [Running(keys[1], 2)]
+    assert exchange.pool.running("s2") == [RunningChannel(keys[1], 2)]
     # Two that look alike are still two: the label is never a key.
-    assert Key("s", "a-b", "c").label == Key("s", "a", "b-c").label == "a-b-c"
-    assert Key("s", "a-b", "c") != Key("s", "a", "b-c")
+    assert ChannelKey("s", "a-b", "c").label == ChannelKey("s", "a", "b-c").label == "a-b-c"
+    assert ChannelKey("s", "a-b", "c") != ChannelKey("s", "a", "b-c")
 
 
 async def test_a_dead_channel_is_closed_and_replaced() -> None:
@@ -141,7 +146,7 @@ async def test_one_that_is_closed_while_it_is_opened_is_not_kept() -> None:
 
 async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
     exchange = Exchange()
-    members = [Key("s1", "cat", name) for name in ("ann", "bob", "cyd")]
+    members = [ChannelKey("s1", "cat", name) for name in ("ann", "bob", "cyd")]
     for key in members:
         await exchange.pool.get(key, exchange.open)
     exchange.lines[1].problem = AgentMissing("bob", "f", "cat", "would not die")

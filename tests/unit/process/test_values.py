@@ -4,11 +4,11 @@ import os
 
 import pytest
 
-from coterie.process import keeper, processes, terminal
+from coterie.process import keeper, processes, streams
 from coterie.process.bubblewrap import find_program
-from coterie.process.machine import Machine
-from coterie.process.pipes import Tail
-from coterie.process.spawn import Spawn
+from coterie.process.launch import Spawn
+from coterie.process.processes import Machine
+from coterie.process.streams import Tail
 
 
 def test_a_tail_keeps_the_end_and_no_more() -> None:
@@ -21,13 +21,13 @@ def test_a_tail_keeps_the_end_and_no_more() -> None:
 
 
 def test_what_is_typed_hands_long_lines_over_in_pieces() -> None:
-    assert terminal.typed(b"short\nlines\n") == b"short\nlines\n"
-    long = b"x" * (terminal.LONGEST_PIECE * 2 + 1)
-    typed = terminal.typed(long + b"\n")
+    assert streams.typed(b"short\nlines\n") == b"short\nlines\n"
+    long = b"x" * (streams.LONGEST_PIECE * 2 + 1)
+    typed = streams.typed(long + b"\n")
     assert typed.replace(b"\x04", b"") == long + b"\n"
-    assert max(map(len, typed.split(b"\x04"))) <= terminal.LONGEST_PIECE + 1
+    assert max(map(len, typed.split(b"\x04"))) <= streams.LONGEST_PIECE + 1
     assert b"\x04\x04" not in typed
-    assert terminal.typed(b"a\x04b") == b"ab"
+    assert streams.typed(b"a\x04b") == b"ab"
 
 
 def test_family() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coterie.workspace.snapshots import FolderSnapshots
-from coterie.workspace.snapshots.files import Files
+from coterie.workspace.snapshots.files import FolderFiles
 
 TASK = "k3f9"
 
@@ -53,7 +53,7 @@ class Turns:
     @property
     def everything(self) -> dict[str, tuple[str, bytes]]:
         """Every file, but for ours and git's: its mode and content."""
-        files, found = Files(self.root), dict[str, tuple[str, bytes]]()
+        files, found = FolderFiles(self.root), dict[str, tuple[str, bytes]]()
         for path in self.paths:
             entry = files.read(path)
             if entry is not None:

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.errors import ArtifactWrong
 from coterie.model.envelope import ArtifactRef
-from coterie.workspace.artifacts import artifacts_folder, check_artifact
+from coterie.workspace.session_files import artifacts_folder, check_artifact
 
 DATA = b"all well\n"
 DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"

@@ -12,7 +12,7 @@ import pytest
 
 from coterie.errors import GitFailed
 from coterie.model.workspace import unfinished_name
-from coterie.workspace.git import Git, Linked, repository_of
+from coterie.workspace.git import Git, LinkedWorktree, repository_of
 from coterie.workspace.worktree import Worktree
 from tests.conftest import House
 from tests.unit.workspace.repository import bare_git, commit, new_repository
@@ -217,8 +217,8 @@ def test_worktrees(house: House, repository: Git) -> None:
     bare_git(house.project, "worktree", "add", "-q", "--detach", str(detached))
     places = house.project / ".git" / "worktrees"
     assert set(repository.worktrees()) == {
-        Linked(tree, places / "tree", head, "coterie/pair/ann"),
-        Linked(detached, places / "detached", head, None),
+        LinkedWorktree(tree, places / "tree", head, "coterie/pair/ann"),
+        LinkedWorktree(detached, places / "detached", head, None),
     }
     assert all(one.alive for one in repository.worktrees())
     assert (

@@ -13,7 +13,7 @@ import pytest
 from coterie.errors import GitFailed, StorageReadOnly, UsageError
 from coterie.model.team import Member
 from coterie.workspace.folder import make_folder
-from coterie.workspace.git import Git, Linked
+from coterie.workspace.git import Git, LinkedWorktree
 from coterie.workspace.worktree import Worktree
 from tests.conftest import House
 from tests.unit.workspace.repository import bare_git, commit, new_repository
@@ -58,7 +58,7 @@ def check(project: Path, status: str) -> None:
     linked = [one for one in Git(project).worktrees() if one.branch == BRANCH]
     place = project / ".git" / "worktrees" / "coterie.pair.ann"
     head = bare_git(work, "rev-parse", "HEAD")
-    assert linked == [Linked(work, place, head, BRANCH)]
+    assert linked == [LinkedWorktree(work, place, head, BRANCH)]
     assert Worktree.at(work) == Worktree(work, place, project / ".git")
     assert sorted(path.name for path in work.parent.iterdir()) == ["home", "tmp", "work"]
 

@@ -13,10 +13,10 @@ from inline_snapshot import snapshot
 
 from coterie.errors import UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots import listing
-from coterie.workspace.snapshots.folder_snapshots import Difference
-from coterie.workspace.snapshots.undoing import Stays
-from coterie.workspace.snapshots.values import EXECUTABLE, LINK, PLAIN
+from coterie.workspace.snapshots import capture
+from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.repository import EXECUTABLE, LINK, PLAIN
+from coterie.workspace.snapshots.revert import SkippedFile
 from tests.conftest import House
 from tests.unit.workspace.kept_turns import TASK, Turns
 from tests.unit.workspace.repository import bare_git, commit, new_repository
@@ -144,12 +144,12 @@ def test_a_task_that_changed_nothing(turns: Turns) -> None:
     turns.files({"f": "1\n"})
     with turns.turn():
         os.utime(turns.root / "f")
-    assert turns.snapshots.diff(TASK) == Difference()
+    assert turns.snapshots.diff(TASK) == TaskDiff()
     assert turns.snapshots.has_kept(TASK)
 
 
 def test_a_task_that_nothing_was_kept_for(turns: Turns) -> None:
-    assert turns.snapshots.diff(TASK) == Difference()
+    assert turns.snapshots.diff(TASK) == TaskDiff()
     assert turns.snapshots.changes(TASK) == ()
     assert not turns.snapshots.has_kept(TASK)
     assert not (turns.root / ".coterie" / "snapshots.git").exists()
@@ -281,7 +281,7 @@ def test_nothing_of_the_users_repository_is_touched(turns: Turns) -> None:
 def test_large_and_unreadable_files_are_named_only(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "LARGE", 1_000_000)
+    monkeypatch.setattr(capture, "LARGE", 1_000_000)
     large = "x" * 1_000_001
     turns.files({"stays.bin": large, "shrinks.bin": large, "grows.txt": "small\n"})
     with turns.turn():
@@ -289,7 +289,7 @@ def test_large_and_unreadable_files_are_named_only(
     found = turns.snapshots.diff(TASK)
     assert found.patches == ()
     assert found.missed == tuple(
-        Stays(name, "over 1 MB") for name in ("grows.txt", "new.bin", "shrinks.bin")
+        SkippedFile(name, "over 1 MB") for name in ("grows.txt", "new.bin", "shrinks.bin")
     )
 
 
@@ -300,7 +300,7 @@ def test_a_file_that_only_stopped_being_ignored_is_not_new(turns: Turns) -> None
     found = turns.snapshots.diff(TASK)
     assert turns.figures == [".gitignore +0 -2", "b.txt +1 -0"]
     why = "it was ignored before, so what it was is not known"
-    assert found.missed == (Stays("a.env", why), Stays("in/build/x", why))
+    assert found.missed == (SkippedFile("a.env", why), SkippedFile("in/build/x", why))
 
 
 def test_a_file_that_is_ignored_by_now_was_not_deleted(turns: Turns) -> None:
@@ -334,7 +334,7 @@ def test_repositories_inside_have_snapshots_of_their_own(turns: Turns) -> None:
         "inner/file.txt +1 -1",
         "inner/new +1 -0",
     ]
-    assert found.missed == (Stays("made", "a repository of its own"),)
+    assert found.missed == (SkippedFile("made", "a repository of its own"),)
 
 
 def test_files_of_a_repository_that_is_none_any_more_are_not_new(turns: Turns) -> None:
@@ -427,7 +427,7 @@ def test_without_git_a_task_goes_on_and_says_so_once(
     with turns.turn():
         turns.files({"f": "2\n"})
     assert turns.told == ["git is not installed"]
-    assert turns.snapshots.diff(TASK) == Difference(problem="git is not installed")
+    assert turns.snapshots.diff(TASK) == TaskDiff(problem="git is not installed")
     with pytest.raises(UsageError, match="nothing was kept, git is not installed"):
         turns.snapshots.revert(TASK)
 

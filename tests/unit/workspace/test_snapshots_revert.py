@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import UsageError
-from coterie.workspace.snapshots import files, listing, undoing
-from coterie.workspace.snapshots.files import Files
-from coterie.workspace.snapshots.reverting import Reverted
-from coterie.workspace.snapshots.undoing import Stays
-from coterie.workspace.snapshots.values import LINK, PLAIN, Entry
+from coterie.workspace.snapshots import capture, files, revert
+from coterie.workspace.snapshots.files import FolderFiles
+from coterie.workspace.snapshots.repository import LINK, PLAIN, FileContent
+from coterie.workspace.snapshots.revert import RevertResult, SkippedFile
 from tests.conftest import House
 from tests.unit.workspace.kept_turns import TASK, Turns
 from tests.unit.workspace.repository import new_repository
@@ -27,8 +26,8 @@ def turns(house: House) -> Turns:
     return Turns(house.project)
 
 
-def stays(path: str, why: str) -> Reverted:
-    return Reverted(kept=(Stays(path, why),))
+def stays(path: str, why: str) -> RevertResult:
+    return RevertResult(kept=(SkippedFile(path, why),))
 
 
 # -- what comes back ---------------------------------------------------------------------------
@@ -56,7 +55,7 @@ def test_everything_is_as_it_was(turns: Turns, in_git: bool) -> None:
         (turns.root / "b").rmdir()
         turns.files({"a/x": "in a folder\n", "b": "file\n", "link2": ""})
     turns.files({"by the user": "changed since\n", "new/of the user": "mine\n"})
-    assert turns.snapshots.revert(TASK) == Reverted(
+    assert turns.snapshots.revert(TASK) == RevertResult(
         restored=("a", "b/c", "bin", "changed", "deep/er/gone", "link", "run"),
         removed=("a/x", "b", "deep/new", "link2", "new/folder/file"),
     )
@@ -85,7 +84,7 @@ def test_a_dry_run_changes_nothing(turns: Turns) -> None:
     with turns.turn():
         turns.files({"f": "2\n", "new": ""})
     before = turns.everything
-    expected = Reverted(restored=("f",), removed=("new",))
+    expected = RevertResult(restored=("f",), removed=("new",))
     assert turns.snapshots.revert(TASK, dry_run=True) == expected
     assert turns.everything == before
     assert turns.snapshots.revert(TASK) == expected
@@ -111,7 +110,7 @@ def test_what_others_changed_in_the_same_file_stays(turns: Turns) -> None:
     (turns.root / "mode").chmod(0o755)
     with turns.turn():
         turns.files({"f": (turns.root / "f").read_text() + "more\n"})
-    assert turns.snapshots.revert(TASK) == Reverted(merged=("f", "mode"))
+    assert turns.snapshots.revert(TASK) == RevertResult(merged=("f", "mode"))
     assert (turns.root / "f").read_text() == MANY.replace("line 15\n", "mine\n")
     assert (turns.root / "mode").read_text() == "1\n"
     assert os.access(turns.root / "mode", os.X_OK)
@@ -124,7 +123,7 @@ def test_the_same_lines(turns: Turns) -> None:
     turns.files({"f": "mine\n"})
     reverted = turns.snapshots.revert(TASK)
     assert reverted.restored == ("other",)
-    assert reverted.kept == (Stays("f", "somebody has changed the same lines since"),)
+    assert reverted.kept == (SkippedFile("f", "somebody has changed the same lines since"),)
     assert (turns.root / "f").read_text() == "mine\n"
 
 
@@ -141,13 +140,13 @@ def test_what_cannot_be_merged_is_left_and_named(turns: Turns) -> None:
     (turns.root / "link").unlink()
     (turns.root / "link").symlink_to("3")
     before = turns.everything
-    assert turns.snapshots.revert(TASK) == Reverted(
+    assert turns.snapshots.revert(TASK) == RevertResult(
         kept=(
-            Stays("bin", "it is no text, and somebody has changed it since"),
-            Stays("gone", "somebody has removed it since"),
-            Stays("link", "it is or was a link, and somebody has changed it since"),
-            Stays("new", "it was new, and somebody has changed it since"),
-            Stays("removed", "it was removed, and somebody has made it anew"),
+            SkippedFile("bin", "it is no text, and somebody has changed it since"),
+            SkippedFile("gone", "somebody has removed it since"),
+            SkippedFile("link", "it is or was a link, and somebody has changed it since"),
+            SkippedFile("new", "it was new, and somebody has changed it since"),
+            SkippedFile("removed", "it was removed, and somebody has made it anew"),
         )
     )
     assert turns.everything == before
@@ -159,9 +158,9 @@ def test_another_task_that_worked_there_at_the_same_time(turns: Turns) -> None:
         turns.files({"mine": "2\n"})
         turns.snapshots.before("other", str(turns.root))
         turns.files({"theirs": "2\n"})
-    expected = Reverted(
+    expected = RevertResult(
         restored=("mine",),
-        kept=(Stays("theirs", "other worked here at the same time and changed it too"),),
+        kept=(SkippedFile("theirs", "other worked here at the same time and changed it too"),),
     )
     assert turns.snapshots.revert(TASK, dry_run=True) == expected  # it is still at it
     turns.snapshots.after("other", str(turns.root))
@@ -194,7 +193,7 @@ def test_a_second_revert_says_so_and_the_first_can_be_undone(turns: Turns) -> No
     found = turns.snapshots.diff(TASK)
     assert found.patches == ()
     assert found.reverted_at is not None
-    assert turns.snapshots.undo(TASK) == Reverted(restored=("f", "new"))
+    assert turns.snapshots.undo(TASK) == RevertResult(restored=("f", "new"))
     assert turns.everything == after
     assert turns.figures == ["f +1 -1", "new +1 -0"]
     with pytest.raises(UsageError, match="was not reverted"):
@@ -210,9 +209,9 @@ def test_turns_after_a_revert_are_reverted_alone(turns: Turns) -> None:
     with turns.turn():
         turns.files({"g": "later\n"})
     assert turns.figures == ["g +1 -0"]
-    assert turns.snapshots.revert(TASK) == Reverted(removed=("g",))
-    assert turns.snapshots.undo(TASK) == Reverted(restored=("g",))
-    assert turns.snapshots.undo(TASK) == Reverted(restored=("f",))
+    assert turns.snapshots.revert(TASK) == RevertResult(removed=("g",))
+    assert turns.snapshots.undo(TASK) == RevertResult(restored=("g",))
+    assert turns.snapshots.undo(TASK) == RevertResult(restored=("f",))
     assert turns.figures == ["f +1 -1", "g +1 -0"]
 
 
@@ -223,7 +222,7 @@ def test_what_had_to_stay_can_be_tried_again(turns: Turns) -> None:
     turns.files({"f": "mine\n"})
     assert turns.snapshots.revert(TASK).restored == ("g",)
     turns.files({"f": "2\n"})
-    assert turns.snapshots.revert(TASK) == Reverted(restored=("f",))
+    assert turns.snapshots.revert(TASK) == RevertResult(restored=("f",))
     with pytest.raises(UsageError, match="already"):
         turns.snapshots.revert(TASK)
 
@@ -234,20 +233,20 @@ def test_a_revert_that_was_killed_is_taken_up_again(
     turns.files({"f": "1\n", "g": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n", "g": "2\n"})
-    write = Files.write
+    write = FolderFiles.write
 
-    def killed(self: Files, path: str, entry: Entry) -> None:
+    def killed(self: FolderFiles, path: str, entry: FileContent) -> None:
         if path == "g":
             raise KeyboardInterrupt
         write(self, path, entry)
 
-    monkeypatch.setattr(Files, "write", killed)
+    monkeypatch.setattr(FolderFiles, "write", killed)
     with pytest.raises(KeyboardInterrupt):
         turns.snapshots.revert(TASK)
     monkeypatch.undo()
     again = Turns(turns.root)
-    assert again.snapshots.revert(TASK) == Reverted(restored=("g",))
-    assert again.snapshots.undo(TASK) == Reverted(restored=("g",))
+    assert again.snapshots.revert(TASK) == RevertResult(restored=("g",))
+    assert again.snapshots.undo(TASK) == RevertResult(restored=("g",))
 
 
 # -- where it must not reach -------------------------------------------------------------------
@@ -272,7 +271,7 @@ def test_never_through_a_link(turns: Turns, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../x", ".git/hooks/x", "a/.coterie/x", "/x", "", "a//b"])
 def test_names_that_are_never_changed(turns: Turns, path: str) -> None:
     with pytest.raises(OSError, match="not a name that is ever changed"):
-        Files(turns.root).write(path, Entry(PLAIN, b""))
+        FolderFiles(turns.root).write(path, FileContent(PLAIN, b""))
 
 
 def test_a_file_is_whole_or_untouched(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,9 +282,9 @@ def test_a_file_is_whole_or_untouched(turns: Turns, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(files, "_write", full)
     with pytest.raises(OSError, match="No space left"):
-        Files(turns.root).write("f", Entry(PLAIN, b"2\n"))
+        FolderFiles(turns.root).write("f", FileContent(PLAIN, b"2\n"))
     assert turns.everything == {"f": (PLAIN, b"1\n")}
-    Files(turns.root).write("f", Entry(LINK, b"elsewhere"))
+    FolderFiles(turns.root).write("f", FileContent(LINK, b"elsewhere"))
     assert turns.everything == {"f": (LINK, b"elsewhere")}
 
 
@@ -293,13 +292,13 @@ def test_somebody_writes_just_now(turns: Turns, monkeypatch: pytest.MonkeyPatch)
     turns.files({"f": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n"})
-    carry_out = undoing.carry_out
+    carry_out = revert.carry_out
 
-    def late(made: undoing.Plan, known: frozenset[str]) -> undoing.Plan:
+    def late(made: revert.RevertPlan, known: frozenset[str]) -> revert.RevertPlan:
         turns.files({"f": "mine\n"})
         return carry_out(made, known)
 
-    monkeypatch.setattr("coterie.workspace.snapshots.reverting.carry_out", late)
+    monkeypatch.setattr("coterie.workspace.snapshots.revert.carry_out", late)
     assert turns.snapshots.revert(TASK) == stays("f", "somebody is changing it right now")
     assert (turns.root / "f").read_text() == "mine\n"
 
@@ -314,8 +313,8 @@ def test_something_else_is_in_the_way(turns: Turns) -> None:
     os.mkfifo(turns.root / "g")
     reverted = turns.snapshots.revert(TASK)
     assert reverted.kept == (
-        Stays("g", "it is no regular file"),
-        Stays("f", "Is a directory"),
+        SkippedFile("g", "it is no regular file"),
+        SkippedFile("f", "Is a directory"),
     )
     assert (turns.root / "f" / "of the user").read_text() == "mine\n"
 
@@ -331,11 +330,13 @@ def test_a_folder_that_is_gone(turns: Turns, tmp_path: Path) -> None:
 
 
 def test_large_files_are_never_touched(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "LARGE", 1_000_000)
+    monkeypatch.setattr(capture, "LARGE", 1_000_000)
     monkeypatch.setattr(files, "LARGE", 1_000_000)
     turns.files({"f": "1\n"})
     with turns.turn():
         turns.files({"f": "2\n", "new.bin": "x" * 1_000_001})
     turns.files({"f": "x" * 1_000_001})
     reverted = turns.snapshots.revert(TASK)
-    assert reverted == Reverted(kept=(Stays("f", "it is over 1 MB"), Stays("new.bin", "over 1 MB")))
+    assert reverted == RevertResult(
+        kept=(SkippedFile("f", "it is over 1 MB"), SkippedFile("new.bin", "over 1 MB"))
+    )

@@ -10,7 +10,7 @@ from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.rpc import RpcError
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.update import FailureKind, TurnFailed
-from coterie.process.completion import parse_object
+from coterie.process.stdio_turns import parse_object
 
 _LONGEST_WORDS = 600
 SIGNED_OUT = -32000

@@ -10,7 +10,7 @@ from typing import cast
 from coterie.agents.rpc import RpcError
 from coterie.agents.wire import Object, WireEnded
 from coterie.model.update import FailureKind, TurnFailed, Waiting
-from coterie.process.completion import clean
+from coterie.process.stdio_turns import clean
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")

@@ -30,7 +30,7 @@ from coterie.model.update import (
     TurnInterrupted,
     Update,
 )
-from coterie.process.completion import clean
+from coterie.process.stdio_turns import clean
 from coterie.workspace.homes.codex import LOOKING, Leftovers, toml_value
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import cast
 
 from coterie.agents.wire import Object
-from coterie.process.completion import parse_object
 from coterie.process.lines import LineSplitter
+from coterie.process.stdio_turns import parse_object
 
 
 @dataclass

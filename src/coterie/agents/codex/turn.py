@@ -23,7 +23,7 @@ from coterie.model.update import (
     Update,
     Usage,
 )
-from coterie.process.completion import clean
+from coterie.process.stdio_turns import clean
 
 SOURCE = "codex"
 _USAGE = "thread/tokenUsage/updated"

@@ -29,7 +29,7 @@ from coterie.agents.inside.serving import NO_TURN, NOBODY_ANSWERED, Result
 from coterie.agents.inside.tools import SERVER, Tool
 from coterie.agents.wire import Object
 from coterie.model.workspace import ToolCommands
-from coterie.process.completion import parse_object
+from coterie.process.stdio_turns import parse_object
 
 PROGRAM = Path(__file__).with_name("program.py")
 METHOD = "coterie/call"

@@ -18,7 +18,7 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 from coterie.workflows.tickets.reading import Unreadable, payload_in, schema_of
-from coterie.workspace.session_key import check_signatures, make_session_key, session_key
+from coterie.workspace.session_files import check_signatures, make_session_key, session_key
 
 COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")

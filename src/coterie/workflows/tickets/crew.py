@@ -18,7 +18,7 @@ from coterie.workflows.tickets.managing import Managing
 from coterie.workflows.tickets.merging import MergeQueue
 from coterie.workflows.tickets.outside import Outside
 from coterie.workflows.tickets.roster import Roster
-from coterie.workspace.ticket_ground import Ground
+from coterie.workspace.ticket_worktrees import TicketFolders
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Crew:
     board: Board
     roster: Roster
     managing: Managing
-    ground: Ground
+    ground: TicketFolders
     queue: MergeQueue
     outside: Outside
     config: SchedulerConfig

@@ -17,7 +17,7 @@ from coterie.model.ticket_view import check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
 from coterie.workflows.tickets.steps import FINAL
-from coterie.workspace.ticket_ground import ground_for
+from coterie.workspace.ticket_worktrees import ticket_folders
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ async def conclude(
     task: TaskCreated, context: Context, tickets: Sequence[Ticket], base: str
 ) -> Ended:
     """Write the report, with the commit that all of it is about on record."""
-    ground = await anyio.to_thread.run_sync(ground_for, context.root, task.session_id, base)
+    ground = await anyio.to_thread.run_sync(ticket_folders, context.root, task.session_id, base)
 
     async def head() -> object:
         return await anyio.to_thread.run_sync(ground.head)

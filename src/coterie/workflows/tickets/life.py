@@ -17,7 +17,7 @@ from coterie.workflows.tickets.correspondence import COTERIE, Inquiry, Said
 from coterie.workflows.tickets.crew import Crew, Job
 from coterie.workflows.tickets.reviewing import Reviewing
 from coterie.workflows.tickets.unblocking import OUTSIDE, Unblocking
-from coterie.workspace.artifacts import keep_artifact
+from coterie.workspace.session_files import keep_artifact
 
 _MOST_OUTPUTS = 50
 """Of more than these nobody would look at each."""

@@ -10,7 +10,7 @@ import anyio
 from coterie.model.check import CheckOutcome
 from coterie.ports import Context
 from coterie.workflows.tickets.aside import aside
-from coterie.workspace.ticket_ground import Ground, Merge
+from coterie.workspace.ticket_worktrees import Merge, TicketFolders
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Landing:
 class MergeQueue:
     """Merges one ticket at a time, in the order in which they come."""
 
-    def __init__(self, context: Context, ground: Ground) -> None:
+    def __init__(self, context: Context, ground: TicketFolders) -> None:
         self._context = context
         self._ground = ground
         self._turn = anyio.Lock()

@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from coterie.errors import GitFailed
 from coterie.workspace.git import repository_of
-from coterie.workspace.ticket_ground import fingerprint
+from coterie.workspace.ticket_worktrees import fingerprint
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from coterie.workflows.tickets.aside import aside
 from coterie.workflows.tickets.correspondence import COTERIE, Said
 from coterie.workflows.tickets.crew import Job
 from coterie.workflows.tickets.merging import Landing
-from coterie.workspace.artifacts import check_artifact
+from coterie.workspace.session_files import check_artifact
 
 _DIFF = 20_000
 """So much of a diff a manager is shown; the rest it can read in the files."""

@@ -26,7 +26,7 @@ from coterie.workflows.tickets.planning import Planning
 from coterie.workflows.tickets.roster import Roster, check_team
 from coterie.workflows.tickets.stalls import Stalls
 from coterie.workflows.tickets.steps import GROUND
-from coterie.workspace.ticket_ground import SharedGround, ground_for
+from coterie.workspace.ticket_worktrees import SharedFolder, ticket_folders
 
 
 class Session:
@@ -67,7 +67,7 @@ class Session:
 
     async def _begin(self) -> object:
         root, session = self._context.root, self._task.session_id
-        ground = await anyio.to_thread.run_sync(ground_for, root, session, None)
+        ground = await anyio.to_thread.run_sync(ticket_folders, root, session, None)
         return ground.base
 
     def _by_manager(self, plan: Plan) -> Said:
@@ -95,7 +95,7 @@ class Session:
 
     async def _crew(self, base: str) -> Crew:
         root, session = self._context.root, self._task.session_id
-        ground = await anyio.to_thread.run_sync(ground_for, root, session, base)
+        ground = await anyio.to_thread.run_sync(ticket_folders, root, session, base)
         queue = MergeQueue(self._context, ground)
         return Crew(
             self._context,
@@ -105,13 +105,13 @@ class Session:
             self._managing,
             ground,
             queue,
-            Outside(root, watches=not isinstance(ground, SharedGround)),
+            Outside(root, watches=not isinstance(ground, SharedFolder)),
             self._config,
         )
 
     async def _tend(self, crew: Crew, group: TaskGroup) -> None:
         """Begin what can begin and help what has failed, until nothing is left."""
-        alone = isinstance(crew.ground, SharedGround)
+        alone = isinstance(crew.ground, SharedFolder)
         while not self._board.agenda.is_over:
             for ticket in self._startable(alone=alone):
                 self._scopes[ticket.id] = anyio.CancelScope()

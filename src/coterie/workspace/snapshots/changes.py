@@ -1,22 +1,100 @@
-"""What the spans of a task changed, file by file."""
+"""What a task changed, file by file and as a patch, as far as snapshots tell."""
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed
-from coterie.workspace.snapshots.shadow import Shadow
-from coterie.workspace.snapshots.values import (
+from coterie.model import instant
+from coterie.workspace.snapshots.capture import CurrentSnapshots
+from coterie.workspace.snapshots.repository import (
     REPOSITORY,
     Blob,
-    Change,
-    Missed,
+    ChangeSpan,
+    FileChange,
     Snapshot,
-    Span,
+    SnapshotLog,
+    SnapshotRecord,
+    SnapshotRepository,
+    UnknownChange,
+    lasts,
 )
+
+
+def belongs(span: ChangeSpan, task: str) -> bool:
+    """Whether a span is of a task or of a part that it handed out."""
+    return span.task == task or span.task.startswith(f"{task}.")
+
+
+@dataclass
+class History:
+    """What a task did, and what of it was taken back since."""
+
+    turns: list[ChangeSpan] = field(default_factory=list[ChangeSpan])
+    """The turns whose changes count, oldest first."""
+    reverts: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
+    """The reverts that count, oldest first; each with its spans, one per folder."""
+    _set_aside: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
+
+    @classmethod
+    def of(cls, spans: Iterable[ChangeSpan]) -> History:
+        """The history of a task, from all its spans in their order."""
+        history = cls()
+        number: tuple[str, int] | None = None
+        for span in spans:
+            if span.does == "turn":
+                history.turns.append(span)
+            elif number == (span.task, span.number):
+                if span.does == "revert":
+                    history.reverts[-1].append(span)
+            elif span.does == "revert":
+                history._revert(span)
+            else:
+                history._undo()
+            number = (span.task, span.number)
+        history.turns = _outermost(history.turns)
+        return history
+
+    @property
+    def reverted_at(self) -> str | None:
+        """When all of it was taken back; None if something still counts, or nothing ever did."""
+        if self.turns or not self.reverts:
+            return None
+        return self.reverts[-1][0].before.at
+
+    def _revert(self, span: ChangeSpan) -> None:
+        self.reverts.append([span])
+        # One that was cut, or had to leave something, took nothing off the record: it may be
+        # tried again, and finds done what is done.
+        whole = span.after is not None and span.after.whole
+        self._set_aside.append(self.turns if whole else [])
+        self.turns = [] if whole else self.turns
+
+    def _undo(self) -> None:
+        self.reverts.pop()
+        self.turns = self._set_aside.pop() + self.turns
+
+
+def _outermost(turns: Sequence[ChangeSpan]) -> list[ChangeSpan]:
+    """The turns but for those of a part that was done while its whole was watched anyway."""
+    return [turn for turn in turns if not any(_covers(other, turn) for other in turns)]
+
+
+def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
+    within = whole.after is None or (
+        part.after is not None and part.after.place < whole.after.place
+    )
+    return (
+        within
+        and part.task.startswith(f"{whole.task}.")
+        and part.folder == whole.folder
+        and whole.before.place < part.before.place
+    )
+
 
 _Pair = tuple[str, str]
 """Two trees: what was, and what came of it."""
@@ -26,14 +104,16 @@ _IGNORED = "it was ignored before, so what it was is not known"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundChanges:
     """What was changed, oldest first, and what could not be followed."""
 
-    changes: tuple[Change, ...] = ()
-    missed: tuple[Missed, ...] = ()
+    changes: tuple[FileChange, ...] = ()
+    missed: tuple[UnknownChange, ...] = ()
 
 
-def changes_of(shadow: Shadow, spans: Sequence[Span], others: Sequence[Span]) -> Found:
+def changes_of(
+    shadow: SnapshotRepository, spans: Sequence[ChangeSpan], others: Sequence[ChangeSpan]
+) -> FoundChanges:
     """What spans changed; `others` are those of tasks that may have been there too.
 
     All of them have an end.
@@ -41,23 +121,23 @@ def changes_of(shadow: Shadow, spans: Sequence[Span], others: Sequence[Span]) ->
     met = [[other for other in others if _meet(span, other)] for span in spans]
     every = [*spans, *(other for near in met for other in near)]
     found = _differences(shadow, {_pair(span) for span in every})
-    changes: list[Change] = []
-    missed: dict[tuple[Path, str], Missed] = {}
+    changes: list[FileChange] = []
+    missed: dict[tuple[Path, str], UnknownChange] = {}
     for span, near in zip(spans, met, strict=True):
         sides = _outside_repositories(span, found[_pair(span)])
         also = {path: other.task for other in near for path in found[_pair(other)]}
         unknown = _unknown(shadow, span, sides)
         for path, why in unknown.items():
-            missed[span.folder, path] = Missed(span.folder, path, why)
+            missed[span.folder, path] = UnknownChange(span.folder, path, why)
         changes += (
-            Change(span.folder, path, *pair, also.get(path, ""))
+            FileChange(span.folder, path, *pair, also.get(path, ""))
             for path, pair in sides.items()
             if path not in unknown
         )
-    return Found(tuple(changes), tuple(missed.values()))
+    return FoundChanges(tuple(changes), tuple(missed.values()))
 
 
-def _meet(span: Span, other: Span) -> bool:
+def _meet(span: ChangeSpan, other: ChangeSpan) -> bool:
     """Whether two spans of one folder have some time in common."""
     assert span.after is not None
     assert other.after is not None
@@ -68,12 +148,12 @@ def _meet(span: Span, other: Span) -> bool:
     )
 
 
-def _snapshots(span: Span) -> tuple[Snapshot, Snapshot]:
+def _snapshots(span: ChangeSpan) -> tuple[Snapshot, Snapshot]:
     assert span.after is not None
     return span.before.snapshot, span.after.snapshot
 
 
-def _pair(span: Span) -> _Pair:
+def _pair(span: ChangeSpan) -> _Pair:
     before, after = _snapshots(span)
     return before.tree, after.tree
 
@@ -81,7 +161,9 @@ def _pair(span: Span) -> _Pair:
 # -- what differs ------------------------------------------------------------------------------
 
 
-def _differences(shadow: Shadow, pairs: Iterable[_Pair]) -> dict[_Pair, dict[str, _Sides]]:
+def _differences(
+    shadow: SnapshotRepository, pairs: Iterable[_Pair]
+) -> dict[_Pair, dict[str, _Sides]]:
     """By pair of trees, then by path: what differs."""
     found: dict[_Pair, dict[str, _Sides]] = {pair: {} for pair in pairs}
     asked = [pair for pair in found if pair[0] != pair[1]]
@@ -105,7 +187,7 @@ def _sides(facts: str) -> _Sides:
     return before, None if new == _NO_BLOB else Blob(new_mode, new)
 
 
-def _outside_repositories(span: Span, sides: Mapping[str, _Sides]) -> dict[str, _Sides]:
+def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict[str, _Sides]:
     """What is in a repository inside the folder is told by a span of its own."""
     both = (one for snapshot in _snapshots(span) for one in snapshot.left_out)
     inner = tuple(f"{one.path}/" for one in both if one.why == REPOSITORY)
@@ -115,7 +197,9 @@ def _outside_repositories(span: Span, sides: Mapping[str, _Sides]) -> dict[str, 
 # -- what is not known -------------------------------------------------------------------------
 
 
-def _unknown(shadow: Shadow, span: Span, sides: Mapping[str, _Sides]) -> dict[str, str]:
+def _unknown(
+    shadow: SnapshotRepository, span: ChangeSpan, sides: Mapping[str, _Sides]
+) -> dict[str, str]:
     """Files whose change cannot be told from what was kept, each with why."""
     before, after = _snapshots(span)
     first = {one.path: one for one in before.left_out}
@@ -132,7 +216,7 @@ def _unknown(shadow: Shadow, span: Span, sides: Mapping[str, _Sides]) -> dict[st
     return unknown
 
 
-def _ignored(shadow: Shadow, tree: str, paths: Sequence[str]) -> list[str]:
+def _ignored(shadow: SnapshotRepository, tree: str, paths: Sequence[str]) -> list[str]:
     """Which of these files the `.gitignore` files of a tree hide."""
     rules = dict(_rules(shadow.run("ls-tree", "-r", "-z", tree)))
     if not rules or not paths:
@@ -161,3 +245,58 @@ def _rules(told: str) -> Iterator[tuple[str, str]]:
         mode, _, name = facts.split(" ")
         if path.rpartition("/")[2] == ".gitignore" and mode.startswith("100"):
             yield path, name
+
+
+_LAST = sys.maxsize
+"""After all that was kept."""
+
+
+@dataclass(frozen=True)
+class TaskChanges:
+    """All that was kept, seen from one task; the lock is held."""
+
+    record: SnapshotLog
+    task: str
+    spans: Sequence[ChangeSpan]
+
+    @classmethod
+    def at(cls, record: SnapshotLog, task: str) -> TaskChanges:
+        """Read the record."""
+        return cls(record, task, record.spans())
+
+    @property
+    def mine(self) -> list[ChangeSpan]:
+        """The spans of the task and of the parts it handed out."""
+        return [span for span in self.spans if belongs(span, self.task)]
+
+    @property
+    def history(self) -> History:
+        """What the task did, and what of it was taken back."""
+        return History.of(self.mine)
+
+    def found(self, wanted: Sequence[ChangeSpan]) -> FoundChanges:
+        """What some spans changed; one that has no end lasts until now."""
+        present, now = CurrentSnapshots(self.record.shadow), instant.now()
+
+        def ended(spans: Iterable[ChangeSpan]) -> list[ChangeSpan]:
+            return [
+                span
+                if span.after
+                else replace(span, after=SnapshotRecord(present.of(span), now, _LAST))
+                for span in spans
+            ]
+
+        others = (span for span in self.spans if not belongs(span, self.task))
+        there = [span for span in others if span.after is not None or lasts(span)]
+        folders = {span.folder for span in wanted}
+        return changes_of(
+            self.record.shadow, ended(wanted), ended(one for one in there if one.folder in folders)
+        )
+
+
+def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
+    """The changes to each folder, in their order."""
+    found: dict[Path, list[FileChange]] = {}
+    for change in changes:
+        found.setdefault(change.folder, []).append(change)
+    return found

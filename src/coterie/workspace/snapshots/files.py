@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.model.workspace import unfinished_name
-from coterie.workspace.snapshots.listing import LARGE, NEVER
-from coterie.workspace.snapshots.values import EXECUTABLE, LINK, PLAIN, Entry
+from coterie.workspace.snapshots.capture import LARGE, NEVER
+from coterie.workspace.snapshots.repository import EXECUTABLE, LINK, PLAIN, FileContent
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -20,12 +20,12 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 @dataclass(frozen=True)
-class Files:
+class FolderFiles:
     """The files of a folder; paths are as git writes them.  Any OSError says why it cannot be."""
 
     folder: Path
 
-    def read(self, path: str) -> Entry | None:
+    def read(self, path: str) -> FileContent | None:
         """What is at a path; None if there is nothing, or a folder."""
         try:
             with self._place(path) as (parent, name):
@@ -35,7 +35,7 @@ class Files:
                 return None
             raise
 
-    def write(self, path: str, entry: Entry) -> None:
+    def write(self, path: str, entry: FileContent) -> None:
         """Put a file or link in place, with the folders it needs; its permissions are kept."""
         with self._place(path, make=True) as (parent, name):
             fresh = unfinished_name()
@@ -84,12 +84,12 @@ class Files:
             os.close(here)
 
 
-def _read(parent: int, name: str) -> Entry | None:
+def _read(parent: int, name: str) -> FileContent | None:
     facts = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(facts.st_mode):
         return None
     if stat.S_ISLNK(facts.st_mode):
-        return Entry(LINK, os.fsencode(os.readlink(name, dir_fd=parent)))
+        return FileContent(LINK, os.fsencode(os.readlink(name, dir_fd=parent)))
     if not stat.S_ISREG(facts.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
     if facts.st_size > LARGE:
@@ -97,10 +97,10 @@ def _read(parent: int, name: str) -> Entry | None:
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with os.fdopen(os.open(name, flags, dir_fd=parent), "rb") as file:
         mode = EXECUTABLE if facts.st_mode & stat.S_IXUSR else PLAIN
-        return Entry(mode, file.read())
+        return FileContent(mode, file.read())
 
 
-def _write(parent: int, name: str, fresh: str, entry: Entry) -> None:
+def _write(parent: int, name: str, fresh: str, entry: FileContent) -> None:
     runs = entry.mode == EXECUTABLE
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     made = os.open(fresh, flags, 0o777 if runs else 0o666, dir_fd=parent)

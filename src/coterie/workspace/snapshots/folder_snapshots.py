@@ -9,23 +9,26 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots.history import belongs
-from coterie.workspace.snapshots.keeping import Present, Record, keep
-from coterie.workspace.snapshots.looking import Look, by_folder
+from coterie.workspace.snapshots.capture import CurrentSnapshots, keep
+from coterie.workspace.snapshots.changes import TaskChanges, belongs, by_folder
 from coterie.workspace.snapshots.patch import Patch, patch_of
-from coterie.workspace.snapshots.reverting import Reverted, Reverting
-from coterie.workspace.snapshots.shadow import Shadow
-from coterie.workspace.snapshots.undoing import Stays
-from coterie.workspace.snapshots.values import Change, Moment, Span
+from coterie.workspace.snapshots.repository import (
+    ChangeSpan,
+    FileChange,
+    SnapshotLog,
+    SnapshotRecord,
+    SnapshotRepository,
+)
+from coterie.workspace.snapshots.revert import Revert, RevertResult, SkippedFile
 
 
 @dataclass(frozen=True)
-class Difference:
+class TaskDiff:
     """What a task changed."""
 
     patches: tuple[Patch, ...] = ()
     """One per folder."""
-    missed: tuple[Stays, ...] = ()
+    missed: tuple[SkippedFile, ...] = ()
     """What it may have changed besides, each with why that is not known."""
     reverted_at: str | None = None
     """When all of it was taken back."""
@@ -42,10 +45,10 @@ class FolderSnapshots:
 
     def __init__(self, root: Path, tell: Callable[[str], None] = lambda problem: None) -> None:
         self._root = root.resolve()
-        self._shadow = Shadow(self._root / ".coterie" / "snapshots.git")
+        self._shadow = SnapshotRepository(self._root / ".coterie" / "snapshots.git")
         self._tell = tell
         self._told = False
-        self._begun: dict[tuple[str, Path], list[Span]] = {}
+        self._begun: dict[tuple[str, Path], list[ChangeSpan]] = {}
         """By task and folder: the turn that was begun here and is not over."""
 
     # -- keeping -------------------------------------------------------------------------------
@@ -55,7 +58,7 @@ class FolderSnapshots:
         at, place = instant.now(), Path(folder).resolve()
         with self._noting(task_id), self._alone() as record:
             spans = record.spans(task_id)
-            moments = [Moment(kept, at) for kept in keep(record.shadow, place)]
+            moments = [SnapshotRecord(kept, at) for kept in keep(record.shadow, place)]
             present = {moment.snapshot.folder: moment for moment in moments}
             for span in spans:
                 if span.after is None and span.folder in present:  # it was cut
@@ -87,39 +90,39 @@ class FolderSnapshots:
 
     def has_kept(self, task_id: str) -> bool:
         """Whether anything may have been kept for a task; costs next to nothing."""
-        return Record(self._shadow, self._root).is_known(task_id)
+        return SnapshotLog(self._shadow, self._root).is_known(task_id)
 
-    def changes(self, task_id: str) -> tuple[Change, ...]:
+    def changes(self, task_id: str) -> tuple[FileChange, ...]:
         """What the turns of a task changed, turn by turn."""
         if not self.has_kept(task_id):
             return ()
         with self._alone() as record:
-            look = Look.at(record, task_id)
+            look = TaskChanges.at(record, task_id)
             return look.found(look.history.turns).changes
 
-    def diff(self, task_id: str) -> Difference:
+    def diff(self, task_id: str) -> TaskDiff:
         """What a task changed, as patches."""
         problem = self._problem(task_id)
         if not self.has_kept(task_id):
-            return Difference(problem=problem)
+            return TaskDiff(problem=problem)
         with self._alone() as record:
-            look = Look.at(record, task_id)
+            look = TaskChanges.at(record, task_id)
             history = look.history
             found = look.found(history.turns)
             patches = [
                 self._patch(record, folder, changes)
                 for folder, changes in by_folder(found.changes).items()
             ]
-        return Difference(
+        return TaskDiff(
             tuple(patch for patch in patches if patch.files),
-            tuple(Stays(self._shown(one.folder, one.path), one.why) for one in found.missed),
+            tuple(SkippedFile(self._shown(one.folder, one.path), one.why) for one in found.missed),
             history.reverted_at,
             problem,
         )
 
     # -- taking back ---------------------------------------------------------------------------
 
-    def revert(self, task_id: str, *, dry_run: bool = False) -> Reverted:
+    def revert(self, task_id: str, *, dry_run: bool = False) -> RevertResult:
         """Take back exactly what a task changed; nobody may be running it.
 
         What others did since stays.  UsageError where it was reverted already, or cannot be.
@@ -128,21 +131,21 @@ class FolderSnapshots:
             problem = self._problem(task_id)
             if problem is not None:
                 raise UsageError(f"{task_id} cannot be reverted: nothing was kept, {problem}.")
-            return Reverted()
+            return RevertResult()
         with self._alone() as record:
-            return Reverting(Look.at(record, task_id), self._shown, dry_run).revert()
+            return Revert(TaskChanges.at(record, task_id), self._shown, dry_run).revert()
 
-    def undo(self, task_id: str, *, dry_run: bool = False) -> Reverted:
+    def undo(self, task_id: str, *, dry_run: bool = False) -> RevertResult:
         """Take back the last revert of a task; UsageError where there is none."""
         with self._alone() as record:
-            return Reverting(Look.at(record, task_id), self._shown, dry_run).undo()
+            return Revert(TaskChanges.at(record, task_id), self._shown, dry_run).undo()
 
     # -- parts ---------------------------------------------------------------------------------
 
     @contextmanager
-    def _alone(self) -> Generator[Record]:
+    def _alone(self) -> Generator[SnapshotLog]:
         with self._shadow.alone() as shadow:
-            yield Record(shadow, self._root)
+            yield SnapshotLog(shadow, self._root)
 
     @contextmanager
     def _noting(self, task_id: str) -> Generator[None]:
@@ -166,7 +169,7 @@ class FolderSnapshots:
     def _problems(self, task_id: str) -> Path:
         return self._shadow.folder / "problems" / task_id
 
-    def _patch(self, record: Record, folder: Path, changes: Iterable[Change]) -> Patch:
+    def _patch(self, record: SnapshotLog, folder: Path, changes: Iterable[FileChange]) -> Patch:
         made = patch_of(record.shadow, folder, self._prefix(folder), changes)
         cut = len(made.prefix)
         shown = (replace(one, path=self._shown(folder, one.path[cut:])) for one in made.files)
@@ -185,10 +188,10 @@ class FolderSnapshots:
         return str(place.relative_to(self._root) if inside else place)
 
 
-def _end(record: Record, spans: Iterable[Span]) -> None:
-    """Record what has become of spans by now."""
-    present = Present(record.shadow)
+def _end(record: SnapshotLog, spans: Iterable[ChangeSpan]) -> None:
+    """SnapshotLog what has become of spans by now."""
+    present = CurrentSnapshots(record.shadow)
     found = [(span, present.of(span)) for span in spans]
     at = instant.now()
     for span, snapshot in found:
-        record.end(span, Moment(snapshot, at, whole=False))
+        record.end(span, SnapshotRecord(snapshot, at, whole=False))

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from coterie.workspace.snapshots.shadow import Shadow
-from coterie.workspace.snapshots.values import Blob, Change
+from coterie.workspace.snapshots.repository import Blob, FileChange, SnapshotRepository
 
 _Sides = tuple[Blob | None, Blob | None]
 _DIFF = ("diff-tree", "-r", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
@@ -16,7 +15,7 @@ _NONE = f"0 {'0' * 40}"
 
 
 @dataclass(frozen=True)
-class FileFigures:
+class FileDiffStat:
     """How much of a file was changed."""
 
     path: str
@@ -41,12 +40,14 @@ class Patch:
     """What stands before its paths, so that they are right from the project's root."""
     text: str
     """In git's format; bytes that are no UTF-8 stand in it as surrogates."""
-    files: tuple[FileFigures, ...]
+    files: tuple[FileDiffStat, ...]
 
 
-def patch_of(shadow: Shadow, folder: Path, prefix: str, changes: Iterable[Change]) -> Patch:
+def patch_of(
+    shadow: SnapshotRepository, folder: Path, prefix: str, changes: Iterable[FileChange]
+) -> Patch:
     """The changes to one folder, those of one file put together where nobody came between."""
-    text, files = "", dict[str, FileFigures]()
+    text, files = "", dict[str, FileDiffStat]()
     for layer in _layers(changes):
         before, after = (_tree(shadow, prefix, layer, side) for side in (0, 1))
         words = (*_DIFF, "-p", "--binary", "--abbrev=7", before, after)
@@ -56,7 +57,7 @@ def patch_of(shadow: Shadow, folder: Path, prefix: str, changes: Iterable[Change
     return Patch(folder, prefix, text, tuple(files[path] for path in sorted(files)))
 
 
-def _layers(changes: Iterable[Change]) -> Iterator[dict[str, _Sides]]:
+def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
     """The changes as few patches, one after the other: a file stands in each but once."""
     chains: dict[str, list[_Sides]] = {}
     for change in changes:
@@ -74,7 +75,7 @@ def _layers(changes: Iterable[Change]) -> Iterator[dict[str, _Sides]]:
         yield {path: chain[depth] for path, chain in real.items() if depth < len(chain)}
 
 
-def _tree(shadow: Shadow, prefix: str, layer: Mapping[str, _Sides], side: int) -> str:
+def _tree(shadow: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], side: int) -> str:
     """A tree of nothing but these files."""
     lines = [
         f"{blob.mode} {blob.id}\t{prefix}{path}\0"
@@ -87,22 +88,22 @@ def _tree(shadow: Shadow, prefix: str, layer: Mapping[str, _Sides], side: int) -
         return shadow.run("write-tree", env=env).strip()
 
 
-def _figures(told: str) -> Iterator[FileFigures]:
+def _figures(told: str) -> Iterator[FileDiffStat]:
     for entry in told.split("\0")[:-1]:
         added, removed, path = entry.split("\t", 2)
-        yield FileFigures(path, _number(added), _number(removed))
+        yield FileDiffStat(path, _number(added), _number(removed))
 
 
 def _number(told: str) -> int | None:
     return None if told == "-" else int(told)
 
 
-def _sum(one: FileFigures | None, other: FileFigures) -> FileFigures:
+def _sum(one: FileDiffStat | None, other: FileDiffStat) -> FileDiffStat:
     if one is None:
         return other
     known = [one.added, one.removed, other.added, other.removed]
     if None in known:
-        return FileFigures(other.path, None, None)
-    return FileFigures(
+        return FileDiffStat(other.path, None, None)
+    return FileDiffStat(
         other.path, (one.added or 0) + (other.added or 0), (one.removed or 0) + (other.removed or 0)
     )

@@ -10,7 +10,12 @@ import pytest
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import Git
-from coterie.workspace.ticket_ground import GitGround, SharedGround, fingerprint, ground_for
+from coterie.workspace.ticket_worktrees import (
+    SharedFolder,
+    TicketWorktrees,
+    fingerprint,
+    ticket_folders,
+)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -33,9 +38,9 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def ground(project: Path) -> GitGround:
-    found = ground_for(project, "k3f9", None)
-    assert isinstance(found, GitGround)
+def ground(project: Path) -> TicketWorktrees:
+    found = ticket_folders(project, "k3f9", None)
+    assert isinstance(found, TicketWorktrees)
     return found
 
 
@@ -157,7 +162,7 @@ def test_a_worktree_is_found_again_also_after_it_was_deleted(project: Path) -> N
     place.commit("T1", "work")
     assert place.open("T1") == folder
     subprocess.run(["rm", "-rf", str(folder)], check=True)
-    again = ground_for(project, "k3f9", place.base).open("T1")
+    again = ticket_folders(project, "k3f9", place.base).open("T1")
     assert (again / "cart.py").read_text() == "a = 5\n"
 
 
@@ -186,20 +191,20 @@ def test_a_project_inside_a_repository(project: Path) -> None:
     (project / "app" / "src" / "a.py").write_text("a\n")
     git(project, "add", "app")
     git(project, "commit", "-qm", "more")
-    place = ground_for(project / "app", "k3f9", None)
+    place = ticket_folders(project / "app", "k3f9", None)
     assert (place.open("T1") / "src" / "a.py").read_text() == "a\n"
 
 
 def test_without_git_there_is_one_folder(tmp_path: Path) -> None:
-    place = ground_for(tmp_path, "k3f9", None)
-    assert place == SharedGround(tmp_path, "k3f9")
+    place = ticket_folders(tmp_path, "k3f9", None)
+    assert place == SharedFolder(tmp_path, "k3f9")
     assert place.open("T1") == tmp_path
 
 
 def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     with pytest.raises(UsageError, match="no commit yet"):
-        ground_for(tmp_path, "k3f9", None)
+        ticket_folders(tmp_path, "k3f9", None)
 
 
 def test_a_change_of_the_users_tree_is_seen(project: Path) -> None:

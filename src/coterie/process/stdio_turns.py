@@ -1,19 +1,109 @@
-"""One prompt and its reply, over a child's stdin and stdout."""
+"""One prompt and its reply, over a child's stdin and stdout, and how the end of it is known."""
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.process.child import Child
-from coterie.process.completion import Strategy, clean
-from coterie.process.lines import Line, LineSplitter
+from coterie.process.lines import LineSplitter, OutputLine, clean, parse_object, text_of
+
+TEXT_FIELDS = ("result", "text", "content", "message")
+
+
+class CompletionStrategy(Protocol):
+    """One way to know the end.  A line is judged as it comes, whatever it holds."""
+
+    @property
+    def silence(self) -> float | None:
+        """After so many seconds without output the reply is whole; None: silence says nothing."""
+        ...
+
+    @property
+    def prints_reply(self) -> bool:
+        """Whether what is printed is the reply, or only speaks of it."""
+        ...
+
+    def ended_by(self, line: str) -> str | None:
+        """What this line adds to the reply if it ends it; None if it does not."""
+        ...
+
+
+@dataclass(frozen=True)
+class JsonEventCompletion:
+    """The end is a JSON line whose `type` is one of these; the reply is in one of its fields."""
+
+    types: frozenset[str]
+    text_field: str | None = None
+
+    silence = None
+    prints_reply = False
+
+    def ended_by(self, line: str) -> str | None:
+        event = parse_object(line)
+        kind = None if event is None else event.get("type")
+        if event is None or not isinstance(kind, str) or kind not in self.types:
+            return None
+        names = (self.text_field, *TEXT_FIELDS) if self.text_field else TEXT_FIELDS
+        texts = (text_of(event.get(name)) for name in names)
+        return next((text for text in texts if text is not None), "")
+
+
+@dataclass(frozen=True)
+class SilenceCompletion:
+    """The end is that nothing has been printed for a while, from the prompt on."""
+
+    milliseconds: int = 2000
+
+    prints_reply = True
+
+    @property
+    def silence(self) -> float:
+        return self.milliseconds / 1000
+
+    def ended_by(self, line: str) -> str | None:
+        return None
+
+
+@dataclass(frozen=True)
+class DetectorCompletion:
+    """The end is a line that a detector knows.
+
+    The detector answers True (the line is the last of the reply), a string (which stands in
+    the line's place), or False or None (the reply goes on).
+    """
+
+    detect: Callable[[str], str | bool | None]
+
+    silence = None
+    prints_reply = True
+
+    def ended_by(self, line: str) -> str | None:
+        found = self.detect(line)
+        if isinstance(found, str):
+            return found
+        return line if found else None
+
+    @classmethod
+    def pattern(cls, expression: str) -> DetectorCompletion:
+        """A regular expression found in a line; a group named `text` is what is kept of it."""
+        compiled = re.compile(expression)
+
+        def detect(line: str) -> str | bool:
+            match = compiled.search(line)
+            if match is None or "text" not in compiled.groupindex:
+                return match is not None
+            return match["text"] or ""
+
+        return cls(detect)
+
 
 LONGEST_REPLY = 64 * 1024 * 1024
 BIG_LINE = 256 * 1024
@@ -21,7 +111,7 @@ BIG_LINE = 256 * 1024
 
 
 @dataclass(frozen=True)
-class Piece:
+class ReplyChunk:
     """Something was printed; `text` is what it adds to the reply, empty where it only
     speaks of it."""
 
@@ -29,14 +119,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Completed:
+class ReplyCompleted:
     """The reply is whole."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Failed:
+class ReplyFailed:
     """There is no reply, and why."""
 
     kind: Literal["exit", "timeout"]
@@ -45,10 +135,10 @@ class Failed:
     stderr_tail: str = ""
 
 
-Outcome = Completed | Failed
+ReplyOutcome = ReplyCompleted | ReplyFailed
 
 
-class Exchange:
+class StdioTurns:
     """The turns of one child, one at a time.
 
     What a child prints before its first prompt is part of the first turn, though only a
@@ -56,7 +146,7 @@ class Exchange:
     rest of a line that had begun: it was said to nobody.
     """
 
-    def __init__(self, child: Child, strategy: Strategy, *, one_shot: bool) -> None:
+    def __init__(self, child: Child, strategy: CompletionStrategy, *, one_shot: bool) -> None:
         self._child = child
         self._strategy = strategy
         self._one_shot = one_shot
@@ -71,10 +161,10 @@ class Exchange:
         """What has been printed of the reply so far."""
         return self._reply.text
 
-    async def take(self, prompt: bytes, total: float) -> AsyncGenerator[Piece | Outcome]:
+    async def take(self, prompt: bytes, total: float) -> AsyncGenerator[ReplyChunk | ReplyOutcome]:
         """Send a prompt; yields what is printed as it comes and, last, exactly one outcome."""
         self._reply = _Reply()
-        outcome: Outcome | None = None
+        outcome: ReplyOutcome | None = None
         early = await self._make_ready()
         self._deadline = anyio.current_time() + total
         if not (self._one_shot or self._child.alive):
@@ -87,13 +177,13 @@ class Exchange:
         try:
             for chunk in early:
                 await self._read(chunk, may_end=False)
-                yield Piece(self._reply.newest)
+                yield ReplyChunk(self._reply.newest)
             while outcome is None:
                 chunk = await self._next_chunk(heard_at)
                 if chunk:
                     heard_at = anyio.current_time()
                     outcome = await self._read(chunk, may_end=True)
-                    yield Piece(self._reply.newest)
+                    yield ReplyChunk(self._reply.newest)
                 else:
                     outcome = await self._without_output(chunk, heard_at, total)
             yield outcome
@@ -139,7 +229,7 @@ class Exchange:
         silence = self._strategy.silence
         return self._deadline if silence is None else min(self._deadline, heard_at + silence)
 
-    async def _read(self, chunk: bytes, *, may_end: bool) -> Outcome | None:
+    async def _read(self, chunk: bytes, *, may_end: bool) -> ReplyOutcome | None:
         if self._strategy.silence is not None:
             self._reply.add_bytes(chunk)
             return None
@@ -149,7 +239,7 @@ class Exchange:
                 return outcome
         return None
 
-    async def _judge(self, line: Line, *, may_end: bool) -> Outcome | None:
+    async def _judge(self, line: OutputLine, *, may_end: bool) -> ReplyOutcome | None:
         """Whether the line ends the reply; if it does not, it may be a part of it."""
         if len(line.data) > BIG_LINE:
             text, last = await anyio.to_thread.run_sync(self._weigh, line)
@@ -157,14 +247,14 @@ class Exchange:
             text, last = self._weigh(line)
         if last is not None and may_end:
             if not self._strategy.prints_reply:
-                return Completed(last)
+                return ReplyCompleted(last)
             self._reply.add(last)
-            return Completed(self._reply.text)
+            return ReplyCompleted(self._reply.text)
         if self._strategy.prints_reply:
             self._reply.add(text + "\n")
         return None
 
-    def _weigh(self, line: Line) -> tuple[str, str | None]:
+    def _weigh(self, line: OutputLine) -> tuple[str, str | None]:
         text = line.text
         return text, self._strategy.ended_by(text)
 
@@ -172,7 +262,7 @@ class Exchange:
 
     async def _without_output(
         self, chunk: bytes | None, heard_at: float, total: float
-    ) -> Outcome | None:
+    ) -> ReplyOutcome | None:
         """Nothing was printed: output has ended, or a clock has."""
         if chunk == b"":
             half = self._lines.finish()
@@ -183,22 +273,22 @@ class Exchange:
         if self._strategy.silence is not None and anyio.current_time() < self._deadline:
             return self._whole()
         tail = self._child.stderr_tail
-        return Failed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
+        return ReplyFailed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
 
-    async def _ended(self) -> Outcome:
+    async def _ended(self) -> ReplyOutcome:
         """The agent has closed its output: what it ends with decides."""
         code = await self._child.exit()
         if code == 0 and self._strategy.silence is not None:
             return self._whole()
         return self._broken(code)
 
-    def _whole(self) -> Completed:
+    def _whole(self) -> ReplyCompleted:
         self._reply.finish()
-        return Completed(self._reply.text)
+        return ReplyCompleted(self._reply.text)
 
-    def _broken(self, code: int) -> Failed:
+    def _broken(self, code: int) -> ReplyFailed:
         message = f"the agent ended with exit code {code} before its reply was whole"
-        return Failed("exit", message, code, self._child.stderr_tail)
+        return ReplyFailed("exit", message, code, self._child.stderr_tail)
 
 
 class _Reply:

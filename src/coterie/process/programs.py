@@ -1,22 +1,26 @@
-"""Asking a program of ours that only looks, such as a search, for a bounded answer."""
+"""Running a program of ours or the user's to its end, for a bounded answer."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Mapping
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import NoReturn
 
 import anyio
 
-from coterie.process.launch import Launch, Program, Stdio, launch
-from coterie.process.pipes import Inflow, Tail, read_from
-from coterie.process.shield import shielded
+from coterie.process.launch import Launch, Program, Stdio, launch, shielded
+from coterie.process.streams import OutputReader, Tail, read_from
 
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedOutput:
     """What a program answered; `status` is None when it was ended before it had."""
 
     output: bytes
@@ -29,7 +33,7 @@ class Captured:
 
 
 @dataclass(frozen=True)
-class Query:
+class CaptureRequest:
     """A program to run with no input; `env` is all that it gets."""
 
     words: tuple[str, ...]
@@ -46,12 +50,12 @@ class _Asked:
 
     def __init__(self) -> None:
         self.program = Program()
-        self.output = Inflow()
-        self.errors = Inflow()
+        self.output = OutputReader()
+        self.errors = OutputReader()
         self.complaint = Tail()
         self.errors.divert(self.complaint.add)
 
-    async def start(self, query: Query) -> None:
+    async def start(self, query: CaptureRequest) -> None:
         stdio = Stdio.pipes()
         try:
             self.program = await launch(Launch(query.words, query.cwd, query.env, stdio))
@@ -66,7 +70,7 @@ class _Asked:
         if errors is not None:
             await read_from(errors, self.errors)
 
-    async def answer(self, query: Query) -> Captured:
+    async def answer(self, query: CaptureRequest) -> CapturedOutput:
         kept = bytearray()
         with anyio.move_on_after(query.patience) as clock:
             while len(kept) <= query.most and (chunk := await self.output.receive()):
@@ -74,7 +78,7 @@ class _Asked:
             if len(kept) <= query.most:
                 await self.program.gone.wait()
                 await self.errors.ended.wait()
-        return Captured(
+        return CapturedOutput(
             output=bytes(kept[: query.most]),
             complaint=self.complaint.text,
             status=self.program.code,
@@ -89,7 +93,7 @@ class _Asked:
         self.errors.close()
 
 
-async def capture(query: Query) -> Captured:
+async def capture(query: CaptureRequest) -> CapturedOutput:
     """Run it to its end, or to one of its two limits; OSError when it cannot be run.
 
     It is gone when this returns, or is cancelled.
@@ -100,3 +104,50 @@ async def capture(query: Query) -> Captured:
         return await asked.answer(query)
     finally:
         await shielded(asked.end)
+
+
+PATIENCE = 10.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
+
+
+def succeeds(words: Sequence[str]) -> bool:
+    """Whether a command ends with 0.  Blocks."""
+    try:
+        asked = subprocess.run(
+            list(words),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return False
+    return asked.returncode == 0
+
+
+def version_of(command: str, search_path: str) -> str | None:
+    """The version a program prints when asked; None when it cannot be asked.  Blocks.
+
+    Asked in a home that is thrown away: some leave files behind even then.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            asked = subprocess.run(
+                [command, "--version"],
+                env={"HOME": home, "TMPDIR": home, "PATH": search_path},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+    found = _VERSION.search((asked.stdout + asked.stderr).decode("utf-8", "replace"))
+    return found[0] if found and asked.returncode == 0 else None
+
+
+def exec_program(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
+    """Run a program in our place, in that folder and with that environment; OSError if not."""
+    os.chdir(cwd)
+    os.execvpe(words[0], list(words), dict(env))  # noqa: S606 - no shell is wanted

@@ -9,34 +9,43 @@ import anyio
 import pytest
 
 from coterie.process.child import Child
-from coterie.process.completion import Custom, JsonEvent, Silence, Strategy
-from coterie.process.exchange import Completed, Exchange, Failed, Outcome, Piece
+from coterie.process.stdio_turns import (
+    CompletionStrategy,
+    DetectorCompletion,
+    JsonEventCompletion,
+    ReplyChunk,
+    ReplyCompleted,
+    ReplyFailed,
+    ReplyOutcome,
+    SilenceCompletion,
+    StdioTurns,
+)
 from tests.unit.process.children import program, scripted, started, token
 
-RESULT = JsonEvent(frozenset({"result"}))
-QUICK = Silence(200)
+RESULT = JsonEventCompletion(frozenset({"result"}))
+QUICK = SilenceCompletion(200)
 
 
 async def taken(
-    exchange: Exchange, prompt: str, total: float = 30.0
-) -> tuple[list[Piece], Outcome]:
+    exchange: StdioTurns, prompt: str, total: float = 30.0
+) -> tuple[list[ReplyChunk], ReplyOutcome]:
     """A whole turn: its pieces, and the one outcome at its end."""
     with anyio.fail_after(total + 30):
         async with aclosing(exchange.take(prompt.encode(), total)) as items:
             *pieces, outcome = [item async for item in items]
-    assert isinstance(outcome, Completed | Failed)
-    return [piece for piece in pieces if isinstance(piece, Piece)], outcome
+    assert isinstance(outcome, ReplyCompleted | ReplyFailed)
+    return [piece for piece in pieces if isinstance(piece, ReplyChunk)], outcome
 
 
 async def outcome_of(
-    child: Child, prompt: str, strategy: Strategy = RESULT, total: float = 30.0
-) -> Outcome:
+    child: Child, prompt: str, strategy: CompletionStrategy = RESULT, total: float = 30.0
+) -> ReplyOutcome:
     """The outcome of a one-shot turn."""
-    return (await taken(Exchange(child, strategy, one_shot=True), prompt, total))[1]
+    return (await taken(StdioTurns(child, strategy, one_shot=True), prompt, total))[1]
 
 
-def text(outcome: Outcome) -> str:
-    assert isinstance(outcome, Completed), outcome
+def text(outcome: ReplyOutcome) -> str:
+    assert isinstance(outcome, ReplyCompleted), outcome
     return outcome.text
 
 
@@ -45,12 +54,12 @@ def text(outcome: Outcome) -> str:
 
 async def test_a_one_shot_turn_ends_with_its_event() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "hello") == Completed("heard: hello")
+        assert await outcome_of(child, "hello") == ReplyCompleted("heard: hello")
 
 
 async def test_a_prompt_of_several_lines_is_one_prompt_to_a_one_shot_agent() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "one\n\ntwo") == Completed("heard: one\n\ntwo")
+        assert await outcome_of(child, "one\n\ntwo") == ReplyCompleted("heard: one\n\ntwo")
 
 
 HOSTILE = [
@@ -67,45 +76,45 @@ HOSTILE = [
 @pytest.mark.parametrize(("act", "reply"), HOSTILE)
 async def test_no_output_harms_a_turn_or_the_next(act: str, reply: str) -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
-        assert (await taken(exchange, f"!{act}"))[1] == Completed(reply)
-        assert (await taken(exchange, "!turn"))[1] == Completed("turn 2")
+        exchange = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(exchange, f"!{act}"))[1] == ReplyCompleted(reply)
+        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_a_reply_of_20_mib_is_whole() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
+        exchange = StdioTurns(child, RESULT, one_shot=False)
         assert len(text((await taken(exchange, "!big 20"))[1])) == 20 * 1024 * 1024
-        assert (await taken(exchange, "!turn"))[1] == Completed("turn 2")
+        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_a_line_beyond_all_bounds_is_cut_and_the_turn_goes_on() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
-        assert (await taken(exchange, "!huge 80"))[1] == Completed("after a huge line")
-        assert (await taken(exchange, "!turn"))[1] == Completed("turn 2")
+        exchange = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(exchange, "!huge 80"))[1] == ReplyCompleted("after a huge line")
+        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
     async with started(scripted()) as child:
-        pieces, outcome = await taken(Exchange(child, RESULT, one_shot=True), "!deltas 5")
-    assert outcome == Completed("after deltas")
+        pieces, outcome = await taken(StdioTurns(child, RESULT, one_shot=True), "!deltas 5")
+    assert outcome == ReplyCompleted("after deltas")
     assert len(pieces) >= 2
-    assert set(pieces) == {Piece("")}
+    assert set(pieces) == {ReplyChunk("")}
 
 
 async def test_what_is_left_over_neither_ends_nor_enters_the_next_turn() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
-        assert (await taken(exchange, "!leftover"))[1] == Completed("first")
+        exchange = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(exchange, "!leftover"))[1] == ReplyCompleted("first")
         # The second reply waits in the pipe, or comes late, and a third one is cut in half.
-        assert (await taken(exchange, "!late"))[1] == Completed("late")
-        assert (await taken(exchange, "!turn"))[1] == Completed("turn 3")
+        assert (await taken(exchange, "!late"))[1] == ReplyCompleted("late")
+        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 3")
 
 
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "!exit 3") == Failed(
+        assert await outcome_of(child, "!exit 3") == ReplyFailed(
             "exit", "the agent ended with exit code 3 before its reply was whole", 3, "boom\n"
         )
 
@@ -113,33 +122,33 @@ async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
 async def test_even_a_good_exit_before_the_event_is_a_failure() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!nothing")
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, ReplyFailed)
     assert (outcome.kind, outcome.exit_code) == ("exit", 0)
 
 
 async def test_half_a_line_at_the_end_can_be_the_event() -> None:
     line = '{"type": "result", "result": "no newline"}'
     async with started(program("printf", "%s", line)) as child:
-        assert await outcome_of(child, "") == Completed("no newline")
+        assert await outcome_of(child, "") == ReplyCompleted("no newline")
 
 
 async def test_no_event_is_a_timeout() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!hang", total=0.3)
-    assert outcome == Failed("timeout", "there was no reply within 0.3 s")
+    assert outcome == ReplyFailed("timeout", "there was no reply within 0.3 s")
 
 
 async def test_one_that_closes_its_output_and_lives_on_is_a_timeout() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!shut", total=0.5)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, ReplyFailed)
     assert outcome.kind == "timeout"
 
 
 async def test_what_was_printed_before_the_prompt_may_end_a_one_shot_turn() -> None:
     early = '{"type": "result", "result": "already done"}'
     async with started(scripted("--early", early, "hang")) as child:
-        assert await outcome_of(child, "too late") == Completed("already done")
+        assert await outcome_of(child, "too late") == ReplyCompleted("already done")
 
 
 async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn() -> None:
@@ -147,18 +156,18 @@ async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn
     async with started(scripted("--persistent", "--early", early)) as child:
         ready = await child.receive()
         child.divert(None)
-        exchange = Exchange(child, RESULT, one_shot=False)
+        exchange = StdioTurns(child, RESULT, one_shot=False)
         assert ready.decode().strip() == early
-        assert (await taken(exchange, "!turn"))[1] == Completed("turn 1")
+        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 1")
 
 
 async def test_a_dead_agent_has_no_turn() -> None:
     for strategy in (RESULT, QUICK):
         async with started(scripted("--persistent")) as child:
-            exchange = Exchange(child, strategy, one_shot=False)
+            exchange = StdioTurns(child, strategy, one_shot=False)
             await taken(exchange, "!silent-exit 0")
             outcome = (await taken(exchange, "anyone?"))[1]
-            assert isinstance(outcome, Failed)
+            assert isinstance(outcome, ReplyFailed)
             assert (outcome.kind, outcome.exit_code) == ("exit", 0)
 
 
@@ -167,58 +176,58 @@ async def test_a_dead_agent_has_no_turn() -> None:
 
 async def test_silence_ends_a_turn_with_all_that_was_printed() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
-        exchange = Exchange(child, QUICK, one_shot=False)
+        exchange = StdioTurns(child, QUICK, one_shot=False)
         pieces, outcome = await taken(exchange, "hello")
-        assert outcome == Completed("heard: hello")
+        assert outcome == ReplyCompleted("heard: hello")
         assert "".join(piece.text for piece in pieces) == "heard: hello\n"
-        assert (await taken(exchange, "!bytes"))[1] == Completed(
+        assert (await taken(exchange, "!bytes"))[1] == ReplyCompleted(
             "\ufffd\ufffd\ufffd \ufffd\nbad \ufffd byte"
         )
-        assert (await taken(exchange, "again"))[1] == Completed("heard: again")
+        assert (await taken(exchange, "again"))[1] == ReplyCompleted("heard: again")
 
 
 async def test_silence_without_any_output_is_a_reply_without_words() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
-        exchange = Exchange(child, QUICK, one_shot=False)
+        exchange = StdioTurns(child, QUICK, one_shot=False)
         begun = time.monotonic()
-        assert await taken(exchange, "!nothing") == ([], Completed(""))
+        assert await taken(exchange, "!nothing") == ([], ReplyCompleted(""))
         assert time.monotonic() - begun >= 0.2
-        assert (await taken(exchange, "hello"))[1] == Completed("heard: hello")
+        assert (await taken(exchange, "hello"))[1] == ReplyCompleted("heard: hello")
 
 
 async def test_a_good_exit_ends_a_silent_turn_at_once_and_a_bad_one_fails_it() -> None:
-    slow = Silence(60_000)
+    slow = SilenceCompletion(60_000)
     async with started(scripted("--plain")) as child:
-        assert await outcome_of(child, "hello", slow) == Completed("heard: hello")
+        assert await outcome_of(child, "hello", slow) == ReplyCompleted("heard: hello")
     async with started(scripted("--plain")) as child:
         outcome = await outcome_of(child, "!exit 3", slow)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, ReplyFailed)
     assert (outcome.kind, outcome.exit_code, outcome.stderr_tail) == ("exit", 3, "boom\n")
 
 
 async def test_one_that_never_stops_printing_is_a_timeout() -> None:
     async with started(program("yes")) as child:
         outcome = await outcome_of(child, "", QUICK, total=0.5)
-    assert isinstance(outcome, Failed)
+    assert isinstance(outcome, ReplyFailed)
     assert outcome.kind == "timeout"
 
 
 async def test_what_is_left_over_does_not_enter_a_silent_turn() -> None:
     shell = "while read x; do echo reply $x; if [ $x = 1 ]; then read y; echo late $y; fi; done"
     async with started(program("sh", "-c", shell)) as child:
-        exchange = Exchange(child, QUICK, one_shot=False)
-        assert (await taken(exchange, "1"))[1] == Completed("reply 1")
+        exchange = StdioTurns(child, QUICK, one_shot=False)
+        assert (await taken(exchange, "1"))[1] == ReplyCompleted("reply 1")
         child.post(b"x\n")  # what it answers to this was said to nobody
         await anyio.sleep(0.2)
-        assert (await taken(exchange, "2"))[1] == Completed("reply 2")
+        assert (await taken(exchange, "2"))[1] == ReplyCompleted("reply 2")
 
 
 async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
     shell = "printf '> '; while read x; do printf 'got %s\\n> ' $x; done"
     async with started(program("sh", "-c", shell)) as child:
-        exchange = Exchange(child, QUICK, one_shot=False)
+        exchange = StdioTurns(child, QUICK, one_shot=False)
         assert text((await taken(exchange, "1"))[1]).endswith("got 1\n> ")
-        assert (await taken(exchange, "2"))[1] == Completed("got 2\n> ")
+        assert (await taken(exchange, "2"))[1] == ReplyCompleted("got 2\n> ")
 
 
 # -- by a detector -----------------------------------------------------------------------------
@@ -226,17 +235,19 @@ async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
 
 async def test_a_pattern_ends_a_turn_with_its_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "<END>")) as child:
-        exchange = Exchange(child, Custom.pattern("^<END>$"), one_shot=False)
+        exchange = StdioTurns(child, DetectorCompletion.pattern("^<END>$"), one_shot=False)
         pieces, outcome = await taken(exchange, "hello")
-        assert outcome == Completed("heard: hello\n<END>")
+        assert outcome == ReplyCompleted("heard: hello\n<END>")
         assert "".join(piece.text for piece in pieces) == "heard: hello\n<END>"
-        assert (await taken(exchange, "!leftover"))[1] == Completed("first\n<END>")
+        assert (await taken(exchange, "!leftover"))[1] == ReplyCompleted("first\n<END>")
 
 
 async def test_a_named_group_is_what_is_kept_of_the_last_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "the end<END>")) as child:
-        exchange = Exchange(child, Custom.pattern("^(?P<text>.*)<END>$"), one_shot=False)
-        assert (await taken(exchange, "hello"))[1] == Completed("heard: hello\nthe end")
+        exchange = StdioTurns(
+            child, DetectorCompletion.pattern("^(?P<text>.*)<END>$"), one_shot=False
+        )
+        assert (await taken(exchange, "hello"))[1] == ReplyCompleted("heard: hello\nthe end")
 
 
 # -- broken off --------------------------------------------------------------------------------
@@ -244,7 +255,7 @@ async def test_a_named_group_is_what_is_kept_of_the_last_line() -> None:
 
 async def test_a_turn_can_be_broken_off_while_it_waits() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
+        exchange = StdioTurns(child, RESULT, one_shot=False)
 
         async def break_off() -> None:
             await anyio.wait_all_tasks_blocked()
@@ -253,14 +264,14 @@ async def test_a_turn_can_be_broken_off_while_it_waits() -> None:
         begun = time.monotonic()
         async with anyio.create_task_group() as group:
             group.start_soon(break_off)
-            assert isinstance((await taken(exchange, "!hang"))[1], Failed)
+            assert isinstance((await taken(exchange, "!hang"))[1], ReplyFailed)
         assert time.monotonic() - begun < 5
 
 
 async def test_a_reader_who_leaves_early_leaves_no_mess() -> None:
     word = token()
     async with started(scripted("--persistent")) as child:
-        exchange = Exchange(child, RESULT, one_shot=False)
+        exchange = StdioTurns(child, RESULT, one_shot=False)
         async with aclosing(exchange.take(b"!deltas 3", 30)) as items:
             async for _ in items:
                 break

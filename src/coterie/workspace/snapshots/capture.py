@@ -16,13 +16,29 @@ from pathlib import Path
 from coterie.errors import GitFailed
 from coterie.model.workspace import UNFINISHED
 from coterie.workspace.git import CHECKOUT, Git
-from coterie.workspace.snapshots.values import REPOSITORY, LeftOut
+from coterie.workspace.snapshots.repository import (
+    NO_FILES,
+    REPOSITORY,
+    ChangeSpan,
+    ExcludedFile,
+    Snapshot,
+    SnapshotRepository,
+)
 from coterie.workspace.worktree import Worktree, top_of
 
 LARGE = 20_000_000
 """Files over this many bytes are left out."""
 NEVER = frozenset({".git", ".coterie"})
 
+_MANY = 500
+"""So many new files go into one pack, which is faster to write and half as large."""
+_PACKED = {
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.bigFileThreshold",
+    "GIT_CONFIG_VALUE_0": "1",
+    "GIT_CONFIG_KEY_1": "core.compression",
+    "GIT_CONFIG_VALUE_1": "1",
+}
 _LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
@@ -33,7 +49,7 @@ class Listing:
     kept: list[str] = field(default_factory=list[str])
     gone: list[str] = field(default_factory=list[str])
     """Names that stand for nothing that could be kept."""
-    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    left_out: list[ExcludedFile] = field(default_factory=list[ExcludedFile])
 
 
 def listed(folder: Path, ours: Git, known: Iterable[str], env: dict[str, str]) -> Listing:
@@ -114,14 +130,14 @@ class _Sorter:
         self._found.gone.append(path)
         if why:
             mark = f"{facts.st_size} {facts.st_mtime_ns}"
-            self._found.left_out.append(LeftOut(path, why, mark))
+            self._found.left_out.append(ExcludedFile(path, why, mark))
 
     def _folder_in_place(self, path: str) -> None:
         self._found.gone.append(path)
         # Files that were kept when it was none yet are kept on.
         was_none = any(name.startswith(f"{path}/") for name in self._known)
         if not was_none and self._facts(f"{path}/.git") is not None:
-            self._found.left_out.append(LeftOut(path, REPOSITORY, ""))
+            self._found.left_out.append(ExcludedFile(path, REPOSITORY, ""))
 
     def _is_plain(self, folder: str) -> bool:
         known = self._plain.get(folder)
@@ -149,3 +165,60 @@ def _why_not(path: str, facts: os.stat_result) -> str | None:
         return f"over {LARGE // 1_000_000} MB"
     open_to_all = facts.st_mode & stat.S_IROTH
     return None if open_to_all or os.access(path, os.R_OK) else "cannot be read"
+
+
+def keep(shadow: SnapshotRepository, folder: Path) -> list[Snapshot]:
+    """The files of a folder, then those of every repository inside it; the lock is held."""
+    try:
+        first = _keep_one(shadow, folder)
+    except GitFailed as failed:
+        if failed.status is None:
+            raise
+        # A file may have shrunk while it was read, or an index be no index: once more, anew.
+        shadow.index(folder).unlink(missing_ok=True)
+        first = _keep_one(shadow, folder)
+    inner = [folder / one.path for one in first.left_out if one.why == REPOSITORY]
+    return [first, *(kept for place in inner for kept in keep(shadow, place))]
+
+
+def _keep_one(shadow: SnapshotRepository, folder: Path) -> Snapshot:
+    index = shadow.index(folder)
+    # Nobody else is here, so this is what a killed git left.
+    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+    env = {"GIT_INDEX_FILE": str(index)}
+    known = shadow.run("ls-files", "-z", work=folder, env=env).split("\0")[:-1]
+    found = listed(folder, shadow.git(folder), known, env)
+    held = set(known)
+    gone = [name for name in found.gone if name in held]
+    if gone:
+        words = ("update-index", "-z", "--force-remove", "--stdin")
+        shadow.run(*words, work=folder, input=_lines(gone), env=env)
+    if found.kept:
+        words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+        how = _PACKED if len(found.kept) - len(held) > _MANY else {}
+        shadow.run(*words, work=folder, input=_lines(found.kept), env={**env, **how})
+    tree = shadow.run("write-tree", work=folder, env=env).strip()
+    return Snapshot(folder, tree, tuple(found.left_out))
+
+
+def _lines(names: Iterable[str]) -> str:
+    return "".join(f"{name}\0" for name in names)
+
+
+@dataclass(frozen=True)
+class CurrentSnapshots:
+    """Folders as they are now, each looked at once; the lock is held."""
+
+    shadow: SnapshotRepository
+    _seen: dict[Path, Snapshot] = field(default_factory=dict[Path, Snapshot])
+
+    def of(self, span: ChangeSpan) -> Snapshot:
+        """What a span that has no end has come to."""
+        folder = span.folder
+        if folder not in self._seen and folder.is_dir():
+            for kept in keep(self.shadow, folder):
+                self._seen[kept.folder] = kept
+        if folder in self._seen:
+            return self._seen[folder]
+        # Of a folder that is gone nothing is known; of one inside a folder, that it is gone.
+        return Snapshot(folder, NO_FILES) if span.part else span.before.snapshot

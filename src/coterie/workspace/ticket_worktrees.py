@@ -31,7 +31,7 @@ class Merge:
 
 
 @dataclass(frozen=True)
-class GitGround:
+class TicketWorktrees:
     """A session's worktrees below `.coterie` and its branches below `coterie/`."""
 
     git: Git
@@ -230,7 +230,7 @@ class GitGround:
 
 
 @dataclass(frozen=True)
-class SharedGround:
+class SharedFolder:
     """One folder for everybody, where there is no git: nothing to merge, nothing to land."""
 
     root: Path
@@ -296,14 +296,14 @@ class SharedGround:
         return None
 
 
-Ground = GitGround | SharedGround
+TicketFolders = TicketWorktrees | SharedFolder
 
 
-def ground_for(root: Path, session: str, base: str | None) -> Ground:
+def ticket_folders(root: Path, session: str, base: str | None) -> TicketFolders:
     """Where a session's tickets are worked on.  `base` is None when the session begins."""
     git = repository_of(root)
     if base == "" or (git is None and base is None):
-        return SharedGround(root, session)
+        return SharedFolder(root, session)
     head = base or (git.head() if git else None)
     if git is None or head is None:
         raise UsageError(
@@ -311,7 +311,7 @@ def ground_for(root: Path, session: str, base: str | None) -> Ground:
             'git commit --allow-empty -m "Begin"',
             str(root),
         )
-    return GitGround(git, root, session, head)
+    return TicketWorktrees(git, root, session, head)
 
 
 def fingerprint(root: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ import time
 import anyio
 import pytest
 
-from coterie.process import survivors
+from coterie.process import processes
 from tests.unit.process.children import carrying, left, scripted, started, token, until
 
 SLEEP = [sys.executable, "-I", "-S", "-c", "import time; time.sleep(600)"]
@@ -27,7 +27,7 @@ subprocess.run(sys.argv[1:], env={})  # whose child has scrubbed its environment
 def leave_orphan(mark: str, word: str) -> None:
     """A marked process in its own session without a parent, and its unmarked child."""
     argv = [sys.executable, "-I", "-S", "-c", ORPHAN, *SLEEP, word]
-    subprocess.run(argv, env=os.environ | {survivors.MARK: mark}, check=True)
+    subprocess.run(argv, env=os.environ | {processes.MARK: mark}, check=True)
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def mark() -> str:
 async def test_the_marked_and_their_children_are_found_and_ended(mark: str) -> None:
     word = token()
     leave_orphan(mark, word)
-    await until(lambda: len(survivors.find([mark])) == 2 and len(carrying(word)) == 2)
-    assert await anyio.to_thread.run_sync(survivors.find, [token()]) == []
-    assert await survivors.end_in_thread([token(), mark]) == []
+    await until(lambda: len(processes.find_marked([mark])) == 2 and len(carrying(word)) == 2)
+    assert await anyio.to_thread.run_sync(processes.find_marked, [token()]) == []
+    assert await processes.end_marked_in_thread([token(), mark]) == []
     assert await left(word) == 0
 
 
@@ -50,9 +50,9 @@ async def test_several_marks_are_ended_at_once_and_others_are_left_alone(mark: s
     for one, word in zip(marks, words, strict=True):
         leave_orphan(one, word)
     await until(lambda: all(len(carrying(word)) == 2 for word in words))
-    assert await survivors.end_in_thread(marks[:2]) == []
+    assert await processes.end_marked_in_thread(marks[:2]) == []
     assert [await left(word) for word in words] == [0, 0, 2]
-    assert await survivors.end_in_thread([marks[2]]) == []
+    assert await processes.end_marked_in_thread([marks[2]]) == []
 
 
 async def test_a_living_keeper_is_asked_and_ends_what_only_it_can_find() -> None:
@@ -61,7 +61,7 @@ async def test_a_living_keeper_is_asked_and_ends_what_only_it_can_find() -> None
         child.post(f"!daemon {word}\n".encode())
         assert b"daemon left" in await child.receive()
         begun = time.monotonic()
-        assert await survivors.end_in_thread([child.spawn.mark]) == []
+        assert await processes.end_marked_in_thread([child.spawn.mark]) == []
         assert time.monotonic() - begun < 5
         assert await left(word) == 0
 
@@ -72,37 +72,39 @@ async def test_a_stopped_keeper_is_woken() -> None:
         child.post(f"!daemon {word}\n".encode())
         assert b"daemon left" in await child.receive()
         os.kill(child.pid, signal.SIGSTOP)
-        assert await survivors.end_in_thread([child.spawn.mark]) == []
+        assert await processes.end_marked_in_thread([child.spawn.mark]) == []
         assert await left(word) == 0
 
 
 async def test_a_zombie_is_dead(mark: str) -> None:
-    child = subprocess.Popen(["true"], env={survivors.MARK: mark})
-    await until(lambda: survivors.find([mark]) == [])  # not yet reaped by us
-    assert await survivors.end_in_thread([mark]) == []
+    child = subprocess.Popen(["true"], env={processes.MARK: mark})
+    await until(lambda: processes.find_marked([mark]) == [])  # not yet reaped by us
+    assert await processes.end_marked_in_thread([mark]) == []
     child.wait()
 
 
 async def test_neither_we_nor_those_above_us_are_ended(
     mark: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    script = "import sys, os; from coterie.process import survivors; "
-    script += "print([p.pid == os.getpid() for p in survivors.end(sys.argv[1:], 2)])"
+    script = "import sys, os; from coterie.process import processes; "
+    script += "print([p.pid == os.getpid() for p in processes.end_marked(sys.argv[1:], 2)])"
     run = [sys.executable, "-c", script, mark]
     told = await anyio.to_thread.run_sync(
         lambda: subprocess.run(
-            run, env=os.environ | {survivors.MARK: mark}, capture_output=True, text=True, check=True
+            run, env=os.environ | {processes.MARK: mark}, capture_output=True, text=True, check=True
         )
     )
     assert told.stdout == "[True]\n"
 
 
 async def test_those_that_cannot_be_proven_dead_are_returned(mark: str) -> None:
-    child = subprocess.Popen(SLEEP, env=os.environ | {survivors.MARK: mark})
-    await until(lambda: [p.pid for p in survivors.find([mark])] == [child.pid])
+    child = subprocess.Popen(SLEEP, env=os.environ | {processes.MARK: mark})
+    await until(lambda: [p.pid for p in processes.find_marked([mark])] == [child.pid])
     try:
         # No patience at all: it looks once, and once is not a proof.
-        assert [p.pid for p in await survivors.end_in_thread([mark], patience=-1)] == [child.pid]
+        assert [p.pid for p in await processes.end_marked_in_thread([mark], patience=-1)] == [
+            child.pid
+        ]
     finally:
         child.kill()
         child.wait()

@@ -1,4 +1,4 @@
-"""Our ends of a child's pipes: what it prints, what it is told, and the last of its stderr.
+"""Our ends of a child's pipes or pseudo-terminal: its output, its input, the tail of its stderr.
 
 They are driven by the event loop's own callbacks and need no task, so a child may be opened by
 one task and closed by another.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -31,7 +32,7 @@ async def write_to(fd: int, protocol: asyncio.BaseProtocol) -> None:
     await loop.connect_write_pipe(lambda: protocol, os.fdopen(fd, "wb", buffering=0))
 
 
-class Inflow(asyncio.Protocol):
+class OutputReader(asyncio.Protocol):
     """What a child prints: kept until it is received, with back pressure.
 
     `also` sees everything as it comes.  The end of a pseudo-terminal comes as EIO, that of a
@@ -149,7 +150,7 @@ class Tail:
         return bytes(self._kept[-self._size :]).decode("utf-8", "replace")
 
 
-class Outflow(asyncio.BaseProtocol):
+class InputWriter(asyncio.BaseProtocol):
     """What a child is told.  That it no longer listens is a fact to look up, not an exception."""
 
     def __init__(self) -> None:
@@ -192,7 +193,7 @@ class Outflow(asyncio.BaseProtocol):
             self._transport.abort()
 
 
-class StatusLines(asyncio.Protocol):
+class StatusReader(asyncio.Protocol):
     """A keeper's reports, one line each, handed on as they come."""
 
     def __init__(self, heard: Callable[[str], None], ended: Callable[[], None]) -> None:
@@ -207,3 +208,44 @@ class StatusLines(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._ended()
+
+
+ROWS, COLUMNS = 50, 200
+END_OF_FILE = b"\x04"
+LONGEST_PIECE = 1024
+"""A terminal's line buffer holds 4,095 bytes and silently drops the rest of a longer line."""
+
+
+def open_terminal() -> tuple[int, int]:
+    """Our end and the child's end of a new pseudo-terminal.
+
+    Lines are still put together by the kernel (ICANON), because only then can the end of the
+    input be told; all that would change what is sent or printed is off.
+    """
+    ours, theirs = os.openpty()
+    mode = termios.tcgetattr(theirs)
+    mode[0] &= ~(termios.ICRNL | termios.INLCR | termios.IGNCR | termios.ISTRIP | termios.IXON)
+    mode[1] &= ~termios.OPOST
+    mode[3] &= ~(termios.ECHO | termios.ECHONL | termios.ISIG | termios.IEXTEN)
+    mode[3] |= termios.ICANON
+    nothing = os.fpathconf(theirs, "PC_VDISABLE").to_bytes(1, "little", signed=False)
+    for key in (termios.VERASE, termios.VKILL, termios.VEOL, termios.VEOL2):
+        mode[6][key] = nothing
+    termios.tcsetattr(theirs, termios.TCSANOW, mode)
+    termios.tcsetwinsize(theirs, (ROWS, COLUMNS))
+    return ours, theirs
+
+
+def typed(data: bytes) -> bytes:
+    """The bytes to write so that a program that reads lines gets exactly `data`.
+
+    A ^D in the middle of a line hands over what there is of it without ending anything, which
+    is how a line gets to be longer than the kernel's buffer; so one in the text is left out.
+    """
+    lines = data.replace(END_OF_FILE, b"").split(b"\n")
+    return b"\n".join(_in_pieces(line) for line in lines)
+
+
+def _in_pieces(line: bytes) -> bytes:
+    starts = range(0, len(line), LONGEST_PIECE)
+    return END_OF_FILE.join(line[at : at + LONGEST_PIECE] for at in starts)
