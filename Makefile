@@ -1,15 +1,17 @@
 # Every target sets up what it needs, into .venv at the root, from the hashed locks in requirements/.
 # Needs Python 3.11 or later with pip, git and make.
 
+# With another Python, in an environment of its own: make test PYTHON=python3.13 VENV=.cache/venv-3.13
 PYTHON ?= python3
-export PYTHON
+VENV ?= .venv
+export PYTHON VENV
 
 # Tests wait for children more than they compute, so two at a time pay; 0 is none beside pytest itself.
 WORKERS ?= 2
 # More for the program behind a target: make test ARGS="tests/unit -k routing"
 ARGS ?=
 
-BIN := .venv/bin
+BIN := $(VENV)/bin
 # Snapshots are compared here; to write new ones run .venv/bin/pytest --inline-snapshot=create,fix
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
 # Tests that run agents: of these, nine branches in ten of src/coterie/agents must be taken.
@@ -20,7 +22,7 @@ SAY := @printf 'coterie: %s\n'
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 export PYRIGHT_PYTHON_GLOBAL_NODE := 0
 
-.PHONY: help demo test check bench chaos lock picture schemas format coverage clean
+.PHONY: help demo test pythons check bench chaos lock picture schemas format coverage clean
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -28,8 +30,8 @@ help: ## what there is
 
 # ------------------------------------------------------------------------------------- set-up
 
-RUNTIME := .venv/.runtime
-DEV := .venv/.dev
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
 
 $(RUNTIME): pyproject.toml requirements/build.txt requirements/runtime.txt scripts/setup
 	@scripts/setup runtime
@@ -61,6 +63,13 @@ ifeq ($(strip $(ARGS)),)
 else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
+
+# What others need who run a program of the environment: the environment, and nothing else.
+.PHONY: environment
+environment: $(DEV) compiled
+
+pythons: ## unit and contract tests on every other Python of this machine
+	@scripts/other-pythons $(ARGS)
 
 bench: $(DEV) compiled ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
@@ -97,9 +106,9 @@ check-types: $(DEV)
 
 check-surface: $(DEV)
 	$(SAY) "checking that the public surface is typed to 100 %"
-	@PYTHONPATH=src $(BIN)/pyright --pythonpath $(BIN)/python --verifytypes coterie --ignoreexternal > .venv/.surface \
-		|| { cat .venv/.surface; exit 1; }
-	@grep completeness .venv/.surface
+	@PYTHONPATH=src $(BIN)/pyright --pythonpath $(BIN)/python --verifytypes coterie --ignoreexternal > $(VENV)/.surface \
+		|| { cat $(VENV)/.surface; exit 1; }
+	@grep completeness $(VENV)/.surface
 
 check-layers: $(DEV)
 	$(SAY) "checking layers"

@@ -16,6 +16,8 @@ IN_CI = os.environ.get("CI") == "true"
 
 hypothesis.settings.register_profile("dev", deadline=None)
 hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+# For a Python beside ours: what differs shows in few examples. pytest --hypothesis-profile=brief
+hypothesis.settings.register_profile("brief", deadline=None, derandomize=True, max_examples=10)
 hypothesis.settings.load_profile("ci" if IN_CI else "dev")
 
 

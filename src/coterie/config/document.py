@@ -69,7 +69,7 @@ def parse_json(path: Path, text: str) -> Document:
     try:
         data = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        raise _invalid(path, "JSON", error.msg, error.lineno, error.colno) from None
+        raise _invalid_json(path, error) from None
     except RecursionError:
         raise _invalid(path, "JSON", "it is nested too deeply", 1, 1) from None
     except ValueError as error:  # NaN, or a number of thousands of digits
@@ -95,6 +95,21 @@ def parse_toml(path: Path, text: str) -> Document:
             ) from None
         message, line, column = found.groups()
         raise _invalid(path, "TOML", message, int(line), int(column)) from None
+
+
+_TRAILING_COMMA = re.compile(r",(?=\s*([]}]))")
+
+
+def _invalid_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
+    """The error of the parser; a trailing comma alike on every Python, as 3.13 tells of it."""
+    before = error.doc[: error.pos].rstrip()
+    at = error.pos if error.doc[error.pos : error.pos + 1] == "," else len(before) - 1
+    comma = _TRAILING_COMMA.match(error.doc, max(at, 0))
+    if comma is None:
+        return _invalid(path, "JSON", error.msg, error.lineno, error.colno)
+    end = "array" if comma[1] == "]" else "object"
+    place = json.JSONDecodeError("", error.doc, comma.start())
+    return _invalid(path, "JSON", f"trailing comma before end of {end}", place.lineno, place.colno)
 
 
 def _refuse_halves(path: Path, text: str, data: object) -> None:

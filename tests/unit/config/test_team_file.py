@@ -450,8 +450,13 @@ FILES = [
     ),
     (
         '{"members": [\n  {"id": "a"},\n]}',
-        "team.json:3:1 is not valid JSON: expecting value.",
+        "team.json:2:14 is not valid JSON: trailing comma before end of array.",
     ),
+    (
+        '{"name": "a" ,\n }',
+        "team.json:1:14 is not valid JSON: trailing comma before end of object.",
+    ),
+    ("[1,,2]", "team.json:1:4 is not valid JSON: expecting value."),
     ('{"members": NaN}', "team.json:1:1 is not valid JSON: a number cannot be NaN."),
     ("[" * 200_000, "team.json:1:1 is not valid JSON: it is nested too deeply."),
     ("", "team.json:1:1 is not valid JSON: expecting value."),
