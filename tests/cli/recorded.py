@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 
 from coterie.config.project import Project, make_project
+from coterie.model.about import ToolPermission
 from coterie.model.interaction import (
     APPROVE,
     BY_RULE,
@@ -14,7 +15,6 @@ from coterie.model.interaction import (
     Interaction,
     Kind,
     Option,
-    Risk,
     Validation,
 )
 from coterie.model.journal import AppendEvent, Fence, Write
@@ -92,7 +92,7 @@ def wants_to_run(
         purpose="confirm_risky_action",
         display=Display(title="Run a command", content=command),
         options=risky_options(rule, task, member),
-        risk=Risk(
+        about=ToolPermission(
             tool="Bash",
             cwd="/srv/shop",
             command=command,

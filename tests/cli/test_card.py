@@ -14,7 +14,8 @@ from coterie.cli.card import LiveCard, QuestionContext, brief, card, heading, in
 from coterie.cli.reply import alike, typed
 from coterie.cli.text import Paint, cells
 from coterie.errors import AnswerRefused
-from coterie.model.interaction import ContentKind, Display, Interaction, Option, Risk
+from coterie.model.about import ToolPermission
+from coterie.model.interaction import ContentKind, Display, Interaction, Option
 from tests.cli.recorded import plain, risky_options, wants_to_run
 
 RULE = "run(npm install *)"
@@ -41,7 +42,7 @@ def about(content: str, kind: ContentKind, title: str = "Change shop/cart.py") -
         purpose="confirm_risky_action",
         display=Display(title=title, content=content, content_kind=kind),
         options=risky_options(RULE),
-        risk=Risk(tool="Edit", cwd="/srv/shop"),
+        about=ToolPermission(tool="Edit", cwd="/srv/shop"),
     )
 
 
@@ -209,8 +210,10 @@ def test_nothing_hides_in_what_is_approved() -> None:
 def test_no_text_breaks_the_frame(
     content: str, title: str, kind: ContentKind, width: int, height: int
 ) -> None:
-    risk = Risk(tool=title, cwd=content, command=content, why=content, said=title, note=content)
-    question = about(content, kind, title).model_copy(update={"risk": risk})
+    risk = ToolPermission(
+        tool=title, cwd=content, command=content, why=content, said=title, note=content
+    )
+    question = about(content, kind, title).model_copy(update={"about": risk})
     for lines in (
         card(asked(question), width),
         card(asked(question), width, live=LiveCard(height)),

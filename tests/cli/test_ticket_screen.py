@@ -16,9 +16,10 @@ from coterie.app import App, Cost
 from coterie.cli.call import Call
 from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells
+from coterie.model.about import ToolPermission
 from coterie.model.budget import Budget
 from coterie.model.envelope import Envelope, Instruction, Report
-from coterie.model.interaction import Display, Interaction, Option, Risk
+from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Member, Team
 from coterie.model.ticket import Moment, Ticket
@@ -58,7 +59,7 @@ def question(name: str = "q7", member: str = "wren") -> InteractionRecord:
         kind="Select",
         display=Display(title="Run a command", content=command),
         options=(Option(id="approve", label="once"), Option(id="reject", label="deny")),
-        risk=Risk(tool="Bash", cwd="/shop", command=command),
+        about=ToolPermission(tool="Bash", cwd="/shop", command=command),
     )
     return InteractionRecord(asked, member)
 

@@ -268,8 +268,8 @@ async def test_a_task_on_record(tmp_path: Path) -> None:
         assert (result.status, result.reason) == ("waiting", "question")
         assert it.counted == ["a"]
         (asked,) = await it.answer()
-        assert asked.interaction.risk is not None
-        assert (asked.interaction.risk.command, asked.interaction.risk.said) == (
+        assert asked.interaction.permission is not None
+        assert (asked.interaction.permission.command, asked.interaction.permission.said) == (
             "count b",
             "I go on.",
         )

@@ -103,14 +103,20 @@ async def test_a_question_shows_all_and_offers_four_answers(tmp_path: Path) -> N
         ("task", "this task", f"exactly this command, ada only, until {TASK} ends"),
         ("rule", "rule", "run(npm install *)"),
     ]
-    assert question.risk is not None
-    assert question.risk.model_dump() == {
+    assert question.permission is not None
+    assert question.permission.model_dump() == {
+        "kind": "tool_permission",
+        "ticket": None,
         "tool": "Bash",
         "cwd": "/w",
+        "effect": "run",
         "command": "npm install stripe@17",
+        "paths": (),
+        "target": "",
         "why": "tidy",
         "said": "Now.",
         "note": "",
+        "mayHaveRunAt": None,
     }
 
 

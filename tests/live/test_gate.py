@@ -152,11 +152,11 @@ async def test_one_gate(house: House, cli: str) -> None:
     ]
     first, _, own = ran.asked
     assert [option.id for option in first.options] == ["approve", "reject", "task", "rule"]
-    assert first.risk is not None
-    risk = first.risk
+    assert first.permission is not None
+    risk = first.permission
     assert (risk.tool, risk.command, risk.said) == (CLIS[cli].name, "touch a.txt", "I try.")
     assert Path(risk.cwd).resolve() == house.project.resolve()
-    assert (own.kind, own.purpose, own.risk) == ("Input", "request_info", None)
+    assert (own.kind, own.purpose, own.permission) == ("Input", "request_info", None)
 
     # What was denied was not done, and the model was told why; what was answered came back.
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie", "b.txt"]

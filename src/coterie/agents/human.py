@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-from coterie.model.interaction import Display, Response, Validation
+from coterie.model.about import HumanTurn
+from coterie.model.interaction import Response, Validation
 from coterie.model.prompt import Limits, Prompt
+from coterie.model.question_text import display_of
 from coterie.model.team import Member
 from coterie.model.update import Asked, TurnCompleted, TurnFailed, Update
 from coterie.model.workspace import Workspace
@@ -41,15 +43,13 @@ class HumanChannel:
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Ask, and give back what was said."""
         self._response = None
+        turn = HumanTurn(member=self._member.id, name=self._member.display_name)
         yield Asked(
             key="turn",
             kind="Input",
             purpose="request_info",
-            display=Display(
-                title=f"Your turn, {self._member.display_name}",
-                description="Say something, or /end to end the conversation.",
-                content=prompt.text.rpartition("[MESSAGE]\n")[2],
-            ),
+            display=display_of(turn, prompt.newest),
+            about=turn,
             validation=Validation(required=True),
         )
         # The engine has called `answer` before it asks for the next update.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.model.budget import MORE, Allowance, Budget, Tally, more, shown
+from coterie.model.about import BudgetReached
+from coterie.model.budget import Allowance, Budget, Tally, more, shown
 from coterie.model.interaction import Interaction
 
 
@@ -25,6 +26,8 @@ def _of_each(allowance: Allowance) -> str:
 
 def granted_tokens(question: Interaction, answer: str) -> int:
     """How many more tokens an answer gave to a task whose budget was used up."""
-    title = question.display.title
-    is_ours = question.validation.regex == MORE and title.startswith(f"{question.task_id} used ")
-    return round(more(answer) or 0) if is_ours and title.endswith(" tokens") and answer else 0
+    match question.about:
+        case BudgetReached(scope="task", measure="tokens") if answer:
+            return round(more(answer) or 0)
+        case _:
+            return 0

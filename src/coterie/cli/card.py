@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from coterie.cli.content import content
 from coterie.cli.figures import counted
 from coterie.cli.text import Paint, cells, clip, one_line, pad, wrap
-from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option, Risk
+from coterie.model.about import ToolPermission
+from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
 
 _NO_COLOUR = Paint(wanted=False)
 _FEW = 6
@@ -54,10 +55,10 @@ def card(
     last = [*_options(question, width, paint, live), *_keys(question, live, width)]
     room = max(live.height - len(last) - 2, 1) if live else 100_000
     says = [f" {line}" for line in wrap(heading(question), width - 2)][: max(room - 1, 1)]
-    if question.risk is None:
+    if question.permission is None:
         says += _description(question, width)
         says = says[: max(room - bool(question.display.content.strip()), 1)]
-    about = _about(question.risk, width, max(room - len(says) - 3, 0), paint)
+    about = _about(question.permission, width, max(room - len(says) - 3, 0), paint)
     body = _content(asked, width, max(room - len(says) - len(about), 1), paint)
     blanks = [part for part in (about, last) if part and body]
     spaced = live is None or room >= len(says) + len(body) + len(about) + len(blanks)
@@ -82,12 +83,12 @@ def brief(asked: QuestionContext, width: int, paint: Paint = _NO_COLOUR) -> list
     lines = [paint(clip(f" ▲ {question.interaction_id}  {what}{place}{waiting}", width), "asks")]
     if asked.who:
         lines += [f"     {line}" for line in wrap(heading(question), width - 5)]
-    if question.risk is None:
+    if question.permission is None:
         lines += [f"    {line}" for line in _description(question, width - 4)]
     if asked.who or asked.place:  # else it is the reader's own turn, about what stands above
         body = _content(asked, width - 4, _FEW, paint)
         lines += [f"    {line}".rstrip() for line in body]
-        about = _about(question.risk, width - 4, 100, paint)
+        about = _about(question.permission, width - 4, 100, paint)
         lines += ["", *(f"    {line}" for line in about), ""] if about else []
     lines += [f"    {line}" for line in _options(question, width - 4, paint)]
     return [*lines, f"     {how_to_answer(asked)}"]
@@ -114,7 +115,7 @@ def word(option: Option) -> str:
 def answered(question: Interaction, answer: str, said: str) -> str:
     """What was answered, as a person would say it: `deny: use pnpm`."""
     chosen = next((option for option in question.options if option.id == answer), None)
-    said_as = answer if chosen is None else word(chosen) if question.risk else chosen.id
+    said_as = answer if chosen is None else word(chosen) if question.permission else chosen.id
     return one_line(": ".join(part for part in (said_as, said) if part))
 
 
@@ -134,15 +135,15 @@ _LEADS = (
 
 def heading(question: Interaction) -> str:
     """What is asked in one line; of a risky action what kind of action it is."""
-    if question.risk is None or question.display.title.casefold().startswith("wants to "):
+    if question.permission is None or question.display.title.casefold().startswith("wants to "):
         return question.display.title
-    loud, rest = _wanted(question, question.risk)
+    loud, rest = _wanted(question, question.permission)
     return f"wants to {loud}  {rest}".rstrip()
 
 
 def in_short(question: Interaction) -> str:
     """The question on one line of a conversation: of a risky action the tool, and for what."""
-    risk = question.risk
+    risk = question.permission
     if risk is None:
         return one_line(question.display.title)
     loud, rest = _wanted(question, risk)
@@ -150,7 +151,7 @@ def in_short(question: Interaction) -> str:
     return f"{pad(one_line(risk.tool), 6)} {one_line(what)}"
 
 
-def _wanted(question: Interaction, risk: Risk) -> tuple[str, str]:
+def _wanted(question: Interaction, risk: ToolPermission) -> tuple[str, str]:
     """What kind of action it is, and what its title says besides."""
     title = one_line(question.display.title)
     for lead, loud in _LEADS:
@@ -161,7 +162,7 @@ def _wanted(question: Interaction, risk: Risk) -> tuple[str, str]:
     return (_RUN if risk.command else _USE), title
 
 
-def _about(risk: Risk | None, width: int, room: int, paint: Paint) -> list[str]:
+def _about(risk: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:
     """Where, why, and what a person should know besides; shortened where there is little room."""
     if risk is None or room < 1:
         return []
@@ -169,8 +170,11 @@ def _about(risk: Risk | None, width: int, room: int, paint: Paint) -> list[str]:
     rows = [("in", one_line(risk.cwd)), ("why", why)]
     if risk.said.strip() and risk.said.strip() != risk.why.strip():
         rows.append(("said", f'"{one_line(risk.said)}"'))
-    if risk.note.strip():
-        rows.append(("note", one_line(risk.note)))
+    notes = [one_line(risk.note)] if risk.note.strip() else []
+    if risk.may_have_run_at:
+        notes.insert(0, f"it may already have run at {risk.may_have_run_at[11:16]}")
+    if notes:
+        rows.append(("note", "; ".join(notes)))
     folded = [(name, wrap(value, width - 8)) for name, value in rows]
     if sum(len(lines) for _, lines in folded) > room:
         folded = [(name, [clip(value, width - 8)]) for name, value in rows]
@@ -224,7 +228,7 @@ def _options(
 
 def _option(question: Interaction, option: Option, *, live: bool) -> tuple[str, str]:
     """An option's name, and what it means."""
-    if question.risk is None:
+    if question.permission is None:
         label = "" if option.label.casefold() == option.id.casefold() else option.label
         parts = [label, option.detail, "(default)" if option.default else ""]
         return option.id, one_line(" ".join(part for part in parts if part))

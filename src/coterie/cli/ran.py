@@ -35,9 +35,9 @@ class CommandLog:
     def saw(self, record: Record) -> None:
         """Look at what happened."""
         match record:
-            case InteractionRecord(state="answered") if record.interaction.risk is not None:
+            case InteractionRecord(state="answered") if record.interaction.permission is not None:
                 asked = record.interaction
-                command = record.interaction.risk.command or asked.display.content
+                command = record.interaction.permission.command or asked.display.content
                 self._leaves[record.member, command] = record.answer
             case ToolCallRecord() if record.status != "started":
                 self._ended(record)

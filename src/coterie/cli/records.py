@@ -49,12 +49,13 @@ def interaction(asked: Interaction, member: str, state: str) -> dict[str, object
         "options": [option.model_dump() for option in asked.options],
         "validation": asked.validation.model_dump(),
         "state": state,
+        "about": asked.about.model_dump(mode="json", by_alias=False) if asked.about else None,
         **_risk(asked),
     }
 
 
 def _risk(asked: Interaction) -> dict[str, object]:
-    risk = asked.risk
+    risk = asked.permission
     if risk is None:
         return {}
     is_diff = asked.display.content_kind == "Diff"
@@ -66,6 +67,8 @@ def _risk(asked: Interaction) -> dict[str, object]:
         "tool": risk.tool,
         "said": risk.said,
         "note": risk.note,
+        "effect": risk.effect,
+        "may_have_run_at": risk.may_have_run_at,
     }
 
 

@@ -40,7 +40,7 @@ def _names(question: Interaction) -> list[tuple[str, Option]]:
 
 def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:
     """Raise AnswerRefused where words were typed with an answer that takes none to the agent."""
-    if text is None or question.risk is None or option.id in _WITH_WORDS:
+    if text is None or question.permission is None or option.id in _WITH_WORDS:
         return
     raise AnswerRefused(
         f"{question.interaction_id}: {option.label} takes no words with it, nobody would hear "
@@ -54,10 +54,16 @@ def alike(one: Interaction, other: Interaction) -> bool:
     the same command or a rule that would cover both."""
     if one.interaction_id == other.interaction_id or one.task_id != other.task_id:
         return False
-    if one.risk is None or other.risk is None or one.risk.tool != other.risk.tool:
+    if (
+        one.permission is None
+        or other.permission is None
+        or one.permission.tool != other.permission.tool
+    ):
         return False
     rule = rule_of(one)
-    same_command = bool(one.risk.command) and one.risk.command == other.risk.command
+    same_command = (
+        bool(one.permission.command) and one.permission.command == other.permission.command
+    )
     return same_command or (rule != "" and rule == rule_of(other))
 
 

@@ -57,7 +57,7 @@ def ticket_of(question: Interaction, tickets: Mapping[str, Standing]) -> str:
         at_work = ticket.state in AT_WORK and ticket.closed_by is None
         if at_work and ticket.owner == question.author_actor_id:
             return name
-    risk = question.risk
+    risk = question.permission
     said = (question.display.title, question.display.description, risk.why if risk else "")
     named = (one for text in said for one in _TICKET.findall(text))
     return next((one for one in named if one in tickets), "")
@@ -252,7 +252,7 @@ class TicketLines:
         about = ticket_of(asked, self._known)
         if record.state != "open":
             return self._event(about, self._answer(record), "dim")
-        risk = asked.risk
+        risk = asked.permission
         if risk is not None:
             what = risk.command or card.in_short(asked)
             wants = "to run" if risk.command else "to use"

@@ -81,8 +81,8 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
                 begun[call.member, call.id] = call
             case ToolCallRecord() as call:
                 begun.pop((call.member, call.id), None)
-            case InteractionRecord(state="open") as question if question.interaction.risk:
-                tool = question.interaction.risk.tool
+            case InteractionRecord(state="open") as question if question.interaction.permission:
+                tool = question.interaction.permission.tool
                 mine = [
                     key
                     for key, one in begun.items()

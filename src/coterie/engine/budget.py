@@ -12,15 +12,16 @@ from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking
 from coterie.model import instant
-from coterie.model.budget import MORE, Allowance, Measure, Scope, Tally, more, shown
-from coterie.model.interaction import Ask, Display, Validation
+from coterie.model.about import BudgetReached, BudgetScope, Measure
+from coterie.model.budget import MORE, Allowance, Tally, more
+from coterie.model.interaction import Ask, Validation
 from coterie.model.journal import Turn
+from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.team import Member, base_of
 from coterie.model.update import Usage
 from coterie.ports import Parked
 
 _BUDGET = "budget."
-_EXAMPLES: dict[Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Spending:
             if counts:
                 tallies[whose] = tallies.get(whose, Tally()).plus(usage, turns)
 
-    def of(self, scope: Scope, member: str) -> Tally:
+    def of(self, scope: BudgetScope, member: str) -> Tally:
         """The tally of one scope."""
         tallies = self.by_member if scope in ("task", "member") else self.of_day
         if scope in ("member", "member's day"):
@@ -86,22 +87,18 @@ class Budgets:
         self,
         attempt: Attempt,
         key: str,
-        scope: Scope,
+        scope: BudgetScope,
         measure: Measure,
         figures: tuple[float, float],
     ) -> None:
         used, allowed = figures
-        whose = {"task": attempt.task_id, "day": "Today"}.get(scope, attempt.member.id)
-        when = " today" if scope == "member's day" else ""
-        example = _EXAMPLES[measure]
+        whose = {"task": attempt.task_id, "day": ""}.get(scope, attempt.member.id)
+        example = MORE_EXAMPLES[measure]
         question = Ask(
             author="coterie",
             kind="Input",
-            purpose="choose_strategy",
-            display=Display(
-                title=f"{whose} used {shown(measure, used, allowed)}{when}",
-                description="The next call was not made. How much more, such as "
-                f"{example}, or stop?",
+            about=BudgetReached(
+                scope=scope, measure=measure, used=used, limit=allowed, member=whose
             ),
             validation=Validation(
                 regex=MORE,
@@ -109,7 +106,7 @@ class Budgets:
                 meaning=f"an amount such as {example}, or stop",
                 example=example,
             ),
-            about=[scope, measure, allowed],
+            intent=[scope, measure, allowed],
         )
         for number in count(1):
             name = f"{attempt.step}{ASKED}{key}.{allowed:g}.{number}"
@@ -125,10 +122,10 @@ class Budgets:
             self._granted[key] = self._granted.get(key, 0.0) + amount
         return amount is not None
 
-    def _limits(self, member: Member) -> Iterator[tuple[Scope, Measure, float]]:
+    def _limits(self, member: Member) -> Iterator[tuple[BudgetScope, Measure, float]]:
         team = self._desk.task.team.budget
         mine = member.budget
-        scopes: tuple[tuple[Scope, Allowance], ...] = (
+        scopes: tuple[tuple[BudgetScope, Allowance], ...] = (
             ("task", team),
             ("day", team.per_day),
             ("member", mine),

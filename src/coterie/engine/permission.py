@@ -14,6 +14,7 @@ from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking, meaning_of
 from coterie.model import instant
+from coterie.model.about import AgentQuestion, ToolPermission
 from coterie.model.action import Action, Ruling
 from coterie.model.interaction import (
     APPROVE,
@@ -25,7 +26,6 @@ from coterie.model.interaction import (
     Display,
     Option,
     Response,
-    Risk,
 )
 from coterie.model.journal import Request, Step
 from coterie.model.team import Member, base_of
@@ -183,15 +183,15 @@ def _call_of(step: Step) -> str:
 
 def _plain(member: Member, asked: Asked) -> Ask:
     call = asked.call
-    about = [call.name, call.input, call.cwd] if call else None
     return Ask(
         member.id,
         asked.kind,
-        asked.display,
+        AgentQuestion(),
         asked.purpose,
         asked.options,
         asked.validation,
-        about=about,
+        display=asked.display,
+        intent=[call.name, call.input, call.cwd] if call else None,
     )
 
 
@@ -213,22 +213,26 @@ def _risky(task_id: str, member: Member, asked: Asked, call: PendingCall, rule: 
     return Ask(
         member.id,
         "Confirm",
-        asked.display,
-        RISKY,
-        tuple(options),
-        risk=Risk(
+        ToolPermission(
             tool=call.name,
             cwd=call.cwd,
+            effect=action.effect if action else "other",
             command=action.command if action else "",
+            paths=action.paths if action else (),
+            target=action.target if action else "",
             why=call.why,
             said=call.said,
             note=call.note,
+            ticket=call.ticket,
         ),
-        about=[call.name, call.input, call.cwd],
+        RISKY,
+        tuple(options),
+        display=asked.display,
+        intent=[call.name, call.input, call.cwd],
     )
 
 
 def _once_more(question: Ask, before: str) -> Ask:
-    title = f"{question.display.title} (may already have run at {before[11:16]})"
-    shown = question.display.model_copy(update={"title": title})
-    return replace(question, display=shown)
+    if not isinstance(question.about, ToolPermission):
+        return question
+    return replace(question, about=question.about.model_copy(update={"may_have_run_at": before}))

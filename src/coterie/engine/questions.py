@@ -18,6 +18,7 @@ from coterie.model.interaction import (
     check,
 )
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
+from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.task import UserInteractionRequested, UserInteractionResponded
 from coterie.ports import InboxStore, Parked, Storage
@@ -78,10 +79,10 @@ class Asking:
             author_actor_id=question.author,
             kind=question.kind,
             purpose=question.purpose,
-            display=question.display,
+            display=question.display or display_of(question.about, question.content),
             options=question.options,
             validation=question.validation,
-            risk=question.risk,
+            about=question.about,
         )
         event = UserInteractionRequested(
             task_id=desk.task.task_id, at=instant.now(), interaction=interaction
@@ -138,7 +139,7 @@ class Asking:
 def meaning_of(question: Ask) -> str:
     """The digest of what is asked, by which equal questions are known."""
     options = [option.id for option in question.options]
-    return digest("ask", [question.author, question.kind, options, question.about])
+    return digest("ask", [question.author, question.kind, options, question.intent])
 
 
 async def respond(storage: Storage, response: Response) -> Question:

@@ -73,12 +73,12 @@ def _without(asked: Interaction, by: Redactor) -> Interaction:
         content=by.text(shown.content),
         content_kind=shown.content_kind,
     )
-    risk = asked.risk
-    if risk is not None:
-        texts = {name: by.text(getattr(risk, name)) for name in ("command", "why", "said")}
-        risk = risk.model_copy(update=texts)
+    about = asked.about
+    if about is not None:
+        kept = by.mapping(about.model_dump(mode="json", by_alias=False))
+        about = type(about).model_validate(kept)
     options = tuple(
         option.model_copy(update={"label": by.text(option.label), "detail": by.text(option.detail)})
         for option in asked.options
     )
-    return asked.model_copy(update={"display": display, "risk": risk, "options": options})
+    return asked.model_copy(update={"display": display, "about": about, "options": options})

@@ -21,7 +21,8 @@ from coterie.engine.takeover import Claimant
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
-from coterie.model.interaction import Ask, Display, Option
+from coterie.model.about import WorkflowChange
+from coterie.model.interaction import Ask, Option
 from coterie.model.journal import AppendEvent, Fence, SetAside, Turn
 from coterie.model.message import Message
 from coterie.model.record import Record, ResultRecord, TaskRecord
@@ -237,11 +238,7 @@ async def _settle(change: WorkflowChanged, asking: Asking) -> None:
     question = Ask(
         author="coterie",
         kind="Select",
-        purpose="choose_strategy",
-        display=Display(
-            title=f"The workflow changed at {change.step}",
-            description=f"What is recorded no longer fits what would run now: {change.difference}.",
-        ),
+        about=WorkflowChange(step=change.step, difference=change.difference),
         options=(
             Option(id="keep", label="keep the recorded result and go on", style="primary"),
             Option(id="fork", label="set aside what was recorded from here and do it anew"),

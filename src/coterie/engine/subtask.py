@@ -10,7 +10,8 @@ from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking
 from coterie.model import instant
-from coterie.model.interaction import REJECT, Ask, Display, Option, Response
+from coterie.model.about import Subtask
+from coterie.model.interaction import REJECT, Ask, Option, Response
 from coterie.model.journal import CloseStep, OpenStep, Step, digest
 from coterie.model.message import Message
 from coterie.model.record import ResultRecord
@@ -98,11 +99,8 @@ def _who(asker: Member, asked: Delegated, others: list[Member]) -> Ask:
         author=asker.id,
         kind="Select",
         purpose="assign_subtask",
-        display=Display(
-            title=f"{asker.id} wants to hand out a part of its work",
-            description=f"It proposes {asked.member}." if asked.member else "Who shall do it?",
-            content=asked.goal,
-        ),
+        about=Subtask(asker=asker.id, proposed=asked.member),
+        content=asked.goal,
         options=(
             *(
                 Option(
@@ -114,5 +112,5 @@ def _who(asker: Member, asked: Delegated, others: list[Member]) -> Ask:
             ),
             Option(id=REJECT, label="nobody", style="danger"),
         ),
-        about=[asked.goal, asked.member],
+        intent=[asked.goal, asked.member],
     )

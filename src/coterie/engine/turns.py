@@ -229,6 +229,7 @@ class TurnRunner:
             attempt.tries,
             attempt.step,
             brief.schema if brief else None,
+            self._desk.conversation[-1].text if self._desk.conversation else "",
         )
 
     def _conversation(self, attempt: Attempt, channel: Channel) -> str:

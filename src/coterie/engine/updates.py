@@ -78,10 +78,11 @@ class Updates:
         question = Ask(
             attempt.member.id,
             asked.kind,
-            asked.display,
+            asked.about,
             asked.purpose,
             asked.options,
             asked.validation,
+            display=asked.display,
         )
         name = f"{attempt.step}{ASKED}{asked.key}"
         by_agent = attempt.member.type != "human"  # a person is not broken off

@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from coterie.model.about import Measure
 from coterie.model.update import Usage
-
-Measure = Literal["tokens", "usd", "turns"]
-Scope = Literal["task", "member", "day", "member's day"]
 
 MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
 """What may be answered where a budget is used up: how much more, or stop."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal, cast
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel
+from pydantic import model_validator
 
 from coterie.errors import AnswerRefused
+from coterie.model.about import About, ToolPermission, Wire
 
 Kind = Literal["Select", "Confirm", "Input", "Composite"]
 Purpose = Literal[
@@ -28,19 +29,7 @@ NOBODY = "coterie"
 _YES = frozenset({APPROVE, THIS_TASK, BY_RULE})
 
 
-class _Wire(BaseModel):
-    # Written with the names of the design; fields of a newer release are passed over.
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-        extra="ignore",
-    )
-
-
-class Option(_Wire):
+class Option(Wire):
     """One choice."""
 
     id: str
@@ -51,7 +40,7 @@ class Option(_Wire):
     """What choosing it means, where the label does not say it all; a rule's own text."""
 
 
-class Display(_Wire):
+class Display(Wire):
     """What the person reads."""
 
     title: str
@@ -60,7 +49,7 @@ class Display(_Wire):
     content_kind: ContentKind = "PlainText"
 
 
-class Validation(_Wire):
+class Validation(Wire):
     """What a typed answer must be."""
 
     regex: str | None = None
@@ -71,21 +60,7 @@ class Validation(_Wire):
     """An answer that fits."""
 
 
-class Risk(_Wire):
-    """What a person must know of a tool call before they say yes to it."""
-
-    tool: str
-    cwd: str
-    command: str = ""
-    why: str = ""
-    """What the agent says that it is for; empty where it gave no reason."""
-    said: str = ""
-    """The last thing the agent said."""
-    note: str = ""
-    """What Coterie adds: that it may already have run, that nothing holds it in."""
-
-
-class Interaction(_Wire):
+class Interaction(Wire):
     """A question: who asks, for which task, what, and what may be answered."""
 
     interaction_id: str
@@ -96,11 +71,30 @@ class Interaction(_Wire):
     display: Display
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
-    risk: Risk | None = None
-    """For confirm_risky_action: what would be done, where and why."""
+    about: About | None = None
+    """None in what releases before this field have recorded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_earlier_releases(cls, given: object) -> object:
+        """A tool call used to stand under `risk`, without its effect."""
+        if not isinstance(given, Mapping):
+            return given
+        fields = cast("Mapping[str, object]", given)
+        risk = fields.get("risk")
+        if not isinstance(risk, Mapping):
+            return fields
+        known = dict(cast("Mapping[str, object]", risk))
+        effect = "run" if known.get("command") else "other"
+        return {**fields, "about": {"kind": "tool_permission", "effect": effect, **known}}
+
+    @property
+    def permission(self) -> ToolPermission | None:
+        """The tool call that it is about, where it asks for permission to run one."""
+        return self.about if isinstance(self.about, ToolPermission) else None
 
 
-class Response(_Wire):
+class Response(Wire):
     """An answer."""
 
     interaction_id: str
@@ -133,13 +127,16 @@ class Ask:
 
     author: str
     kind: Kind
-    display: Display
-    purpose: Purpose = "generic"
+    about: About
+    purpose: Purpose = "choose_strategy"
     options: tuple[Option, ...] = ()
     validation: Validation = Validation()
-    risk: Risk | None = None
-    about: object = None
-    """JSON data that makes it this question and no other, where the options alone do not."""
+    content: str = ""
+    """What the user has to look at, besides what the question is about."""
+    display: Display | None = None
+    """An agent's own words; None: they are made from `about`."""
+    intent: object = None
+    """JSON data by which the journal knows it from others, where author and options do not do."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ class Prompt:
     """The turn's name in the journal: the same for every try at it."""
     schema: Mapping[str, object] | None = None
     """The JSON Schema that the reply must fit, for an agent that can be held to one."""
+    newest: str = ""
+    """The last message alone, without context: all that a person has to read."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
+from coterie.model.about import About, AgentQuestion
 from coterie.model.action import Action, Effect
 from coterie.model.interaction import Display, Kind, Option, Purpose, Validation
 
@@ -94,6 +95,8 @@ class PendingCall:
     """The last thing the agent said."""
     note: str = ""
     """What a person should know besides."""
+    ticket: str | None = None
+    """The ticket that it is for; None: nobody's, or the agent cannot tell."""
     is_untouched: bool = False
     """Whether it is known, also after a crash, that the call has not begun: then a yes that was
     given to it before still holds."""
@@ -113,6 +116,8 @@ class Asked:
     validation: Validation = Validation()
     call: PendingCall | None = None
     """For a permission: the tool call that it is about."""
+    about: About = AgentQuestion()
+    """What it is about, where it is no permission."""
     takes_words: bool = True
     """Whether the agent can be told, with a no, why; else that is said to it afterwards."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.model.interaction import Ask, Display, Option
+from coterie.model.about import FailedTurn
+from coterie.model.interaction import Ask, Option
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 
@@ -12,12 +13,14 @@ def about_failure(speaker: Member, failure: TurnFailed, others: list[Member], tu
     return Ask(
         author=speaker.id,
         kind="Select",
-        purpose="choose_strategy",
-        display=Display(
-            title=f"{speaker.id} cannot speak (turn {turn})",
-            description="\n".join(part for part in (failure.message, failure.hint) if part),
-            content=failure.stderr_tail,
+        about=FailedTurn(
+            member=speaker.id,
+            turn=turn,
+            failure=failure.kind,
+            message=failure.message,
+            hint=failure.hint,
         ),
+        content=failure.stderr_tail,
         options=(
             Option(id="retry", label="try again", style="primary"),
             Option(id="skip", label=f"skip {speaker.id} this time"),

@@ -99,7 +99,7 @@ def test_the_wire_form_has_the_names_of_the_design() -> None:
                 },
             ],
             "validation": {"regex": None, "required": False, "meaning": "", "example": ""},
-            "risk": None,
+            "about": None,
         }
     )
     assert response("retry").model_dump(by_alias=True, mode="json") == snapshot(
@@ -112,3 +112,18 @@ def test_the_wire_form_has_the_names_of_the_design() -> None:
             "comment": None,
         }
     )
+
+
+def test_a_tool_call_of_an_earlier_release_is_read() -> None:
+    recorded = {
+        "interactionId": "q1",
+        "taskId": "k3f9",
+        "authorActorId": "ada",
+        "kind": "Confirm",
+        "purpose": "confirm_risky_action",
+        "display": {"title": "Run a command"},
+        "risk": {"tool": "Bash", "cwd": "/w", "command": "make", "why": "", "said": "", "note": ""},
+    }
+    call = Interaction.model_validate(recorded).permission
+    assert call is not None
+    assert (call.tool, call.cwd, call.command, call.effect) == ("Bash", "/w", "make", "run")

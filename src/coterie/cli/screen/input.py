@@ -179,8 +179,8 @@ class InputHandler:
         turn = entries[said[-1] :] if said else entries
         told = [timeline.told(one.record) for one in turn if not isinstance(one.record, TaskRecord)]
         lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in told if what]
-        if question.risk is not None and question.risk.said.strip():
-            lines.append(f'   {question.author_actor_id}  "{one_line(question.risk.said)}"')
+        if question.permission is not None and question.permission.said.strip():
+            lines.append(f'   {question.author_actor_id}  "{one_line(question.permission.said)}"')
         self._around.print(lines)
 
     async def _command(self, line: str) -> None:

@@ -179,7 +179,8 @@ class TicketStatus(ChatStatus):
             return super().status(width, paint)
         record, came = self.asked[0]
         asked = record.interaction
-        what = asked.risk.command if asked.risk and asked.risk.command else card.in_short(asked)
+        call = asked.permission
+        what = call.command if call and call.command else card.in_short(asked)
         more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
         waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
         line = f" ▲ {asked.interaction_id} {record.member}: {one_line(what)}"

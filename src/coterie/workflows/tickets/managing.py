@@ -49,15 +49,16 @@ class Managing:
             said = await self._letters.hear_from(step, self.manager, inquiry)
             if not isinstance(said, TurnFailed):
                 return said
-            answer = await self._context.ask(f"{name}/failed/{tries}", self._trouble(said, tries))
+            answer = await self._context.ask(
+                f"{name}/failed/{tries}", self._trouble(said, tries, ticket)
+            )
             if answer.response.selected_option_id == "stop" and answer.fresh:
                 self._context.park("stopped")
         raise AssertionError("counting never ends")
 
-    def _trouble(self, failure: TurnFailed, tries: int) -> Ask:
+    def _trouble(self, failure: TurnFailed, tries: int, ticket: str | None) -> Ask:
         question = about_failure(self.manager, failure, [], tries)
         # Nobody else can manage, so the manager cannot be skipped.
         options = tuple(one for one in question.options if one.id in ("retry", "stop"))
-        title = f"{self.manager.id} (manager) gives no answer that can be used"
-        shown = question.display.model_copy(update={"title": title})
-        return replace(question, options=options, display=shown)
+        about = question.about.model_copy(update={"manages": True, "ticket": ticket})
+        return replace(question, options=options, about=about)

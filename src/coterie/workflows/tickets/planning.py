@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from coterie.model.about import ClarifyingQuestion, PlanApproval, PlanRejected
 from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan
-from coterie.model.interaction import Ask, Display, Option
+from coterie.model.interaction import Ask, Option
 from coterie.model.journal import digest
 from coterie.model.plan_rules import plan_hash, problems
 from coterie.model.task import TaskCreated
@@ -79,12 +80,9 @@ class Planning:
             ask = Ask(
                 self._manager.id,
                 "Input",
-                Display(
-                    title=question,
-                    description=f"{place} of {len(questions)}. Answer, or {GO} to begin as it is.",
-                ),
+                ClarifyingQuestion(question=question, number=place, total=len(questions)),
                 "request_info",
-                about=[number, place],
+                intent=[number, place],
             )
             answer = await self._context.ask(f"clarify/{number}/question/{place}", ask)
             answers.append(answer.response.input_value or GO)
@@ -103,7 +101,7 @@ class Planning:
                 "plan", goal=self._task.goal, clarified=known, workers=self._workers(), note=note
             )
             plan = await self._possible(f"plan/{number}", prompt, ())
-            wanted = await self._wishes(f"plan/{number}/approve", "Plan", plan)
+            wanted = await self._wishes(f"plan/{number}/approve", plan)
             if wanted is None:
                 return plan
             note = _seen(wanted)
@@ -126,7 +124,7 @@ class Planning:
             plan = await self._possible(step, f"{prompt}{note}", done)
             if board.plan == plan:
                 return plan
-            wanted = await self._wishes(f"{step}/approve", "Changed plan", plan, why)
+            wanted = await self._wishes(f"{step}/approve", plan, why)
             if wanted is None:
                 return plan
             note = f"\n\n{_seen(wanted)}"
@@ -161,40 +159,34 @@ class Planning:
         question = Ask(
             self._manager.id,
             "Select",
-            Display(
-                title=f"{self._manager.id} gives no plan that can be carried out",
-                description=f"Tried {_TRIES} times. What is wrong with the last one:",
-                content="\n".join(wrong),
-            ),
-            "choose_strategy",
-            (
+            PlanRejected(manager=self._manager.id, tries=_TRIES),
+            options=(
                 Option(id="retry", label="let it try again", style="primary"),
                 Option(id="stop", label="stop and keep", style="danger"),
             ),
+            content="\n".join(wrong),
         )
         answer = await self._context.ask(name, question)
         if answer.response.selected_option_id == "stop" and answer.fresh:
             self._context.park("stopped")
 
-    async def _wishes(self, name: str, what: str, plan: Plan, why: str = "") -> str | None:
+    async def _wishes(self, name: str, plan: Plan, why: str = "") -> str | None:
         """None where the user approves of exactly this plan; else what they want changed."""
         if self._task.caps.yes:
             return None
         question = Ask(
             self._manager.id,
             "Select",
-            Display(
-                title=f"{what} with {len(plan.tasks)} tickets" + (f": {why}" if why else ""),
-                description="Approve it, or say what to change (--say).",
-                content=shown(plan),
+            PlanApproval(
+                plan=plan_hash(plan), tickets=len(plan.tasks), replaces=bool(why), why=why
             ),
-            "choose_strategy",
-            (
+            options=(
                 Option(id="approve", label="go", style="primary"),
                 Option(id="change", label="plan anew", detail="with what you say"),
                 Option(id="stop", label="stop and keep", style="danger"),
             ),
-            about=["plan", plan_hash(plan)],
+            content=shown(plan),
+            intent=["plan", plan_hash(plan)],
         )
         answer = await self._context.ask(name, question)
         choice = answer.response.selected_option_id

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.errors import ArtifactWrong
+from coterie.model.about import FailedChecks
 from coterie.model.action import Action
 from coterie.model.check import CheckOutcome
 from coterie.model.envelope import (
@@ -20,7 +21,7 @@ from coterie.model.envelope import (
     Report,
     Review,
 )
-from coterie.model.interaction import Ask, Display, Option
+from coterie.model.interaction import Ask, Option
 from coterie.model.ticket_view import ended
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.aside import aside
@@ -135,6 +136,7 @@ class Reviewing:
             Action("run", "check", str(folder), command=command),
             why=f"an acceptance criterion of {job.id}",
             said=command,
+            ticket=job.id,
         )
 
     async def _check(self, name: str, commands: Sequence[str]) -> Checked:
@@ -211,17 +213,13 @@ class Reviewing:
         question = Ask(
             COTERIE,
             "Select",
-            Display(
-                title=f"{self.job.id} was approved, but {_short(failed)}",
-                description="Done means checked: only you can let it pass.",
-                content="\n".join(one.output for one in failed)[-4000:],
-            ),
-            "choose_strategy",
-            (
+            FailedChecks(ticket=self.job.id, checks=tuple(map(_outcome, failed))),
+            options=(
                 Option(id="back", label="send it back to its worker", style="primary"),
                 Option(id="override", label="let it pass all the same", style="danger"),
             ),
-            about=[self.job.id, [one.command for one in failed]],
+            content="\n".join(one.output for one in failed)[-4000:],
+            intent=[self.job.id, [one.command for one in failed]],
         )
         answer = await self.job.crew.context.ask(f"{name}/override", question)
         return answer.response.selected_option_id == "override"
@@ -275,7 +273,11 @@ def _failures(failed: Sequence[CheckOutcome]) -> str:
 
 
 def _short(failed: Sequence[CheckOutcome]) -> str:
-    return "; ".join(f"{one.command}: {ended(one)}" for one in failed)
+    return "; ".join(map(_outcome, failed))
+
+
+def _outcome(check: CheckOutcome) -> str:
+    return f"{check.command}: {ended(check)}"
 
 
 def _score(outcomes: Sequence[CheckOutcome]) -> str:

@@ -9,8 +9,9 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
+from coterie.model.about import FailedTicket
 from coterie.model.envelope import Plan, PlanTask
-from coterie.model.interaction import Ask, Display, Option
+from coterie.model.interaction import Ask, Option
 from coterie.model.record import ErrorRecord
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import Ticket
@@ -207,9 +208,8 @@ class Session:
         question = Ask(
             "coterie",
             "Select",
-            Display(title=f"{ticket.id} failed: {ticket.title}", description=ticket.reason),
-            "choose_strategy",
-            (
+            FailedTicket(ticket=ticket.id, title=ticket.title, reason=ticket.reason),
+            options=(
                 Option(
                     id="reset",
                     label="try it again",
@@ -219,7 +219,7 @@ class Session:
                 Option(id="drop", label="drop it, and what waits for it", style="danger"),
                 Option(id="stop", label="stop and keep"),
             ),
-            about=[ticket.id, len(ticket.history)],
+            intent=[ticket.id, len(ticket.history)],
         )
         name = f"ticket/{ticket.id}/at/{len(ticket.history)}/failed"
         answer = await self._context.ask(name, question)

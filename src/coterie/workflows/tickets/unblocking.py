@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coterie.model.about import OutsideEdits, TicketHelp
 from coterie.model.envelope import Error, Instruction, Report
-from coterie.model.interaction import Ask, Display, Option, Validation
+from coterie.model.interaction import Ask, Option, Validation
 from coterie.workflows.tickets.correspondence import COTERIE, Said
 from coterie.workflows.tickets.crew import Job
 
@@ -61,7 +62,7 @@ class Unblocking:
         question = Ask(
             job.manager.id,
             "Input",
-            Display(title=wanted, description=f"{job.id} cannot go on without it."),
+            TicketHelp(ticket=job.id, question=wanted),
             "request_info",
             validation=Validation(required=True),
         )
@@ -84,16 +85,12 @@ class Unblocking:
         question = Ask(
             COTERIE,
             "Select",
-            Display(
-                title=f"Was it you? {error.message}",
-                description="Nothing was put back: it may be your own work.",
-            ),
-            "choose_strategy",
-            (
+            OutsideEdits(ticket=job.id, worker=owner, message=error.message),
+            options=(
                 Option(id="mine", label="I changed them: go on", style="primary"),
                 Option(id="redo", label=f"not I: {owner} works on {job.id} again"),
             ),
-            about=[job.id, len(job.ticket.history)],
+            intent=[job.id, len(job.ticket.history)],
         )
         answer = await job.crew.context.ask(job.step("outside"), question)
         if answer.response.selected_option_id != "mine":

@@ -1,0 +1,194 @@
+"""What a question is about, as data: surfaces choose their words by these, never by a title."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from coterie.model.action import Effect
+from coterie.model.instant import Instant
+
+Measure = Literal["tokens", "usd", "turns"]
+BudgetScope = Literal["task", "member", "day", "member's day"]
+
+
+class Wire(BaseModel):
+    """A value that is written with the names of the design; fields of a newer release are
+    ignored."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+        extra="ignore",
+        defer_build=True,  # most commands never meet a question
+    )
+
+
+class _Subject(Wire):
+    ticket: str | None = None
+    """The ticket it concerns; None for the whole task."""
+
+
+class ToolPermission(_Subject):
+    """A tool call that may only run after a yes: what it would do, where and why."""
+
+    kind: Literal["tool_permission"] = "tool_permission"
+    tool: str
+    cwd: str
+    effect: Effect = "other"
+    command: str = ""
+    """`run`: the command line."""
+    paths: tuple[str, ...] = ()
+    """`write`: the files."""
+    target: str = ""
+    """`fetch`: the address."""
+    why: str = ""
+    """The reason the agent gave; empty where it gave none."""
+    said: str = ""
+    """The last thing the agent said."""
+    note: str = ""
+    """A warning from Coterie, such as that no sandbox confines it."""
+    may_have_run_at: Instant | None = None
+    """When an equal call was approved whose end is unknown: it may already have run."""
+
+
+class AgentQuestion(_Subject):
+    """An agent asks the user something of its own."""
+
+    kind: Literal["agent_question"] = "agent_question"
+
+
+class HumanTurn(_Subject):
+    """It is a human member's turn to speak."""
+
+    kind: Literal["human_turn"] = "human_turn"
+    member: str
+    name: str
+    """How the member is addressed."""
+
+
+class FailedTurn(_Subject):
+    """A member's turn failed after all retries."""
+
+    kind: Literal["failed_turn"] = "failed_turn"
+    member: str
+    turn: int
+    failure: str
+    """The `FailureKind` of the turn."""
+    message: str
+    hint: str | None = None
+    manages: bool = False
+    """Whether the member is the manager of a session: nobody can take its turns."""
+
+
+class BudgetReached(_Subject):
+    """A budget is used up; the next model call was not made."""
+
+    kind: Literal["budget"] = "budget"
+    scope: BudgetScope
+    measure: Measure
+    used: float
+    limit: float
+    member: str = ""
+    """Whose budget it is, where it is a member's."""
+
+
+class WorkflowChange(_Subject):
+    """What is recorded of a task no longer fits its workflow."""
+
+    kind: Literal["workflow_change"] = "workflow_change"
+    step: str
+    difference: str
+
+
+class Subtask(_Subject):
+    """A member wants another one to do a part of its work."""
+
+    kind: Literal["subtask"] = "subtask"
+    asker: str
+    proposed: str | None = None
+
+
+class ClarifyingQuestion(_Subject):
+    """The manager needs to know something before it plans."""
+
+    kind: Literal["clarification"] = "clarification"
+    question: str
+    number: int
+    total: int
+
+
+class PlanApproval(_Subject):
+    """A plan that is carried out only once the user has approved it."""
+
+    kind: Literal["plan_approval"] = "plan_approval"
+    plan: str
+    """The hash of the plan that the answer is bound to."""
+    tickets: int
+    replaces: bool = False
+    """Whether an earlier plan was approved already."""
+    why: str = ""
+    """Why the earlier plan is to change."""
+
+
+class PlanRejected(_Subject):
+    """The manager's plans cannot be carried out, try after try."""
+
+    kind: Literal["plan_rejected"] = "plan_rejected"
+    manager: str
+    tries: int
+
+
+class FailedChecks(_Subject):
+    """A ticket was approved although checks fail."""
+
+    kind: Literal["failed_checks"] = "failed_checks"
+    checks: tuple[str, ...]
+    """Each failed check and how it ended."""
+
+
+class FailedTicket(_Subject):
+    """A ticket failed for good."""
+
+    kind: Literal["failed_ticket"] = "failed_ticket"
+    title: str
+    reason: str
+
+
+class OutsideEdits(_Subject):
+    """Files outside a worker's worktree changed while it worked."""
+
+    kind: Literal["outside_edits"] = "outside_edits"
+    worker: str
+    message: str
+
+
+class TicketHelp(_Subject):
+    """The manager cannot unblock a ticket without the user."""
+
+    kind: Literal["ticket_help"] = "ticket_help"
+    question: str
+
+
+About = Annotated[
+    ToolPermission
+    | AgentQuestion
+    | HumanTurn
+    | FailedTurn
+    | BudgetReached
+    | WorkflowChange
+    | Subtask
+    | ClarifyingQuestion
+    | PlanApproval
+    | PlanRejected
+    | FailedChecks
+    | FailedTicket
+    | OutsideEdits
+    | TicketHelp,
+    Field(discriminator="kind"),
+]

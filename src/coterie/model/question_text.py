@@ -1,0 +1,90 @@
+"""The words of Coterie's own questions, made from what they are about.  Nothing reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from coterie.model import about
+from coterie.model.budget import shown
+from coterie.model.interaction import Display
+
+MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
+"""By measure: an answer that raises a budget."""
+
+_TEXTS: Mapping[type[about.About], tuple[str, str]] = {
+    about.ToolPermission: ("Use {tool}", ""),
+    about.AgentQuestion: ("A question", ""),
+    about.HumanTurn: ("Your turn, {name}", "Say something, or /end to end the conversation."),
+    about.FailedTurn: ("{member} cannot speak (turn {turn})", "{message}"),
+    about.BudgetReached: (
+        "{whose} used {figures}{when}",
+        "The next call was not made. How much more, such as {example}, or stop?",
+    ),
+    about.WorkflowChange: (
+        "The workflow changed at {step}",
+        "What is recorded no longer fits what would run now: {difference}.",
+    ),
+    about.Subtask: ("{asker} wants to hand out a part of its work", "{proposal}"),
+    about.ClarifyingQuestion: (
+        "{question}",
+        "{number} of {total}. Answer, or go to begin as it is.",
+    ),
+    about.PlanApproval: (
+        "{plan} with {tickets} tickets{reason}",
+        "Approve it, or say what to change (--say).",
+    ),
+    about.PlanRejected: (
+        "{manager} gives no plan that can be carried out",
+        "Tried {tries} times. What is wrong with the last one:",
+    ),
+    about.FailedChecks: (
+        "{ticket} was approved, but {outcomes}",
+        "Done means checked: only you can let it pass.",
+    ),
+    about.FailedTicket: ("{ticket} failed: {title}", "{reason}"),
+    about.OutsideEdits: (
+        "Was it you? {message}",
+        "Nothing was put back: it may be your own work.",
+    ),
+    about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
+}
+"""By what a question is about: its title and description."""
+_NO_MANAGER = "{member} (manager) gives no answer that can be used"
+
+
+def display_of(subject: about.About, content: str = "") -> Display:
+    """What the person reads; `content` is what they have to look at besides."""
+    title, description = _TEXTS[type(subject)]
+    if isinstance(subject, about.FailedTurn) and subject.manages:
+        title = _NO_MANAGER
+    words = {**vars(subject), **_derived(subject)}
+    return Display(
+        title=title.format_map(words),
+        description=description.format_map(words),
+        content=content,
+    )
+
+
+def _derived(subject: about.About) -> Mapping[str, str]:
+    """Words that are put together from several fields."""
+    match subject:
+        case about.FailedTurn(message=message, hint=hint):
+            return {"message": "\n".join(part for part in (message, hint) if part)}
+        case about.BudgetReached(measure=measure, used=used, limit=limit):
+            return {
+                "whose": subject.member or "Today",
+                "figures": shown(measure, used, limit),
+                "when": " today" if subject.scope == "member's day" else "",
+                "example": MORE_EXAMPLES[measure],
+            }
+        case about.Subtask(proposed=proposed):
+            return {"proposal": f"It proposes {proposed}." if proposed else "Who should do it?"}
+        case about.PlanApproval(replaces=replaces, why=why):
+            return {
+                "plan": "Changed plan" if replaces else "Plan",
+                "reason": f": {why}" if why else "",
+            }
+        case about.FailedChecks(checks=checks):
+            return {"outcomes": "; ".join(checks)}
+        case _:
+            return {}

@@ -1,0 +1,102 @@
+"""The words of questions come from what they are about, and from nothing else."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from inline_snapshot import snapshot
+
+from coterie.model import about
+from coterie.model.question_text import display_of
+
+SUBJECTS: list[about.About] = [
+    about.ToolPermission(tool="Bash", cwd="/w"),
+    about.AgentQuestion(),
+    about.HumanTurn(member="you", name="You"),
+    about.FailedTurn(member="bob", turn=2, failure="exit", message="exit 3", hint="codex login"),
+    about.FailedTurn(member="mira", turn=1, failure="exit", message="exit 3", manages=True),
+    about.BudgetReached(scope="task", measure="tokens", used=510e3, limit=500e3, member="k3f9"),
+    about.BudgetReached(scope="day", measure="usd", used=2, limit=2),
+    about.BudgetReached(scope="member's day", measure="turns", used=9, limit=9, member="ada"),
+    about.WorkflowChange(step="turn/2", difference="it is gone"),
+    about.Subtask(asker="ada"),
+    about.Subtask(asker="ada", proposed="bob"),
+    about.ClarifyingQuestion(question="Which database?", number=1, total=2),
+    about.PlanApproval(plan="9c1e", tickets=6),
+    about.PlanApproval(plan="9c1e", tickets=6, replaces=True, why="T2 failed"),
+    about.PlanRejected(manager="mira", tries=3),
+    about.FailedChecks(ticket="T1", checks=("make test: exit 2", "make lint: exit 1")),
+    about.FailedTicket(ticket="T1", title="Coupons", reason="blocked 3 times"),
+    about.OutsideEdits(ticket="T1", worker="wren", message="a.py changed"),
+    about.TicketHelp(ticket="T1", question="Which key?"),
+]
+
+
+def test_every_subject_is_shown_here() -> None:
+    union = get_args(about.About)[0]
+    assert {type(one) for one in SUBJECTS} == set(get_args(union))
+
+
+def test_words() -> None:
+    words = [(shown.title, shown.description) for shown in map(display_of, SUBJECTS)]
+    assert words == snapshot(
+        [
+            ("Use Bash", ""),
+            ("A question", ""),
+            ("Your turn, You", "Say something, or /end to end the conversation."),
+            (
+                "bob cannot speak (turn 2)",
+                """\
+exit 3
+codex login\
+""",
+            ),
+            ("mira (manager) gives no answer that can be used", "exit 3"),
+            (
+                "k3f9 used 510k of 500k tokens",
+                "The next call was not made. How much more, such as +200k, or stop?",
+            ),
+            (
+                "Today used $2.00 of $2.00",
+                "The next call was not made. How much more, such as +2.50, or stop?",
+            ),
+            (
+                "ada used 9 of 9 turns today",
+                "The next call was not made. How much more, such as +5, or stop?",
+            ),
+            (
+                "The workflow changed at turn/2",
+                "What is recorded no longer fits what would run now: it is gone.",
+            ),
+            ("ada wants to hand out a part of its work", "Who should do it?"),
+            ("ada wants to hand out a part of its work", "It proposes bob."),
+            ("Which database?", "1 of 2. Answer, or go to begin as it is."),
+            ("Plan with 6 tickets", "Approve it, or say what to change (--say)."),
+            (
+                "Changed plan with 6 tickets: T2 failed",
+                "Approve it, or say what to change (--say).",
+            ),
+            (
+                "mira gives no plan that can be carried out",
+                "Tried 3 times. What is wrong with the last one:",
+            ),
+            (
+                "T1 was approved, but make test: exit 2; make lint: exit 1",
+                "Done means checked: only you can let it pass.",
+            ),
+            ("T1 failed: Coupons", "blocked 3 times"),
+            ("Was it you? a.py changed", "Nothing was put back: it may be your own work."),
+            ("Which key?", "T1 cannot go on without it."),
+        ]
+    )
+
+
+@pytest.mark.parametrize("subject", SUBJECTS, ids=lambda one: one.kind)
+def test_a_subject_is_read_back_as_it_was_written(subject: about.About) -> None:
+    assert type(subject).model_validate_json(subject.model_dump_json()) == subject
+
+
+def test_braces_in_a_text_are_only_text() -> None:
+    shown = display_of(about.TicketHelp(ticket="T1", question="{ticket} {0} {x.y}?"))
+    assert shown.title == "{ticket} {0} {x.y}?"
