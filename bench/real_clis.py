@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.agents.claude.arguments import arguments as claude_arguments
-from coterie.app import App
+from coterie.app.project import App
 from coterie.config.environment import passthrough
 from coterie.model.agent import AgentDefinition
 from coterie.model.record import MessageRecord, Record

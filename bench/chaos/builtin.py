@@ -21,7 +21,7 @@ import anyio.to_thread
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.errors import AnswerRefused
 from coterie.model.message import YOU
 from coterie.model.record import Record

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Parking, carry

@@ -16,7 +16,7 @@ from prompt_toolkit.data_structures import Size
 from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
-from coterie.app import Answered, App
+from coterie.app.project import Answered, App
 from coterie.cli.call import Call
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus

@@ -12,7 +12,8 @@ from typing import cast
 from inline_snapshot import snapshot
 from prompt_toolkit.input import create_pipe_input
 
-from coterie.app import App, Cost
+from coterie.app.costs import Cost
+from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells

@@ -15,7 +15,7 @@ import anyio.to_thread
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.model.message import YOU
 from coterie.model.record import ResultRecord
 from coterie.rehearsal.server import RehearsalServer

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.errors import NotAccepted, UsageError
 from coterie.model.scheduler import SchedulerConfig
 from coterie.testing.stage import TASK

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.team_file import LoadedTeam
@@ -126,7 +126,7 @@ async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house
 
     def workspaces(app: App) -> list[Workspace]:
         team = choose_team(Project(house.project), "shop", load_registry().agents).team
-        members = app._household.members(team.sealed(), str(path), None)
+        members = app._members.of(team.sealed(), str(path), None)
         seats = [team.seated(name) for name in ("wren", "wren#2")]
         at_work = {"execution_dir": str(place)}
         return [members.workspace(seat.model_copy(update=at_work)) for seat in seats if seat]

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from jsonschema import Draft202012Validator
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.config.schemas import FOLDER
 from coterie.engine.desk import Care
 from coterie.errors import EnvelopeForged, StorageDamaged

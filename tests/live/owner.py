@@ -18,7 +18,7 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.cli.records import fields_of
 from coterie.model.record import Record
 from coterie.model.task import Caps

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.model.record import ErrorRecord, InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team

@@ -14,7 +14,7 @@ import anyio
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.engine.turns import TRIES
 from coterie.model.interaction import Interaction
 from coterie.model.record import (

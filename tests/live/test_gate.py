@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.model.interaction import Interaction
 from coterie.model.record import InteractionRecord, Record
 from coterie.model.task import Caps

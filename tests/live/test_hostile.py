@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.config.trust import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record, ResultRecord

@@ -20,7 +20,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.errors import AnswerRefused
 from coterie.model.record import MessageRecord
 from coterie.model.team import Member, Mode, Permissions, Team

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.model.record import MemberRecord, MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team

@@ -18,7 +18,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.cli.demo_outcome import kept
 from coterie.cli.demo_tickets import Stage, begun, furnished
 from coterie.config.scan import by_hand

@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.config.trust import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record

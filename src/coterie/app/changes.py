@@ -1,108 +1,354 @@
-"""What a task does to files: looked after while it runs, shown and taken back afterwards."""
+"""What tasks changed: shown, accepted into the user's branch, and taken back."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+import json
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 
-import anyio.from_thread
+import anyio
 import anyio.to_thread
 
-from coterie.engine.look import Lookout
+from coterie.app.sessions import Sessions
+from coterie.engine.children import TaskChildren
 from coterie.engine.takeover import Claimant
-from coterie.errors import CoterieError, TaskBusy
-from coterie.model.record import ErrorRecord, ResultRecord
-from coterie.ports import Observer
+from coterie.errors import NotAccepted, TaskBusy, UsageError
+from coterie.model import instant
+from coterie.model.check import CheckOutcome
+from coterie.model.journal import AppendAudit, Fence, Step
+from coterie.model.message import YOU
+from coterie.model.task import TaskState
+from coterie.model.tool_call import AuditEntry
+from coterie.ports import Checks
+from coterie.workflows.tickets import FINAL
+from coterie.workspace.acceptance import Acceptance, Figures
 from coterie.workspace.snapshots import FolderSnapshots
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.patch import FileDiffStat, Patch
 from coterie.workspace.snapshots.revert import RevertResult
+from coterie.workspace.ticket_worktrees import TicketWorktrees
+
+ACCEPT, REVERT = "accept", "revert"
+"""What the audit calls the two."""
+_CHECK = re.compile(r".*/check/\d+")
+_SHORT = 7
 
 
-@asynccontextmanager
-async def looked_after(
-    root: Path, task_id: str, observer: Observer
-) -> AsyncGenerator[FolderSnapshots]:
-    """Snapshots for a run of a task; what its last turn left is kept even if that was cut."""
+@dataclass(frozen=True)
+class Accepted:
+    """A session's work, in the user's branch; hooks of the repository were not run."""
 
-    def tell(problem: str) -> None:
-        record = ErrorRecord(
-            code="not_kept",
-            message=f"What is changed can be neither shown nor undone: {problem}.",
-            hint="Install git." if "not installed" in problem else None,
-            task=task_id,
-        )
-        anyio.from_thread.run_sync(observer.saw, record)
-
-    snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)
-    try:
-        yield snapshots
-    finally:
-        with anyio.CancelScope(shield=True):
-            await anyio.to_thread.run_sync(snapshots.settle)
-
-
-async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> ResultRecord:
-    """The result of a run, with what the task has changed so far."""
-
-    def figures() -> tuple[str, ...]:
-        if not snapshots.has_kept(result.task):
-            return ()
-        patches = snapshots.diff(result.task).patches
-        return tuple(str(one) for patch in patches for one in patch.files)
-
-    with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
-        return replace(result, changed=await anyio.to_thread.run_sync(figures))
-    return result
+    task: str
+    branch: str
+    before: str
+    commit: str
+    files: tuple[Figures, ...]
+    checks: tuple[CheckOutcome, ...] = ()
+    """Those that were run again."""
 
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes of tasks that were run."""
+    """What tasks changed.  A session works on a branch of its own, other tasks in the folder."""
 
-    look: Lookout
+    sessions: Sessions
+
+    # -- reading -------------------------------------------------------------------------------
 
     async def diff(self, task_id: str) -> TaskDiff:
-        """What a task changed so far."""
-        return await anyio.to_thread.run_sync(lambda: FolderSnapshots(self.look.root).diff(task_id))
+        """What a task changed so far; of a session, what was approved."""
+        work = await self._work_of(task_id)
+        if work is None:
+            return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
+        at = await self._reverted_at(task_id)
+        return await anyio.to_thread.run_sync(partial(_difference, work, at))
 
-    async def would_take_back(self, task_id: str, *, undo: bool) -> RevertResult:
-        """What `take_back` would do now."""
-        runner = await self.look.runner_of(task_id)
-        if runner is not None:
-            raise TaskBusy(task_id, runner.pid, runner.host, _stop_first(task_id))
-        return await anyio.to_thread.run_sync(self._take_back, task_id, undo, True)
+    async def _work_of(self, task_id: str) -> Acceptance | None:
+        """A session's work as it can be accepted; None where there is none on a branch."""
+        ground = await self.sessions.ground(task_id)
+        return Acceptance(ground) if isinstance(ground, TicketWorktrees) else None
 
-    async def take_back(self, claimant: Claimant, task_id: str, *, undo: bool) -> RevertResult:
-        """Undo what a task changed, or its last revert; nobody can run it meanwhile."""
-        rows = await self.look.storage.events.tasks()
+    def _snapshots(self) -> FolderSnapshots:
+        return FolderSnapshots(self.sessions.look.root)
+
+    async def _reverted_at(self, task_id: str) -> str | None:
+        """When the work was taken back, unless that was undone."""
+        found: str | None = None
+        undo: Mapping[str, object] = {}
+        for entry in await self.sessions.look.storage.audit.of_task(task_id):
+            if entry.tool_name == REVERT and entry.kind == "ToolCallRequested":
+                undo = entry.input or {}
+            elif entry.tool_name == REVERT and not entry.is_error:
+                found = None if undo.get("undo") else entry.timestamp
+        return found
+
+    # -- accepting -----------------------------------------------------------------------------
+
+    async def accept(
+        self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
+    ) -> Accepted:
+        """Bring the work into the branch that the user has checked out.
+
+        Raises NotAccepted, and then nothing was changed.
+        """
+        state = await self.sessions.look.state(task_id)
+        work = await self._acceptable(state)
+        final = str(await self.sessions.step(task_id, FINAL) or "")
+        async with self._held(claimant, task_id) as fence:
+            head, branch = await _place(work)
+            commands: Sequence[str] = ()
+            if recheck:
+                commands = await self._commands(state)
+            else:
+                await anyio.to_thread.run_sync(_check_unmoved, work, head, branch, final)
+            commit = await anyio.to_thread.run_sync(_combined, work, head, state)
+            children = TaskChildren(claimant.leases, fence, claimant.machine)
+            ran = await _checked(work, commit, commands, checks, children)
+            given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
+            async with self._recorded(task_id, ACCEPT, given):
+                await anyio.to_thread.run_sync(work.take, commit)
+            _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
+            return Accepted(task_id, branch, head, commit, files, ran)
+
+    async def _acceptable(self, state: TaskState) -> Acceptance:
+        task_id = state.id
+        if state.status != "completed":
+            hint = f"coterie resume {task_id}"
+            raise NotAccepted(task_id, f"{task_id} is {state.status}, not completed", hint)
+        work = await self._work_of(task_id)
+        if work is None:
+            problem = f"{task_id} has no branch of its own: its work is in the folder already"
+            raise NotAccepted(task_id, problem, f"coterie diff {task_id}")
+        await anyio.to_thread.run_sync(_check_wanted, work)
+        return work
+
+    async def _commands(self, state: TaskState) -> list[str]:
+        """The checks that the work has passed: the user's own, and those of its tickets."""
+        passed: dict[str, bool] = dict.fromkeys(state.created.scheduler.checks, True)
+        for step in await self.sessions.look.storage.journal.steps(state.id):
+            outcome = _outcome(step)
+            if outcome is not None:
+                passed[outcome.command] = outcome.passed
+        return [command for command, well in passed.items() if well]
+
+    # -- taking back ---------------------------------------------------------------------------
+
+    async def revert(
+        self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
+    ) -> RevertResult:
+        """Take back what a task changed, or its last revert; nobody can run it meanwhile.
+
+        Of a session the commits are taken back out of the user's branch; one that was never
+        accepted is only marked as not wanted.
+        """
+        work = await self._work_of(task_id)
+        if work is not None:
+            return await self._revert_session(task_id, work, claimant, undo=undo, dry_run=dry_run)
+        look = self.sessions.look
+        if dry_run:
+            runner = await look.runner_of(task_id)
+            if runner is not None:
+                raise TaskBusy(task_id, runner.pid, runner.host, _stop_first(task_id))
+            return await anyio.to_thread.run_sync(self._take_back, task_id, undo, True)
+        rows = await look.storage.events.tasks()
         parts = [row.id for row in rows if row.id.startswith(f"{task_id}.")]
         async with AsyncExitStack() as stack:
-            for one in (task_id, *parts):
-                await stack.enter_async_context(self._held(claimant, one))
+            for part in (task_id, *parts):
+                await stack.enter_async_context(self._held(claimant, part))
             return await anyio.to_thread.run_sync(self._take_back, task_id, undo, False)
 
-    @asynccontextmanager
-    async def _held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[None]:
-        """Own a task, so that nobody can run it."""
-        try:
-            fence = await claimant.take(task_id)
-        except TaskBusy as busy:
-            raise TaskBusy(busy.task, busy.pid, busy.host, _stop_first(task_id)) from None
-        try:
-            yield
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self.look.storage.leases.park(fence)
+    async def _revert_session(
+        self, task_id: str, work: Acceptance, claimant: Claimant, *, undo: bool, dry_run: bool
+    ) -> RevertResult:
+        taken = await anyio.to_thread.run_sync(lambda: work.accepted)
+        make = _bring_back if undo else _take_back
+        if dry_run:
+            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
+        async with self._held(claimant, task_id), self._recorded(task_id, REVERT, {"undo": undo}):
+            return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
 
     def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
-        snapshots = FolderSnapshots(self.look.root)
+        snapshots = self._snapshots()
         if not dry_run:
             snapshots.end_cut_turns(task_id)
         take_back = snapshots.undo if undo else snapshots.revert
         return take_back(task_id, dry_run=dry_run)
 
+    # -- parts ---------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
+        """Own the task, so that nobody can run it, or do the same."""
+        try:
+            fence = await claimant.take(task_id)
+        except TaskBusy as busy:
+            raise TaskBusy(busy.task, busy.pid, busy.host, _stop_first(task_id)) from None
+        try:
+            yield fence
+        finally:
+            with anyio.CancelScope(shield=True):
+                await self.sessions.look.storage.leases.park(fence)
+
+    @asynccontextmanager
+    async def _recorded(
+        self, task_id: str, what: str, given: Mapping[str, object]
+    ) -> AsyncGenerator[None]:
+        """Put on record who did what and when, and what came of it."""
+        storage = self.sessions.look.storage
+        begun = instant.now()
+        call = f"{what}-{begun}"
+        asked = AuditEntry("ToolCallRequested", call, what, YOU, task_id, begun, input=given)
+        await storage.commit(None, AppendAudit(asked))
+        problem = "it was cut"
+        try:
+            yield
+            problem = ""
+        except Exception as error:
+            problem = str(error)
+            raise
+        finally:
+            output = {"problem": problem} if problem else dict(given)
+            done = AuditEntry(
+                "ToolCallCompleted",
+                call,
+                what,
+                YOU,
+                task_id,
+                instant.now(),
+                output=output,
+                is_error=bool(problem),
+            )
+            with anyio.CancelScope(shield=True):
+                await storage.commit(None, AppendAudit(done))
+
 
 def _stop_first(task_id: str) -> str:
     return f"Stop it first: coterie stop {task_id}"
+
+
+async def _checked(
+    work: Acceptance,
+    commit: str,
+    commands: Sequence[str],
+    checks: Checks,
+    children: TaskChildren,
+) -> tuple[CheckOutcome, ...]:
+    """Run the checks on a commit; raises NotAccepted if one fails."""
+    if not commands:
+        return ()
+    folder = await anyio.to_thread.run_sync(work.ground.check_out, commit)
+    ran = [await checks.run(command, folder, children) for command in commands]
+    failed = [outcome for outcome in ran if not outcome.passed]
+    if failed:
+        codes = "; ".join(f"{outcome.command}: exit {outcome.exit_code}" for outcome in failed)
+        tail = failed[0].output[-500:].strip()
+        raise NotAccepted(work.task, f"with your branch as it is now, {codes}\n{tail}")
+    return tuple(ran)
+
+
+# -- on a thread -------------------------------------------------------------------------------
+
+
+async def _place(work: Acceptance) -> tuple[str, str]:
+    def look() -> tuple[str, str]:
+        work.check_place()
+        return work.head(), work.branch()
+
+    return await anyio.to_thread.run_sync(look)
+
+
+def _check_wanted(work: Acceptance) -> None:
+    task = work.task
+    if work.reverted is not None:
+        raise NotAccepted(task, f"{task} was reverted", f"coterie revert {task} --undo")
+    if work.accepted is not None:
+        commit = work.accepted[1][:_SHORT]
+        raise NotAccepted(task, f"{task} was accepted already, as {commit}", f"coterie diff {task}")
+    if work.ground.head() == work.ground.base:
+        raise NotAccepted(task, f"{task} changed nothing", f"coterie show {task}")
+
+
+def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None:
+    """Raise NotAccepted where something moved since it was checked."""
+    base, now = work.ground.base, work.ground.head()
+    hint = f"coterie accept {work.task} --recheck"
+    if head != base:
+        said = f"{branch} moved since the checks ({base[:_SHORT]}, now {head[:_SHORT]})"
+        raise NotAccepted(work.task, said, hint)
+    if now != final:
+        which = work.ground.branch
+        said = f"{which} moved since the checks ({final[:_SHORT]}, now {now[:_SHORT]})"
+        raise NotAccepted(work.task, said, hint)
+
+
+def _combined(work: Acceptance, head: str, state: TaskState) -> str:
+    title = state.created.goal.strip().partition("\n")[0][:60]
+    return work.merged_with(head, work.ground.head(), f"Take in {work.task}: {title}")
+
+
+def _outcome(step: Step) -> CheckOutcome | None:
+    if step.result is None or not _CHECK.fullmatch(step.name):
+        return None
+    return CheckOutcome(**json.loads(step.result))
+
+
+def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
+    before, after = work.accepted or (work.ground.base, work.ground.head())
+    text, files = work.patch(before, after)
+    shown = tuple(FileDiffStat(one.path, one.added, one.removed) for one in files)
+    patches = (Patch(work.git.folder, "", text, shown),) if files else ()
+    return TaskDiff(patches, reverted_at=reverted_at)
+
+
+def _take_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
+    task = work.task
+    if work.reverted is not None:
+        raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
+    if taken is None:  # nothing of the user's was touched: it is only not wanted any more
+        if not dry_run:
+            work.mark_reverted()
+        return RevertResult()
+    return _undo(work, taken, f"Revert {task}", work.take_back, dry_run=dry_run)
+
+
+def _bring_back(work: Acceptance, taken: tuple[str, str] | None, *, dry_run: bool) -> RevertResult:
+    task, reverted = work.task, work.reverted
+    if reverted is None:
+        raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
+    if taken is None:
+        if not dry_run:
+            work.unmark_reverted()
+        return RevertResult()
+    span = (work.parent_of(reverted), reverted)
+    return _undo(work, span, f"Bring {task} back", work.bring_back, dry_run=dry_run)
+
+
+def _undo(
+    work: Acceptance,
+    span: tuple[str, str],
+    message: str,
+    move_to: Callable[[str], None],
+    *,
+    dry_run: bool,
+) -> RevertResult:
+    """Take out what came between two commits; all of it, or nothing."""
+    work.check_place()
+    work.branch()
+    head = work.head()
+    commit, conflicts = work.undone(*span, message)
+    if conflicts:
+        said = f"{work.task}: others changed the same lines since, in {', '.join(conflicts)}."
+        raise UsageError(f"{said} Nothing was changed.", f"coterie diff {work.task}")
+    if not dry_run:
+        move_to(commit)
+    files = work.differs(head, commit)
+    left = set(work.files_of(commit))
+    others = set(work.differs(span[1], head))
+    return RevertResult(
+        restored=tuple(one for one in files if one in left and one not in others),
+        merged=tuple(one for one in files if one in left and one in others),
+        removed=tuple(one for one in files if one not in left),
+    )

@@ -1,4 +1,4 @@
-"""Sessions with tickets: looked after while they run, and looked at by surfaces."""
+"""Sessions with tickets, as surfaces show them."""
 
 from __future__ import annotations
 
@@ -6,88 +6,30 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.config.environment import passthrough, user_home
-from coterie.config.project import Project
+from coterie.app.run import TICKETS, ledger_of
 from coterie.engine import steering
 from coterie.engine.budget import usage_of
-from coterie.engine.desk import Care
 from coterie.engine.look import Lookout
 from coterie.engine.steering import Answered
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.journal import Turn
 from coterie.model.record import ResultRecord
-from coterie.model.redaction import Redactor
-from coterie.model.task import TaskCreated
 from coterie.model.ticket import Ticket
 from coterie.model.ticket_view import TicketView, check_results, check_scores
 from coterie.model.update import sum_of
-from coterie.ports import Checks, Ledger, Snapshots, TicketStore
 from coterie.workflows.tickets import GROUND
 from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
 
-TICKETS = "tickets"
-"""The workflow whose tasks are such sessions."""
 _ABOUT = re.compile(r"(?:ticket|manager)/(?P<ticket>[^/]+)/")
 """How the name of a turn begins that was taken for a ticket."""
-
-
-@dataclass(frozen=True)
-class OutsideWorktrees:
-    """`ports.Snapshots` without the worktrees of tickets: what is done there is committed."""
-
-    snapshots: Snapshots
-    root: Path
-
-    def before(self, task_id: str, folder: str) -> None:
-        """A turn may change files from now on."""
-        if not self._is_worktree(folder):
-            self.snapshots.before(task_id, folder)
-
-    def after(self, task_id: str, folder: str) -> None:
-        """It changes none any more."""
-        if not self._is_worktree(folder):
-            self.snapshots.after(task_id, folder)
-
-    def _is_worktree(self, folder: str) -> bool:
-        worktrees = (self.root / ".coterie" / "worktrees").resolve()
-        return Path(folder).resolve().is_relative_to(worktrees)
-
-
-def with_session(care: Care, root: Path, store: TicketStore, created: TaskCreated) -> Care:
-    """The care of a task that is a session: its checks are run, and its files are kept."""
-    if created.workflow != TICKETS:
-        return care
-    return replace(
-        care,
-        snapshots=OutsideWorktrees(care.snapshots, root) if care.snapshots else None,
-        checks=checks_of(root, created, care.redactor),
-        ledger=ledger_of(root, store, created),
-    )
-
-
-def ledger_of(root: Path, store: TicketStore, created: TaskCreated) -> Ledger:
-    """What tells a session in files."""
-    from coterie.stores import ledger
-
-    folder, session = Project(root).folder, created.session_id
-    return ledger.Ledger(folder, store, session, signed=created.scheduler.sign)
-
-
-def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
-    """What runs the checks of a session."""
-    from coterie.tools.check import SandboxedChecks
-
-    minutes = created.scheduler.time_limits.check
-    return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
 
 
 @dataclass(frozen=True)

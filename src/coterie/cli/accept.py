@@ -13,7 +13,8 @@ from coterie.cli.project import named
 from coterie.cli.text import one_line
 
 if TYPE_CHECKING:
-    from coterie.app import Accepted, App
+    from coterie.app.changes import Accepted
+    from coterie.app.project import App
 
 _SHORT = 7
 

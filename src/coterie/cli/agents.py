@@ -38,7 +38,7 @@ def list_(call: Call) -> None:
 @pass_call
 def scan(call: Call) -> None:
     """Look for agents on PATH and enter what is found; what you changed by hand is kept."""
-    from coterie.app import version_of
+    from coterie.app.project import version_of
 
     made = scan_for(version_of, instant.now())
     notices(call, made.registry.notices)

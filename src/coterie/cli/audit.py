@@ -16,12 +16,13 @@ from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.deeds import telling
 from coterie.cli.project import look
 from coterie.cli.text import one_line, table
-from coterie.config.files import shown, write_atomically
+from coterie.config.files import write_atomically
 from coterie.errors import UsageError
+from coterie.model.paths import shown
 from coterie.model.tool_call import DENIED, AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 _FEW = 100
 """So many rows are shown to a reader who did not say how many."""

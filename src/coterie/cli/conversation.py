@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie.app import App, tally
+from coterie.app.costs import tally
+from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines

@@ -15,7 +15,8 @@ from coterie.cli.text import one_line, table
 from coterie.model.update import Usage, sum_of
 
 if TYPE_CHECKING:
-    from coterie.app import App, Cost
+    from coterie.app.costs import Cost
+    from coterie.app.project import App
     from coterie.model.view import TaskDetail
 
 UNKNOWN = "-"
@@ -114,7 +115,7 @@ def _fields(costs: Sequence[Cost]) -> dict[str, object]:
 
 def _budgets(detail: TaskDetail, costs: Sequence[Cost]) -> list[str]:
     """What is left of a task's budgets."""
-    from coterie.app import tally
+    from coterie.app.costs import tally
 
     team = detail.state.created.team
     more = sum(budgets.granted_tokens(one.interaction, one.answer) for one in detail.questions)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import anyio
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines

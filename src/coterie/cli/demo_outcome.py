@@ -14,7 +14,7 @@ from coterie.rehearsal.demo_plan import PARTS, TESTS
 from coterie.workspace.git import Git
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.demo_outcome import Promise, kept
 from coterie.cli.plain_tickets import PlainTickets

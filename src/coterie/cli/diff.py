@@ -13,10 +13,10 @@ from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import named
 from coterie.cli.text import Meaning, Paint, one_line, printable, table
-from coterie.config.files import shown
+from coterie.model.paths import shown
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
     from coterie.workspace.snapshots.folder_snapshots import TaskDiff
     from coterie.workspace.snapshots.patch import FileDiffStat, Patch
     from coterie.workspace.snapshots.revert import RevertResult
@@ -31,7 +31,7 @@ _STARTS: dict[str, Meaning] = {
 }
 _BINARY = "GIT binary patch"
 _DID = {
-    (False, False): "RevertResult",
+    (False, False): "Reverted",
     (False, True): "Would revert",
     (True, False): "Undid",
     (True, True): "Would undo",

@@ -14,15 +14,14 @@ from coterie.cli.call import Call
 from coterie.cli.graph import graph
 from coterie.cli.member import FULL, warned
 from coterie.cli.text import Paint, one_line, wrap
-from coterie.config.files import shown
 from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.roles_file import agents_of
 from coterie.config.scan import place
 from coterie.config.team_file import LoadedTeam
+from coterie.model.paths import member_folder, shown
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
-from coterie.workspace.folder import member_folder
 from coterie.workspace.git import repository_of
 
 if TYPE_CHECKING:

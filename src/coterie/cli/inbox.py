@@ -15,16 +15,16 @@ from coterie.cli.member import asking
 from coterie.cli.project import all_known, around, named, opened
 from coterie.cli.reply import refuse_lost_words
 from coterie.cli.text import one_line
-from coterie.config.files import shown
 from coterie.config.learned_rules import rules_path
 from coterie.config.project import Project
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
 from coterie.model.interaction import choose
 from coterie.model.message import YOU
+from coterie.model.paths import shown
 from coterie.model.view import QuestionView
 
 if TYPE_CHECKING:
-    from coterie.app import Answered, App
+    from coterie.app.project import Answered, App
 
 _ID = re.compile(r"q\d+|last", re.I)
 

@@ -16,7 +16,7 @@ from coterie.model.task import ENDED
 from coterie.model.view import RunningMember, TaskView
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 @command("tasks", "coterie tasks --json")

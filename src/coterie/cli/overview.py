@@ -12,7 +12,7 @@ from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.failure import NoVerb
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
     from coterie.config.project import Project
     from coterie.model.view import QuestionView, TaskView
 

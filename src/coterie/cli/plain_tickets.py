@@ -16,7 +16,7 @@ from coterie.model.team import Team
 from coterie.model.ticket_view import TicketView
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 class PlainTickets:

@@ -13,7 +13,7 @@ from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ def opened(project: Project, body: Callable[[App], Awaitable[T]]) -> T:
     import anyio
 
     async def inside() -> T:
-        from coterie.app import App
+        from coterie.app.project import App
 
         async with App.open(project.root) as app:
             return await body(app)

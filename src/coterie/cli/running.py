@@ -17,7 +17,7 @@ from coterie.errors import CoterieError, TaskBusy
 from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Record, ResultRecord
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
     from coterie.model.ticket_view import TicketView
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

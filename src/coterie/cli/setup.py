@@ -11,7 +11,6 @@ from coterie.cli.agents import fields_of_scan
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import table
-from coterie.config.files import shown
 from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, built_in, known_agent
 from coterie.config.presets import ready, seated
 from coterie.config.project import Project
@@ -23,10 +22,11 @@ from coterie.config.team_edit import new_team
 from coterie.config.teams import mark_default, teams_of
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
+from coterie.model.paths import shown
 from coterie.workspace.folder import make_folder
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 STARTER = "pair"
 
@@ -35,7 +35,8 @@ STARTER = "pair"
 @pass_call
 def init(call: Call) -> None:
     """Find your agents and write a first team; nothing but .coterie and the registry is touched."""
-    from coterie.app import has_adapter, version_of
+    from coterie.agents.table import has_adapter
+    from coterie.app.project import version_of
 
     project = here(call)
     found = scan(version_of, instant.now())
@@ -150,7 +151,9 @@ def _agents(registry: Registry | None) -> list[_Agent]:
 
 
 def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
-    from coterie.app import has_adapter, succeeds, version_of
+    from coterie.agents.table import has_adapter
+    from coterie.app.project import version_of
+    from coterie.process.programs import succeeds
 
     known = known_agent(name)
     if known is not None and not known.is_program:
@@ -210,7 +213,7 @@ def _writable(project: Project) -> _Check:
 
 
 def _keeper(call: Call) -> _Check:
-    from coterie.app import keeper_problem
+    from coterie.app.project import keeper_problem
 
     try:
         keeper = load_settings(here(call).folder).values.keeper

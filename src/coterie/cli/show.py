@@ -16,14 +16,13 @@ from coterie.cli.project import here, named
 from coterie.cli.report import in_words
 from coterie.cli.text import Paint, printable, wrap
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
-from coterie.config.files import shown
+from coterie.model.paths import member_folder, shown
 from coterie.model.view import TaskDetail
-from coterie.workspace.folder import member_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 @command("show", "coterie show last")

@@ -17,7 +17,7 @@ from coterie.model.task import ENDED
 from coterie.model.view import TaskView
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 @command("stop", "coterie stop k3f9")

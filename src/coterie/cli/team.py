@@ -13,7 +13,6 @@ from coterie.cli.member import about, warned
 from coterie.cli.opening import looked_at, read_team, show_powers
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import Paint, one_line, table
-from coterie.config.files import shown
 from coterie.config.presets import PRESETS, ready, seated, workflow_of
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
@@ -33,6 +32,7 @@ from coterie.config.trust import trust as record_trust
 from coterie.config.trust import trust_material
 from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model import instant
+from coterie.model.paths import shown
 from coterie.model.team import Member
 from coterie.workspace.folder import (
     keep_saved_prompt,
@@ -44,7 +44,8 @@ from coterie.workspace.folder import (
 from coterie.workspace.own_worktree import branching_point
 
 if TYPE_CHECKING:
-    from coterie.app import App, ByHand
+    from coterie.app.project import App
+    from coterie.app.run import ByHand
 
 
 @group("team", "coterie team new review --preset review")
@@ -70,7 +71,7 @@ def list_(call: Call) -> None:
 @pass_call
 def new(call: Call, name: str, preset: str | None, agents: str | None, *, default: bool) -> None:
     """Write a new team into the project, and the folders of its members."""
-    from coterie.app import has_adapter
+    from coterie.agents.table import has_adapter
 
     registry = load_registry()
     if agents is not None and preset is None:
@@ -216,7 +217,7 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
 @pass_call
 def open_(call: Call, member: str, word: str | None) -> None:
     """Start a member's CLI itself, in its folder, with its home and environment."""
-    from coterie.app import exec_program
+    from coterie.process.programs import exec_program
 
     project = here(call)
     loaded, refused = read_team(project, word, load_registry(), _settings(project))

@@ -194,7 +194,7 @@ class TicketLines:
             return self._told(record)
         if record.message == _CREATED:
             return []
-        shown, meaning = happened(record, None, self._manager)
+        shown, meaning = happened(record, None, self._team.manager.id)
         return self._event(record.id, shown, meaning)
 
     def _told(self, record: Record) -> list[str]:
@@ -237,13 +237,8 @@ class TicketLines:
     def _ticket(self, record: TicketRecord) -> list[str]:
         before = self._known.get(record.id)
         self._known[record.id] = record
-        shown, meaning = happened(record, before.state if before else None, self._manager)
+        shown, meaning = happened(record, before.state if before else None, self._team.manager.id)
         return self._event(record.id, shown, meaning) if shown else []
-
-    @property
-    def _manager(self) -> str:
-        named = [one for one in self._team.ai_members if one.role.casefold() == "manager"]
-        return (named or self._team.ai_members)[0].id
 
     # -- questions and words -------------------------------------------------------------------
 
@@ -283,7 +278,9 @@ class TicketLines:
     def _message(self, record: MessageRecord) -> list[str]:
         member = self._team.get(base_of(record.member))
         said = prose(record.text)
-        if not said or record.member == self._manager:  # what it says shows in what becomes of it
+        if (
+            not said or record.member == self._team.manager.id
+        ):  # what it says shows in what becomes of it
             return []
         if member is None or member.type == "human":
             return self._event("", f"{record.member}: {said}")

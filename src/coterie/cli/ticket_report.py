@@ -23,7 +23,7 @@ from coterie.model.ticket_view import ended
 from coterie.model.view import QuestionView, TaskDetail
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 _NAME = 14
 _FEW = 4

@@ -17,7 +17,7 @@ from coterie.errors import NotFound, UsageError
 from coterie.model.view import TaskDetail
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 TICKETS = "tickets"
 """The workflow that has them."""

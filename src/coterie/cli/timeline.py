@@ -12,8 +12,8 @@ from coterie.cli.deeds import deed
 from coterie.cli.member import about, warned
 from coterie.cli.text import cells, clip, one_line, pad, printable
 from coterie.cli.ticket_lines import in_short
-from coterie.config.files import shown
 from coterie.model.interaction import REJECT
+from coterie.model.paths import member_folder, shown
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -27,7 +27,6 @@ from coterie.model.record import (
 )
 from coterie.model.team import Team
 from coterie.model.view import Entry, TaskDetail, TaskView
-from coterie.workspace.folder import member_folder
 
 US = "coterie"
 

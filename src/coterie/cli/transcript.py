@@ -10,7 +10,7 @@ from coterie.cli import card, figures
 from coterie.cli.deeds import telling
 from coterie.cli.member import about, asking, painted
 from coterie.cli.text import Paint, cells, clip, ends, one_line, pad, printable, wrap
-from coterie.config.files import shown
+from coterie.model.paths import shown
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,

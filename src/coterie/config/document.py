@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
-from coterie.config.files import read_text, shown
+from coterie.config.files import read_text
 from coterie.errors import ConfigError
+from coterie.model.paths import shown
 
 Place = tuple[str | int, ...]
 """Where a value stands: the keys and positions that lead to it."""

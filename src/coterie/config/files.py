@@ -18,6 +18,7 @@ from coterie.errors import (
     StorageLocked,
     StorageReadOnly,
 )
+from coterie.model.paths import shown
 
 LIMIT = 1 << 20
 """No file that a person writes by hand is larger."""
@@ -31,15 +32,6 @@ def expanded(path: str | Path) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         return Path(path)
-
-
-def shown(path: Path) -> str:
-    """A path as a person would type it from here."""
-    for base, prefix in ((Path.cwd, ""), (Path.home, "~/")):
-        with contextlib.suppress(ValueError, RuntimeError, OSError):
-            inside = path.relative_to(base())
-            return f"{prefix}{inside}" if inside.parts else str(path)
-    return str(path)
 
 
 def read_text(path: Path) -> str:

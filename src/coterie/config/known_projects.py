@@ -9,10 +9,11 @@ from typing import cast
 
 from coterie.config.document import read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import locked, set_aside, shown, write_atomically
+from coterie.config.files import locked, set_aside, write_atomically
 from coterie.config.mistakes import Notice
 from coterie.config.project import FOLDER, Project
 from coterie.errors import ConfigError, CoterieError
+from coterie.model.paths import shown
 
 FILE_NAME = "projects.json"
 MANY = 500

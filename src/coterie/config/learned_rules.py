@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.config.files import shown, write_atomically
+from coterie.config.files import write_atomically
 from coterie.config.project import Project
 from coterie.errors import ConfigError
+from coterie.model.paths import shown
 from coterie.model.team import Team
 
 _RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from coterie.config.document import Document, Place
-from coterie.config.files import shown
 from coterie.config.patterns import WORDS
 from coterie.errors import ConfigError
+from coterie.model.paths import shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

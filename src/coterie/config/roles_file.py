@@ -32,12 +32,11 @@ from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
 from coterie.config.team_rules import Surroundings, check_members
 from coterie.model.agent import AgentDefinition
-from coterie.model.team import NAME_PATTERN, Member, Mode, Permissions, Team, safe_name
+from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, Team, safe_name
 
 FILE_NAME = "roles.json"
 COMMAND = "cli_command"
 """In the metadata of a member whose agent is no registry's: what it runs."""
-_MANAGER = "manager"
 
 
 class _Entry(BaseModel):
@@ -174,7 +173,7 @@ def _keys_at(place: Place) -> Sequence[str]:
 
 def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
     """Whether everybody is there who is needed."""
-    managers = [place for place, role in enumerate(roles) if role.type == _MANAGER]
+    managers = [place for place, role in enumerate(roles) if role.type == MANAGER]
     if not managers:
         yield Mistake(("roles",), "has no manager; one of them needs type manager")
     for place in managers[1:]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config.document import Document, parse_json, parse_toml, read_document
-from coterie.config.files import shown, write_atomically
+from coterie.config.files import write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path
@@ -18,6 +18,7 @@ from coterie.config.team_members import long_name
 from coterie.config.teams import Seat, reading_for
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.agent import AgentDefinition
+from coterie.model.paths import shown
 from coterie.model.team import Team, safe_name
 
 Entry = Mapping[str, object]

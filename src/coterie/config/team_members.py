@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config.document import Place
-from coterie.config.files import read_text, shown
+from coterie.config.files import read_text
 from coterie.config.mistakes import Mistake
 from coterie.config.team_rules import Surroundings
 from coterie.errors import ConfigError
+from coterie.model.paths import shown
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,13 @@ from typing import cast
 
 from coterie.config.document import read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import locked, set_aside, shown, write_atomically
+from coterie.config.files import locked, set_aside, write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project, is_tracked
 from coterie.config.roles_file import COMMAND
 from coterie.config.team_file import LoadedTeam
 from coterie.errors import ConfigError, NotTrusted
+from coterie.model.paths import shown
 from coterie.model.team import Member
 
 FILE_NAME = "trusted.json"

@@ -57,6 +57,8 @@ ISOLATING = frozenset(
 """Variables by which an agent finds its files; Coterie sets them, for each member apart."""
 
 
+MANAGER = "manager"
+"""The role of who plans and reviews tickets."""
 RATE_LIMIT = "rate_limit"
 """The key in a member's metadata that says how often it may be asked."""
 INSTANCE = "#"
@@ -178,6 +180,12 @@ class Team(_Value):
     def ai_members(self) -> tuple[Member, ...]:
         """Those with an agent, in order."""
         return tuple(member for member in self.in_order if member.type == "ai")
+
+    @property
+    def manager(self) -> Member:
+        """Who plans and reviews tickets: whose role is manager, else the first with an agent."""
+        named = [one for one in self.ai_members if one.role.strip().casefold() == MANAGER]
+        return (named or self.ai_members)[0]
 
     def find(self, name: str) -> Member | None:
         """Who is called so: by id, else by name, else by display name, whatever the case."""

@@ -10,7 +10,7 @@ from typing import TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from coterie.app import App
+from coterie.app.project import App
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU

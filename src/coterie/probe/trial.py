@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coterie.app import App, version_of
+from coterie.app.project import App, version_of
 from coterie.config.known_agents import family, known_agent
 from coterie.config.registry import Registry, registry_path, save_registry
 from coterie.errors import UsageError

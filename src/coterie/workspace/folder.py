@@ -17,18 +17,10 @@ from pathlib import Path
 from typing import cast
 
 from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
-from coterie.model.team import Member, Team, breaks_isolation, safe_name, safe_seat
+from coterie.model.paths import member_folder
+from coterie.model.team import Member, Team, breaks_isolation
 from coterie.model.workspace import Workspace
 from coterie.workspace.own_worktree import own_worktree
-
-
-def member_folder(root: Path, team: str, member: Member) -> Path:
-    """Where a member lives: `.coterie/teams/<team>/<id>` of the project, or where its file says."""
-    if not safe_name(team) or not safe_seat(member.id):
-        raise UsageError(f"{team}/{member.id} cannot be the name of a folder.")
-    if member.working_dir is not None:
-        return Path(member.working_dir)
-    return root / ".coterie" / "teams" / team / member.id
 
 
 def make_folder(root: Path, team: str, member: Member) -> Workspace:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from coterie.config.environment import coterie_home
-from coterie.config.files import expanded, keep_copy, locked, shown, write_atomically
+from coterie.config.files import expanded, keep_copy, locked, write_atomically
 from coterie.config.project import find_project
 from coterie.errors import StorageError, StorageLocked, UsageError
+from coterie.model.paths import shown
 from tests.conftest import House
 
 

@@ -19,7 +19,7 @@ from coterie.model.message import YOU
 from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:
-    from coterie.app import Answered, App
+    from coterie.app.project import Answered, App
 
 Action = Callable[[], Awaitable[None]]
 

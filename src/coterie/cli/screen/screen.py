@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.input import Input
     from prompt_toolkit.output import Output
 
-    from coterie.app import App
+    from coterie.app.project import App
 
 
 class Renderer(Protocol):

@@ -33,7 +33,7 @@ from coterie.model.ticket_view import TicketView
 from coterie.model.view import Entry
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 _REST = 10
 """The board is read anew for one part of the time in so many."""

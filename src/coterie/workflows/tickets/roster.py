@@ -13,15 +13,8 @@ from coterie.model.plan_rules import capable
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import INSTANCE, Member, Team, base_of
 
-MANAGER = "manager"
 _INSTANCES = 4
 """A worker that may be doubled is, up to so many of it at once."""
-
-
-def manager_of(team: Team) -> Member:
-    """The member whose role is manager, else the first with an agent."""
-    named = [one for one in team.ai_members if one.role.strip().casefold() == MANAGER]
-    return (named or team.ai_members)[0]
 
 
 def check_team(team: Team) -> None:
@@ -41,7 +34,7 @@ class Roster:
     """
 
     def __init__(self, team: Team, config: SchedulerConfig) -> None:
-        self.manager: Member = _within(manager_of(team), config.time_limits.manager)
+        self.manager: Member = _within(team.manager, config.time_limits.manager)
         self._team = team
         self.workers: Sequence[Member] = [m for m in team.ai_members if m.id != self.manager.id]
         self._changed = anyio.Condition()

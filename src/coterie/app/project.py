@@ -11,12 +11,20 @@ from typing import TYPE_CHECKING, Literal
 
 import anyio.to_thread
 
-from coterie.app.accepting import Accepted, Accepting
-from coterie.app.changes import Changes, looked_after, with_changes
+from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
-from coterie.app.members import ByHand, Household, by_hand
-from coterie.app.rehearsing import rehearsing
-from coterie.app.sessions import TICKETS, Sessions, checks_of, with_session
+from coterie.app.run import (
+    TICKETS,
+    ByHand,
+    MemberFactory,
+    by_hand,
+    checks_of,
+    looked_after,
+    rehearsing,
+    with_changes,
+    with_session,
+)
+from coterie.app.sessions import Sessions
 from coterie.config.environment import search_path
 from coterie.config.learned_rules import learn_rule, learned_rules, with_learned
 from coterie.config.project import Project, make_project
@@ -32,6 +40,7 @@ from coterie.engine.steering import Answered
 from coterie.engine.takeover import Claimant
 from coterie.model import instant
 from coterie.model.message import YOU, Message
+from coterie.model.paths import member_folder
 from coterie.model.record import ResultRecord
 from coterie.model.routing import spoken
 from coterie.model.scheduler import SchedulerConfig
@@ -49,7 +58,6 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
 from coterie.workflows.solo import Solo
 from coterie.workflows.tickets import Tickets
-from coterie.workspace.folder import member_folder
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
@@ -178,7 +186,7 @@ class App:
             looked_after(self.root, task_id, observer) as snapshots,
         ):
             members = await anyio.to_thread.run_sync(
-                self._household.members, created.team, created.team_file, rehearsal
+                self._members.of, created.team, created.team_file, rehearsal
             )
             care = Care(
                 members.redactor(),
@@ -261,11 +269,7 @@ class App:
 
     async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far; of a session, what was approved."""
-        accepting = Accepting(self._sessions)
-        work = await accepting.work_of(task_id)
-        if work is not None:
-            return await accepting.diff(task_id, work)
-        return await Changes(self._look).diff(task_id)
+        return await Changes(self._sessions).diff(task_id)
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""
@@ -307,15 +311,9 @@ class App:
         Of a session that was accepted, a commit takes the work back out of the branch; one that
         was not is only marked: nobody's files were changed.
         """
-        accepting = Accepting(self._sessions, self._claimant(await self._own()))
-        work = await accepting.work_of(task_id)
-        if work is not None:
-            return await accepting.revert(task_id, work, undo=undo, dry_run=dry_run)
-        changes = Changes(self._look)
-        if dry_run:
-            return await changes.would_take_back(task_id, undo=undo)
         claimant = self._claimant(await self._own())
-        return await changes.take_back(claimant, task_id, undo=undo)
+        changes = Changes(self._sessions)
+        return await changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
 
     async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
         """Bring a session's approved work into the branch that the user has checked out.
@@ -323,13 +321,14 @@ class App:
         Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
         moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
         """
-        accepting = Accepting(self._sessions, self._claimant(await self._own()))
+        claimant = self._claimant(await self._own())
         created = (await self._look.state(task_id)).created
         members = await anyio.to_thread.run_sync(
-            self._household.members, created.team, created.team_file, None
+            self._members.of, created.team, created.team_file, None
         )
         checks = checks_of(self.root, created, members.redactor())
-        return await accepting.accept(task_id, checks, recheck=recheck)
+        changes = Changes(self._sessions)
+        return await changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
@@ -337,7 +336,7 @@ class App:
 
     def by_hand(self, team: Team, member: Member) -> ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
-        return by_hand(self._household.members(team, None, None), member)
+        return by_hand(self._members.of(team, None, None), member)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -373,8 +372,10 @@ class App:
         return Engine(self.storage, WORKFLOWS, self._claimant(owner), self.root)
 
     @property
-    def _household(self) -> Household:
-        return Household(self.root, self.home, self.settings, self.storage, self.machine, self.pool)
+    def _members(self) -> MemberFactory:
+        return MemberFactory(
+            self.root, self.home, self.settings, self.storage, self.machine, self.pool
+        )
 
 
 def _prepared(project: Project, home: Path | None) -> Settings:

@@ -1,0 +1,266 @@
+"""What a run of a task needs: its members' processes, snapshots, checks, a stand-in model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio.from_thread
+import anyio.to_thread
+
+from coterie.agents.table import BUILT_IN, Adapters
+from coterie.config.environment import passthrough, user_home
+from coterie.config.known_agents import KNOWN_AGENTS, family, is_built_in, known_agent
+from coterie.config.project import Project
+from coterie.config.registry import load_registry, registry_path
+from coterie.config.roles_file import agents_of
+from coterie.config.settings import Settings
+from coterie.config.team_file import load_team
+from coterie.config.teams import reading_for
+from coterie.config.trust import is_material_trusted
+from coterie.engine.children import SessionChannels, TaskChildren
+from coterie.engine.desk import Care
+from coterie.errors import CoterieError, UsageError
+from coterie.model.journal import Fence
+from coterie.model.paths import member_folder
+from coterie.model.record import ErrorRecord, ResultRecord
+from coterie.model.redaction import Redactor
+from coterie.model.task import DEMO, TaskCreated
+from coterie.model.team import Member, Team
+from coterie.model.workspace import Workspace
+from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketStore
+from coterie.process.pool import ChannelPool
+from coterie.process.processes import Machine
+from coterie.workspace.folder import open_workspace, save_prompt_if_new
+from coterie.workspace.homes.by_hand import home_environment
+from coterie.workspace.snapshots import FolderSnapshots
+
+if TYPE_CHECKING:
+    from coterie.rehearsal.dialogue import Brain
+
+TICKETS = "tickets"
+"""The workflow whose tasks are sessions with tickets."""
+
+
+@dataclass(frozen=True)
+class MemberFactory:
+    """Makes the members of a project's tasks, from what all of them share."""
+
+    root: Path
+    home: Path | None
+    settings: Settings
+    storage: Storage
+    machine: Machine
+    pool: ChannelPool
+
+    def of(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
+        """The members of a team, with all that was not kept with the task.  Reads files."""
+        agents = {**load_registry(registry_path(self.home), BUILT_IN).agents, **agents_of(team)}
+        adapters = Adapters(
+            agents,
+            self.settings.keeper,
+            self.settings.quiet_after_ms / 1000,
+            self.storage.conversation.thread,
+        )
+        if any(member.env for member in team.members) and team_file:
+            path = Path(team_file)
+            reading = reading_for(path, Project(self.root), agents, self.settings)
+            team = team.unsealed(load_team(path, reading).team)
+        trusted = is_material_trusted(self.root, self.home)
+        return Members(self, adapters, team, trusted, rehearsal)
+
+
+@dataclass(frozen=True)
+class Members:
+    """The members of one team, ready to be spoken to."""
+
+    shared: MemberFactory
+    adapters: Adapters
+    team: Team
+    trusted: bool
+    rehearsal: str | None
+
+    def channels(self, fence: Fence, task: TaskCreated) -> SessionChannels:
+        """The channels of a task, once its lease is held."""
+        shared = self.shared
+        return SessionChannels(
+            # A child task's processes are its own, and end with it.
+            session=task.task_id,
+            pool=shared.pool,
+            children=TaskChildren(shared.storage.leases, fence, shared.machine),
+            adapter_of=self.adapters.of,
+            workspace_of=self.workspace,
+            folder_of=lambda member: str(member_folder(shared.root, self.team.name, member)),
+        )
+
+    def workspace(self, member: Member) -> Workspace:
+        """A member's folder, made, and all that its process is told."""
+        known = self.team.seated(member.id)
+        # What was not kept with the task; where it works, and for how long, is the workflow's say.
+        member = member.model_copy(update={"env": known.env}) if known else member
+        agent = self.adapters.agents.get(member.agent or "")
+        known = known_agent(family(agent)) if agent else None
+        # In a rehearsal nobody's key is needed, so nobody gets one.
+        keys = known.keys if known and self.rehearsal is None else ()
+        env = agent.env if agent else None
+        root = self.shared.root
+        made = open_workspace(root, self.team.name, member, passthrough(keys), env)
+        save_prompt_if_new(root, self.team.name, member)
+        return replace(
+            made,
+            others={one.id: one.role for one in self.team.in_order if one.id != member.id},
+            team_instruction=self.team.team_instruction or "",
+            trusted=self.trusted,
+            user_home=user_home(),
+            rehearsal=self.rehearsal,
+        )
+
+    def redactor(self) -> Redactor:
+        """What takes the keys of these members out of all that is written."""
+        secrets = _secrets(passthrough([key for known in KNOWN_AGENTS for key in known.keys]))
+        for member in self.team.members:
+            agent = self.adapters.agents.get(member.agent or "")
+            secrets |= _secrets(member.env) | (_secrets(agent.env) if agent else set())
+        return Redactor(secrets)
+
+
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+
+
+def _secrets(env: Mapping[str, str]) -> set[str]:
+    return {value for name, value in env.items() if any(part in name.upper() for part in _SECRET)}
+
+
+@dataclass(frozen=True)
+class ByHand:
+    """A member's CLI as a person starts it."""
+
+    words: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+
+
+def by_hand(members: Members, member: Member) -> ByHand:
+    """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
+    agent = members.adapters.agents.get(member.agent or "")
+    if agent is None or is_built_in(agent):
+        raise UsageError(f"{member.id} has no program to open.", "coterie team show")
+    workspace = members.workspace(member)
+    return ByHand(
+        (agent.command, *member.additional_args),
+        workspace.execution_dir,
+        home_environment(agent.adapter_in(BUILT_IN), agent, member, workspace),
+    )
+
+
+# -- snapshots, checks, a stand-in for the models -----------------------------------------------
+
+
+@asynccontextmanager
+async def looked_after(
+    root: Path, task_id: str, observer: Observer
+) -> AsyncGenerator[FolderSnapshots]:
+    """Snapshots for a run of a task; what its last turn left is kept even if that was cut."""
+
+    def tell(problem: str) -> None:
+        record = ErrorRecord(
+            code="not_kept",
+            message=f"What is changed can be neither shown nor undone: {problem}.",
+            hint="Install git." if "not installed" in problem else None,
+            task=task_id,
+        )
+        anyio.from_thread.run_sync(observer.saw, record)
+
+    snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)
+    try:
+        yield snapshots
+    finally:
+        with anyio.CancelScope(shield=True):
+            await anyio.to_thread.run_sync(snapshots.settle)
+
+
+async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> ResultRecord:
+    """The result of a run, with what the task has changed so far."""
+
+    def figures() -> tuple[str, ...]:
+        if not snapshots.has_kept(result.task):
+            return ()
+        patches = snapshots.diff(result.task).patches
+        return tuple(str(one) for patch in patches for one in patch.files)
+
+    with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+        return replace(result, changed=await anyio.to_thread.run_sync(figures))
+    return result
+
+
+@dataclass(frozen=True)
+class OutsideWorktrees:
+    """`ports.Snapshots` without the worktrees of tickets: what is done there is committed."""
+
+    snapshots: Snapshots
+    root: Path
+
+    def before(self, task_id: str, folder: str) -> None:
+        """A turn may change files from now on."""
+        if not self._is_worktree(folder):
+            self.snapshots.before(task_id, folder)
+
+    def after(self, task_id: str, folder: str) -> None:
+        """It changes none any more."""
+        if not self._is_worktree(folder):
+            self.snapshots.after(task_id, folder)
+
+    def _is_worktree(self, folder: str) -> bool:
+        worktrees = (self.root / ".coterie" / "worktrees").resolve()
+        return Path(folder).resolve().is_relative_to(worktrees)
+
+
+def with_session(care: Care, root: Path, store: TicketStore, created: TaskCreated) -> Care:
+    """The care of a task that is a session: its checks are run, and its files are kept."""
+    if created.workflow != TICKETS:
+        return care
+    return replace(
+        care,
+        snapshots=OutsideWorktrees(care.snapshots, root) if care.snapshots else None,
+        checks=checks_of(root, created, care.redactor),
+        ledger=ledger_of(root, store, created),
+    )
+
+
+def ledger_of(root: Path, store: TicketStore, created: TaskCreated) -> Ledger:
+    """What tells a session in files."""
+    from coterie.stores import ledger
+
+    folder, session = Project(root).folder, created.session_id
+    return ledger.Ledger(folder, store, session, signed=created.scheduler.sign)
+
+
+def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
+    """What runs the checks of a session."""
+    from coterie.tools.check import SandboxedChecks
+
+    minutes = created.scheduler.time_limits.check
+    return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
+
+
+@asynccontextmanager
+async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[str | None]:
+    """The address of a stand-in for the models, while a rehearsal runs."""
+    if given is not None or not created.rehearsal:
+        yield given if created.rehearsal else None
+        return
+    from coterie.rehearsal.demo_shop import DemoShop
+    from coterie.rehearsal.script import Scripted, read_script
+    from coterie.rehearsal.server import RehearsalServer
+    from coterie.rehearsal.simulation import Simulation
+
+    brain: Brain = Simulation()
+    if created.script == DEMO:
+        brain = DemoShop()
+    elif created.script is not None:
+        brain = Scripted(await anyio.to_thread.run_sync(read_script, Path(created.script)), brain)
+    async with RehearsalServer(brain) as server:
+        yield server.url
