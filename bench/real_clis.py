@@ -26,7 +26,7 @@ from coterie.model.record import MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from coterie.workspace.homes import claude as claude_home
@@ -42,7 +42,7 @@ LIMIT = 64 * 1024 * 1024
 class Prompt:
     """A model that answers at once."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """Always the same."""
         return reply("Yes.")
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.tools.ground import Ground
-from coterie.tools.search.index import CodeIndex, Refreshed
+from coterie.tools.search.index import CodeIndex, RefreshCounts
+from coterie.tools.workspace_root import WorkspaceRoot
 
 QUESTION = "How long is the pause between failing attempts?"
 
@@ -40,19 +40,17 @@ def searched(folder: Path, repeats: int = 5) -> Took:
     package = folder / "package"
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(Path(spec.origin).parent, package, ignore=ignored)
-    ground = Ground.at(package)
-    firsts = [
-        _timed(CodeIndex(folder / f"{number}.db", ground).refresh) for number in range(repeats)
-    ]
-    index = CodeIndex(folder / "0.db", ground)
+    root = WorkspaceRoot.at(package)
+    firsts = [_timed(CodeIndex(folder / f"{number}.db", root).refresh) for number in range(repeats)]
+    index = CodeIndex(folder / "0.db", root)
     index.refresh()
     file = package / "_internal" / "cache.py"
     changes: list[float] = []
     for number in range(4 * repeats):
         file.write_text(f"{file.read_text()}\n# changed {number}\n")
-        found: list[Refreshed] = []
+        found: list[RefreshCounts] = []
         changes.append(_timed(lambda found=found: found.append(index.refresh())))
-        assert found == [Refreshed(0, 1, 0)]
+        assert found == [RefreshCounts(0, 1, 0)]
     questions = [_timed(lambda: index.search(QUESTION)) for _ in range(repeats)]
     count = len(list(package.rglob("*.py")))
     return Took(count, *map(statistics.median, (firsts, changes, questions)))

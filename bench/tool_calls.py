@@ -25,8 +25,8 @@ from coterie.model.workspace import Workspace
 from coterie.ports import Channel
 from coterie.testing.scripted import NoRecord, ScriptedChannels, team
 from coterie.testing.stage import stage
-from coterie.tools.seen import Seen
 from coterie.tools.standard import open_toolbox
+from coterie.tools.text_file import FileVersions
 
 CALLS = 50
 
@@ -104,7 +104,7 @@ async def _task(folder: Path, calls: int) -> Cost:
     for number in range(1, calls + 1):
         (work / f"{number}.txt").write_text(TEXT)
     workspace = Workspace(folder, folder / "home", folder / "tmp", work)
-    toolbox = await open_toolbox("ann", workspace, NoRecord(), (), Seen())
+    toolbox = await open_toolbox("ann", workspace, NoRecord(), (), FileVersions())
     kit = Kit(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
     channels = OneChannel(lambda *_: "", folder_of_work=str(work))
     channels.channel_to_model = BuiltinChannel(kit, Thread("thread", []))

@@ -28,7 +28,14 @@ from coterie.model.record import Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ModelReply,
+    ToolCall,
+    ToolResult,
+    reply,
+)
 from coterie.rehearsal.server import RehearsalServer
 
 UNKNOWN = "unknown"
@@ -58,13 +65,13 @@ class Counting:
 
     calls: int
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """The next call, the same again where nobody knows whether it ran, or the end."""
         results = [item for item in asked.conversation if isinstance(item, ToolResult)]
         done = sum(not _is_unknown(result) for result in results)
         if done >= self.calls:
             return reply("All done.")
-        return Reply(("Next.",), (_call(done + 1),))
+        return ModelReply(("Next.",), (_call(done + 1),))
 
 
 def _call(number: int) -> ToolCall:

@@ -12,7 +12,7 @@ import pytest
 
 from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from tests.cli.command import Cli, Inside
 
 SHIPPED = Path(__file__).parents[2] / "src" / "coterie" / "rehearsal"
@@ -98,7 +98,7 @@ def _summary(report: dict[str, Any]) -> dict[str, tuple[str, str, bool]]:
 class Lenient(DemoShop):
     """A manager that lets everything pass."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         if "Is it done?" in asked.newest:
             return reply('{"decision": "approved"}')
         return await super().answer(asked)

@@ -35,16 +35,15 @@ from coterie.model.tool_call import AuditEntry
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog, Storage
 from coterie.process.pool import ChannelPool
-from coterie.rehearsal.dialogue import Answer, Asked, ToolCall, ToolResult, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, ToolCall, ToolResult, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import Recorder
 from coterie.testing.stage import TASK, Stage, stage
-from coterie.tools.inputs import Inputs, Text
 from coterie.tools.sandbox import Sandbox
-from coterie.tools.seen import Seen
-from coterie.tools.toolbox import Outcome, Toolbox
+from coterie.tools.text_file import FileVersions
+from coterie.tools.toolbox import Toolbox, ToolInput, ToolOutcome, Utf8Text
 from coterie.workflows.solo import Solo
 from coterie.workspace.folder import open_workspace
 from tests.contract.acp.house import Log
@@ -56,8 +55,8 @@ Calls = Sequence[tuple[str, Mapping[str, object]]]
 # -- tools that count, and a model that goes by what it has done -------------------------------
 
 
-class CountInput(Inputs):
-    what: Text = Field(description="Anything.")
+class CountInput(ToolInput):
+    what: Utf8Text = Field(description="Anything.")
 
 
 @dataclass(frozen=True)
@@ -76,9 +75,9 @@ class Count:
             return Action("read", self.name, cwd)
         return Action("run", self.name, cwd, command=f"count {given['what']}")
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         await anyio.to_thread.run_sync(self._count, str(given["what"]))
-        return Outcome({"counted": given["what"]})
+        return ToolOutcome({"counted": given["what"]})
 
     def _count(self, what: str) -> None:
         with (self.root / "counted").open("a") as file:
@@ -93,7 +92,9 @@ class Held:
 class Counting(BuiltinAdapter):
     """The built-in agent with tools that cost nothing."""
 
-    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
+    async def toolbox(
+        self, member: Member, workspace: Workspace, versions: FileVersions
+    ) -> Toolbox:
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
         tools = (Count("look", True, root), Count("do", False, root))
         return Toolbox(root, Held(), (*tools, AskUser(), AssignSubtask()))
@@ -101,12 +102,12 @@ class Counting(BuiltinAdapter):
 
 @dataclass
 class Plan:
-    """A brain that reads from the conversation how far it is, so that it may be asked twice."""
+    """A responder that reads from the conversation how far it is, so that it may be asked twice."""
 
     steps: Sequence[Calls]
-    asked: list[Asked] = field(default_factory=list)
+    asked: list[CompletionRequest] = field(default_factory=list)
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         self.asked.append(asked)
         made = sum(isinstance(item, ToolCall) for item in asked.conversation)
         for step in self.steps:
@@ -530,8 +531,10 @@ class Watcher(Recorder):
 class Unheld(Counting):
     """The same, where nothing holds a command in."""
 
-    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
-        toolbox = await super().toolbox(member, workspace, seen)
+    async def toolbox(
+        self, member: Member, workspace: Workspace, versions: FileVersions
+    ) -> Toolbox:
+        toolbox = await super().toolbox(member, workspace, versions)
         tools = (Count("look", True, toolbox.root), Count("do", False, toolbox.root))
         return Toolbox(toolbox.root, Held(Sandbox("none")), tools)
 

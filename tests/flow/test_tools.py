@@ -19,11 +19,10 @@ import pytest
 
 from coterie.process import processes
 from coterie.tools import sandbox
-from coterie.tools.commands import Commands, Ran
-from coterie.tools.run_command import RunCommand
+from coterie.tools.run_command import CommandResult, CommandRunner, RunCommand
 from coterie.tools.sandbox import Kind, Sandbox
 from coterie.tools.standard import open_toolbox
-from coterie.tools.toolbox import Outcome, Toolbox
+from coterie.tools.toolbox import Toolbox, ToolOutcome
 from tests.unit.process.children import carrying, left, token, until
 from tests.unit.tools import owner
 from tests.unit.tools.workshop import Log, Workshop, call, toolbox, workshop
@@ -46,12 +45,12 @@ async def works_here(kind: Kind) -> None:
         pytest.skip(problem)
 
 
-async def commands(shop: Workshop, kind: Kind, log: Log | None = None) -> Commands:
+async def commands(shop: Workshop, kind: Kind, log: Log | None = None) -> CommandRunner:
     await works_here(kind)
-    return Commands("ann", shop.ground.root, shop.workspace, log or Log(), Sandbox(kind))
+    return CommandRunner("ann", shop.root.path, shop.workspace, log or Log(), Sandbox(kind))
 
 
-async def run(shop: Workshop, kind: Kind, command: str, seconds: float = 60) -> Ran:
+async def run(shop: Workshop, kind: Kind, command: str, seconds: float = 60) -> CommandResult:
     return await (await commands(shop, kind)).run(command, seconds)
 
 
@@ -68,7 +67,7 @@ async def test_it_runs_in_the_work_folder_with_nothing_to_read(shop: Workshop, k
     command = "pwd; cat; echo out; echo err >&2; echo out; exit 3"
     printed = f"{shop.project.resolve()}\nout\nerr\nout\n"
     log = Log(mark="m1")
-    assert await (await commands(shop, kind, log)).run(command, 60) == Ran(3, printed)
+    assert await (await commands(shop, kind, log)).run(command, 60) == CommandResult(3, printed)
     assert log.told == [("starting", "ann runCommand"), ("started", "m1"), ("ended", "m1")]
 
 
@@ -90,7 +89,7 @@ async def test_it_may_work(shop: Workshop, kind: Kind) -> None:
     git -c user.name=a -c user.email=b@c commit --quiet --allow-empty -m first
     git log --format=%s; cat b/z; python3 -c 'print(6 * 7)'
     """
-    assert await run(shop, kind, command) == Ran(0, "first\ntwo\n42\n")
+    assert await run(shop, kind, command) == CommandResult(0, "first\ntwo\n42\n")
     assert (shop.workspace.tmp / "t").read_text() == "t\n"
     assert (shop.workspace.home / "h").read_text() == "h\n"
 
@@ -99,9 +98,9 @@ async def test_it_may_work(shop: Workshop, kind: Kind) -> None:
 async def test_the_network_is_open(shop: Workshop, kind: Kind) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert await run(shop, kind, f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in") == Ran(
-            0, "in\n"
-        )
+        assert await run(
+            shop, kind, f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo in"
+        ) == CommandResult(0, "in\n")
 
 
 # -- what it is kept from ----------------------------------------------------------------------
@@ -137,9 +136,9 @@ async def test_it_changes_nothing_outside(shop: Workshop, elsewhere: Path, kind:
         "unshare --user --map-root-user --mount mount -o remount,bind,rw /",
     ]
     tried = "".join(f"({act.format(elsewhere)}) 2> /dev/null && echo '{act}'\n" for act in acts)
-    assert await run(shop, kind, f"echo own > own; cat {elsewhere}/file\n{tried} true") == Ran(
-        0, "untouched"
-    )
+    assert await run(
+        shop, kind, f"echo own > own; cat {elsewhere}/file\n{tried} true"
+    ) == CommandResult(0, "untouched")
     assert {path.name: path.read_text() for path in elsewhere.iterdir()} == {"file": "untouched"}
     assert not Path("/etc/coterie-was-here").exists()
 
@@ -219,7 +218,7 @@ async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None
         ["worktree", "add", "--quiet", "-b", "coterie/review/ann", str(tree)],
     ):
         subprocess.run([*git, *words], check=True)
-    runner = Commands(
+    runner = CommandRunner(
         "ann",
         tree.resolve(),
         replace(shop.workspace, execution_dir=tree),
@@ -237,7 +236,7 @@ async def test_a_worktree_of_its_own_can_be_committed_to(shop: Workshop) -> None
 
 async def test_a_command_that_cannot_be_held_is_not_run(shop: Workshop) -> None:
     """As on a kernel without Landlock: the launcher gives up rather than go on unheld."""
-    words = Sandbox("landlock").words(sandbox.Confines((shop.project,)), shop.project)
+    words = Sandbox("landlock").words(sandbox.SandboxPolicy((shop.project,)), shop.project)
     launcher = Path(words[3])
     broken = shop.outside / "launcher.py"
     broken.write_text(launcher.read_text().replace("OLDEST = 3", "OLDEST = 99"))
@@ -303,7 +302,7 @@ async def test_what_it_leaves_behind_is_ended_and_said_to_be(shop: Workshop, kin
 async def test_one_that_leaves_nothing_is_not_said_to(shop: Workshop, kind: Kind) -> None:
     runner = await commands(shop, kind)
     for _ in range(3):
-        assert await runner.run("true & wait; echo a | cat", 60) == Ran(0, "a\n")
+        assert await runner.run("true & wait; echo a | cat", 60) == CommandResult(0, "a\n")
 
 
 async def test_at_its_time_limit_the_whole_tree_goes(shop: Workshop) -> None:
@@ -322,7 +321,9 @@ async def past_its_time(box: Toolbox) -> None:
     outcome = await call(box, "runCommand", command=command, timeoutSeconds=3)
     assert time.monotonic() - begun < 3 + 5
     note = "It was ended after 3 s, its time limit, with all that it began."
-    assert outcome == Outcome({"exitCode": None, "output": "begun\n", "note": note}, is_error=True)
+    assert outcome == ToolOutcome(
+        {"exitCode": None, "output": "begun\n", "note": note}, is_error=True
+    )
     assert [await left(word) for word in words] == [0, 0]
 
 
@@ -339,7 +340,7 @@ async def test_when_the_call_is_cancelled_nothing_is_left(shop: Workshop, kind: 
 
 
 async def test_one_that_kills_its_keeper_is_still_ended(shop: Workshop) -> None:
-    word, log, ended = token(), Log(), list[Ran]()
+    word, log, ended = token(), Log(), list[CommandResult]()
     runner = await commands(shop, "none", log)
     wait = "until [ -e go ]; do sleep 0.02; done"
 

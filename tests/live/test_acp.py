@@ -31,8 +31,8 @@ from coterie.model.update import (
     TurnCompleted,
     TurnInterrupted,
 )
-from coterie.rehearsal import dialogue
-from coterie.rehearsal.dialogue import Refusal, Reply, Silence, ToolCall, reply
+from coterie.rehearsal import model_api
+from coterie.rehearsal.model_api import ErrorReply, ModelReply, NoReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.contract.acp.house import (
     ROLE,
@@ -102,14 +102,14 @@ class AcpHouse(RealHouse):
 
     cli: Cli
 
-    def runs(self, command: str) -> Reply:
-        return Reply(("Let me look. ",), (self.cli.shell(command),))
+    def runs(self, command: str) -> ModelReply:
+        return ModelReply(("Let me look. ",), (self.cli.shell(command),))
 
-    def reads(self, path: Path) -> Reply:
-        return Reply(("Let me see. ",), (self.cli.read(path),))
+    def reads(self, path: Path) -> ModelReply:
+        return ModelReply(("Let me see. ",), (self.cli.read(path),))
 
-    def writes(self, path: Path, text: str) -> Reply:
-        return Reply(("Let me write. ",), (self.cli.write(path, text),))
+    def writes(self, path: Path, text: str) -> ModelReply:
+        return ModelReply(("Let me write. ",), (self.cli.write(path, text),))
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ def lived_in(long_lived: AcpHouse) -> Generator[AcpHouse]:
 
 
 async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
-    house.says(reply("Heliotrope it is."), Reply(("a ", "b ", "c")))
+    house.says(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c")))
     async with house.open(house.member("read", model="rehearsal")) as channel:
         assert (channel.version, channel.holds_past) == (house.cli.version, True)
         first = await take(channel, "Remember the word heliotrope.")
@@ -167,7 +167,7 @@ async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
         assert requests_hold(house.server, TEAM) == [1, 1]
         told = house.server.turns[1].asked
         assert told is not None
-        said = [part.text for part in told.conversation if isinstance(part, dialogue.Said)]
+        said = [part.text for part in told.conversation if isinstance(part, model_api.TextMessage)]
         assert said[-3:] == [
             f"[SYSTEM]\n{ROLE}\n\n{TEAM}\n\nRemember the word heliotrope.",
             "Heliotrope it is.",
@@ -175,7 +175,7 @@ async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
         ]
         # It has nothing to write or to run with.
         assert await tried_in(house, channel, "read") == (["read"], [])
-        house.says(Silence())
+        house.says(NoReply())
         await left_by_the_clock(house.server, take(channel))
         assert channel.alive
     assert ((house.project / "w").exists(), (house.project / "r").exists()) == (False, False)
@@ -294,8 +294,8 @@ async def test_rules(lived_in: AcpHouse) -> None:
 async def test_asking_the_human_and_handing_over(lived_in: AcpHouse) -> None:
     house, channel = lived_in, lived_in.channel
 
-    def own(tool: str, **given: object) -> Reply:
-        return Reply((), (ToolCall(f"{house.cli.prefix}{tool}", given),))
+    def own(tool: str, **given: object) -> ModelReply:
+        return ModelReply((), (ToolCall(f"{house.cli.prefix}{tool}", given),))
 
     house.says(
         own("ask_human", question="Which colour?", options=["Red", "Blue"]),
@@ -313,7 +313,7 @@ async def test_asking_the_human_and_handing_over(lived_in: AcpHouse) -> None:
 
 async def test_an_interrupted_reply(lived_in: AcpHouse) -> None:
     house, channel = lived_in, lived_in.channel
-    house.says(Reply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
+    house.says(ModelReply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
 
     def stop(update: object) -> Any:
         return channel.interrupt() if isinstance(update, TextDelta) else None
@@ -341,9 +341,9 @@ async def test_an_interrupted_question(lived_in: AcpHouse) -> None:
 async def test_refusals(lived_in: AcpHouse) -> None:
     house, channel = lived_in, lived_in.channel
     house.says(
-        Refusal(401, "Incorrect API key provided"),
-        Refusal(404, "The model x does not exist"),
-        Refusal(429, "slow down", retry_after=0.1),
+        ErrorReply(401, "Incorrect API key provided"),
+        ErrorReply(404, "The model x does not exist"),
+        ErrorReply(429, "slow down", retry_after=0.1),
         reply("Better."),
     )
     refused = (await take(channel)).failure

@@ -34,8 +34,8 @@ from coterie.model.update import (
     Update,
     Waiting,
 )
-from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, in_pieces
-from coterie.rehearsal.dialogue import Asked as ModelAsked
+from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, in_pieces
+from coterie.rehearsal.model_api import CompletionRequest as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.homes.claude import prepare
 from tests.contract.acp.house import left_by_the_clock
@@ -50,8 +50,8 @@ ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 
 
-def says(text: str, *calls: ToolCall, pause: float = 0.0) -> Reply:
-    return Reply(in_pieces(text), calls, pause=pause)
+def says(text: str, *calls: ToolCall, pause: float = 0.0) -> ModelReply:
+    return ModelReply(in_pieces(text), calls, pause=pause)
 
 
 def bash(command: str, **more: object) -> ToolCall:
@@ -466,7 +466,7 @@ async def test_interrupts(played: Stage) -> None:
     [ended] = some(updates, ToolCallFinished)
     assert ended.is_error
 
-    stage.expect(Silence())
+    stage.expect(NoReply())
     async with anyio.create_task_group() as group:
 
         async def interrupt() -> None:
@@ -577,7 +577,7 @@ async def test_a_thread_that_is_lost_and_a_model_that_hangs(stage: Stage) -> Non
     async with stage.desk.channel(lost) as channel:
         assert channel.thread not in (None, lost)
         assert await reply(channel, "hi") == "Nothing more to say."
-        stage.expect(Silence())
+        stage.expect(NoReply())
         await left_by_the_clock(stage.server, turn(channel, "hi"))
 
 
@@ -586,7 +586,7 @@ async def test_a_thread_that_is_lost_and_a_model_that_hangs(stage: Stage) -> Non
 
 async def test_a_rate_limit_is_waited_out(played: Stage) -> None:
     stage, channel = played, played.channel
-    stage.expect(Refusal(429, "slow down", retry_after=0.1), says("Now."))
+    stage.expect(ErrorReply(429, "slow down", retry_after=0.1), says("Now."))
     updates = await turn(channel, "hi")
     assert some(updates, Waiting) == [Waiting("model: 429, retry 1 of 10")]
     assert isinstance(updates[-1], TurnCompleted)
@@ -628,7 +628,7 @@ async def test_a_login_that_is_refused(played: Stage) -> None:
 
 async def failing(stage: Stage, status: int) -> TurnFailed:
     """How a turn ends while the model refuses; the next one is as if nothing had been."""
-    stage.expect(*[Refusal(status, "vendor words", retry_after=0.1)] * 9)
+    stage.expect(*[ErrorReply(status, "vendor words", retry_after=0.1)] * 9)
     failed = failure(await turn(stage.channel, "hi"))
     stage.expect(says("Better."))
     assert await reply(stage.channel, "and now?") == "Better."
@@ -637,14 +637,14 @@ async def failing(stage: Stage, status: int) -> TurnFailed:
 
 async def test_a_refusal(played: Stage) -> None:
     stage, channel = played, played.channel
-    stage.expect(*[Reply((), stop="refusal")] * 2)
+    stage.expect(*[ModelReply((), stop="refusal")] * 2)
     failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("refused", False)
 
 
 async def test_a_stream_that_is_cut_is_told_again(played: Stage) -> None:
     stage, channel = played, played.channel
-    stage.expect(Reply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
+    stage.expect(ModelReply(in_pieces("one two three four"), breaks="cut"), says("All of it."))
     updates = await turn(channel, "hi")
     end = updates[-1]
     assert isinstance(end, TurnCompleted)

@@ -41,8 +41,8 @@ from coterie.model.update import (
     Usage,
     Waiting,
 )
-from coterie.rehearsal import dialogue
-from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
+from coterie.rehearsal import model_api
+from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from tests.contract.acp.house import left_by_the_clock
@@ -68,8 +68,8 @@ class Brain:
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
 
-    async def answer(self, asked: dialogue.Asked) -> Answer:
-        return self.answers.pop(0) if self.answers else Refusal(400, "the script has ended")
+    async def answer(self, asked: model_api.CompletionRequest) -> Answer:
+        return self.answers.pop(0) if self.answers else ErrorReply(400, "the script has ended")
 
 
 @dataclass
@@ -215,18 +215,18 @@ def git(*words: str) -> None:
     subprocess.run(["git", "-c", "user.email=a@b.c", "-c", "user.name=a", *words], check=True)
 
 
-def shell(command: str, **more: object) -> Reply:
-    return Reply((), (ToolCall("exec_command", {"cmd": command, **more}),))
+def shell(command: str, **more: object) -> ModelReply:
+    return ModelReply((), (ToolCall("exec_command", {"cmd": command, **more}),))
 
 
-def outside(command: str) -> Reply:
+def outside(command: str) -> ModelReply:
     return shell(command, sandbox_permissions="require_escalated", justification="It is needed.")
 
 
-def patch(path: str, *lines: str) -> Reply:
+def patch(path: str, *lines: str) -> ModelReply:
     added = "".join(f"+{line}\n" for line in lines)
     text = f"*** Begin Patch\n*** Add File: {path}\n{added}*** End Patch"
-    return Reply((), (ToolCall("apply_patch", text),))
+    return ModelReply((), (ToolCall("apply_patch", text),))
 
 
 def no(asked: Asked) -> Response:
@@ -270,8 +270,8 @@ def result(house: House) -> str:
 
 async def test_turns_and_memory(house: House) -> None:
     house.script(
-        replace(reply("Blue, I say."), usage=dialogue.Usage(100, 10)),
-        replace(reply("Still blue."), usage=dialogue.Usage(300, 20)),
+        replace(reply("Blue, I say."), usage=model_api.ReplyUsage(100, 10)),
+        replace(reply("Still blue."), usage=model_api.ReplyUsage(300, 20)),
     )
     async with house.open() as channel:
         assert (channel.version, channel.alive, channel.holds_past) == (PINNED, True, True)
@@ -281,7 +281,7 @@ async def test_turns_and_memory(house: House) -> None:
         second = await take(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(300, 20, source="codex"))
         assert channel.pid is not None
-        house.script(Silence())
+        house.script(NoReply())
         await left_by_the_clock(house.server, take(channel, "try"))
     assert not channel.alive
     assert channel.pid is None
@@ -294,10 +294,10 @@ async def test_turns_and_memory(house: House) -> None:
 
 async def test_a_thread_is_taken_up_after_a_kill(house: House) -> None:
     house.script(
-        replace(reply("Blue."), usage=dialogue.Usage(100, 10)),
-        replace(shell("echo x > /etc/stopped"), usage=dialogue.Usage(1, 1)),
-        replace(shell("echo two > two.txt"), usage=dialogue.Usage(1, 1)),
-        replace(reply("Still blue."), usage=dialogue.Usage(7, 5)),
+        replace(reply("Blue."), usage=model_api.ReplyUsage(100, 10)),
+        replace(shell("echo x > /etc/stopped"), usage=model_api.ReplyUsage(1, 1)),
+        replace(shell("echo two > two.txt"), usage=model_api.ReplyUsage(1, 1)),
+        replace(reply("Still blue."), usage=model_api.ReplyUsage(7, 5)),
     )
     async with house.open() as channel:
         await take(channel, "which colour?")
@@ -562,8 +562,8 @@ async def test_an_edit_is_shown_as_a_diff(lived_in: House, tmp_path: Path) -> No
 
 
 async def test_asking_the_human_and_handing_over(house: House) -> None:
-    def own(tool: str, **arguments: object) -> Reply:
-        return Reply((), (ToolCall(tool, arguments),))
+    def own(tool: str, **arguments: object) -> ModelReply:
+        return ModelReply((), (ToolCall(tool, arguments),))
 
     house.script(
         own("ask_human", question="Which colour?", options=["Red", "Blue"]),
@@ -609,7 +609,7 @@ async def test_a_worktree_can_be_committed_in(house: House, tmp_path: Path) -> N
 
 async def test_a_model_that_calls_tools_by_code(house: House) -> None:
     code = 'const r = await tools.exec_command({cmd: "echo by-code"}); text(r.output);'
-    house.script(Reply((), (ToolCall("exec", code),)), reply("Done."))
+    house.script(ModelReply((), (ToolCall("exec", code),)), reply("Done."))
     async with house.open(house.member(model="gpt-6.1-sol")) as channel:
         taken = await take(channel, "try")
     assert taken.calls == [("exec", None, False), ("shell", "echo by-code", False)]
@@ -621,7 +621,7 @@ async def test_a_model_that_calls_tools_by_code(house: House) -> None:
 
 async def test_an_interrupted_reply(lived_in: House) -> None:
     house, channel = lived_in, lived_in.channel
-    house.script(Reply(("Well, ", "never."), breaks="stall"), reply("Here I am."))
+    house.script(ModelReply(("Well, ", "never."), breaks="stall"), reply("Here I am."))
     pid = channel.pid
     taken = await take(
         channel,
@@ -678,7 +678,7 @@ async def failing(house: House, *answers: Answer) -> Taken:
 
 
 async def test_a_rate_limit(lived_in: House) -> None:
-    taken = await failing(lived_in, *[Refusal(429, "Too many.", 0.1)] * 2)
+    taken = await failing(lived_in, *[ErrorReply(429, "Too many.", 0.1)] * 2)
     assert taken.of(Waiting) == [Waiting("model: 429, retry 1 of 1")]
     assert taken.end == TurnFailed(
         "rate_limit",
@@ -689,24 +689,36 @@ async def test_a_rate_limit(lived_in: House) -> None:
 
 
 async def test_a_rate_limit_that_passes(lived_in: House) -> None:
-    taken = await failing(lived_in, Refusal(429, "Too many.", 0.1), reply("Now it works."))
+    taken = await failing(lived_in, ErrorReply(429, "Too many.", 0.1), reply("Now it works."))
     assert taken.end.text == "Now it works."  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
     ("refusal", "kind", "words", "hint", "retry"),
     [
-        (Refusal(401, "Bad key."), "signed_out", "was given is refused", "codex login, or", False),
-        (Refusal(404, "The model x does not exist."), "model", "not known", "another", False),
-        (Refusal(403, "Not yours."), "model", "not open to this", "another model", False),
-        (Refusal(429, "No.", None, True), "rate_limit", "usage limit is reached", "reset", False),
-        (Refusal(500, "Boom."), "model", "the model service is failing", "Wait", True),
-        (Refusal(503, "Boom."), "model", "the model service is failing", "Wait", True),
-        (Refusal(400, "What?"), "model", "the model service refused the request", None, False),
+        (
+            ErrorReply(401, "Bad key."),
+            "signed_out",
+            "was given is refused",
+            "codex login, or",
+            False,
+        ),
+        (ErrorReply(404, "The model x does not exist."), "model", "not known", "another", False),
+        (ErrorReply(403, "Not yours."), "model", "not open to this", "another model", False),
+        (
+            ErrorReply(429, "No.", None, True),
+            "rate_limit",
+            "usage limit is reached",
+            "reset",
+            False,
+        ),
+        (ErrorReply(500, "Boom."), "model", "the model service is failing", "Wait", True),
+        (ErrorReply(503, "Boom."), "model", "the model service is failing", "Wait", True),
+        (ErrorReply(400, "What?"), "model", "the model service refused the request", None, False),
     ],
 )
 async def test_refusals(
-    lived_in: House, refusal: Refusal, kind: str, words: str, hint: str | None, retry: bool
+    lived_in: House, refusal: ErrorReply, kind: str, words: str, hint: str | None, retry: bool
 ) -> None:
     end = (await failing(lived_in, *[refusal] * 4)).end
     assert isinstance(end, TurnFailed)
@@ -717,7 +729,7 @@ async def test_refusals(
 
 
 async def test_a_cut_stream(lived_in: House) -> None:
-    end = (await failing(lived_in, *[Reply(("a ", "b"), breaks="cut")] * 2)).end
+    end = (await failing(lived_in, *[ModelReply(("a ", "b"), breaks="cut")] * 2)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
     assert end.message.startswith("the connection to the model was cut. Codex says: ")
@@ -944,10 +956,10 @@ def old(house: House) -> House:
 
 async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
     old.script(
-        replace(shell("ls -a; echo two > two.txt"), usage=dialogue.Usage(100, 10)),
-        replace(reply("Blue."), usage=dialogue.Usage(200, 10)),
-        replace(outside(f"touch {tmp_path}/outside"), usage=dialogue.Usage(300, 20)),
-        replace(reply("Still blue."), usage=dialogue.Usage(400, 20)),
+        replace(shell("ls -a; echo two > two.txt"), usage=model_api.ReplyUsage(100, 10)),
+        replace(reply("Blue."), usage=model_api.ReplyUsage(200, 10)),
+        replace(outside(f"touch {tmp_path}/outside"), usage=model_api.ReplyUsage(300, 20)),
+        replace(reply("Still blue."), usage=model_api.ReplyUsage(400, 20)),
         reply("Yes."),
     )
     async with old.open(old.member("full")) as channel:  # whoever can ask nobody only looks
@@ -974,7 +986,7 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
 
 
 async def test_failures_without_an_app_server(old: House) -> None:
-    old.script(*[Refusal(429, "Too many.", 0.1)] * 2)
+    old.script(*[ErrorReply(429, "Too many.", 0.1)] * 2)
     async with old.open() as channel:
         end = (await take(channel, "try")).end
         assert isinstance(end, TurnFailed)

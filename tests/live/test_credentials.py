@@ -18,7 +18,7 @@ from coterie.app.project import App
 from coterie.model.record import ErrorRecord, InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -80,7 +80,7 @@ LOGINS = {
 
 @dataclass
 class Echoing:
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         return reply("Here.")
 
 

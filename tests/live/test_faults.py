@@ -26,7 +26,15 @@ from coterie.model.record import (
 )
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Refusal, Reply, Silence, in_pieces, reply
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ErrorReply,
+    ModelReply,
+    NoReply,
+    in_pieces,
+    reply,
+)
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -42,7 +50,7 @@ class Failing:
 
     faults: list[Answer]
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         if FAULTY in asked.instructions:
             return self.faults[0]
         return reply("I go on.")
@@ -159,9 +167,9 @@ class Case:
     """So often it may be tried: once where twice would only be slow."""
 
 
-LIMIT, BOOM = Refusal(429, "Slow down.", retry_after=0.1), Refusal(500, "Boom.")
-CUT, STALL = Reply(HALF, breaks="cut"), Reply(HALF, breaks="stall")
-KEY, MODEL = Refusal(401, "Bad key."), Refusal(404, "The model x does not exist.")
+LIMIT, BOOM = ErrorReply(429, "Slow down.", retry_after=0.1), ErrorReply(500, "Boom.")
+CUT, STALL = ModelReply(HALF, breaks="cut"), ModelReply(HALF, breaks="stall")
+KEY, MODEL = ErrorReply(401, "Bad key."), ErrorReply(404, "The model x does not exist.")
 ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
 """How often Claude itself tries again, where it would do so for minutes."""
 STUCK = "no end within 1 s: stuck"
@@ -175,9 +183,9 @@ CASES = [
     Case("claude", BOOM, "model", "the model service is failing (500)", WAIT, 2),
     Case("codex", BOOM, "model", "the model service is failing", WAIT, 2),
     Case("gemini", BOOM, "model", "the model service is failing", WAIT, 1, most=1),
-    Case("claude", Silence(), "timeout", STUCK, TIME, 2, 1),
-    Case("codex", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("gemini", Silence(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("claude", NoReply(), "timeout", STUCK, TIME, 2, 1),
+    Case("codex", NoReply(), "timeout", STUCK, TIME, 1, 1, most=1),
+    Case("gemini", NoReply(), "timeout", STUCK, TIME, 1, 1, most=1),
     Case("claude", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("codex", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("gemini", STALL, "timeout", STUCK, TIME, 1, 1, most=1),

@@ -19,7 +19,7 @@ from coterie.model.record import InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -54,7 +54,7 @@ class Lines:
 
     answers: list[Answer]
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         return self.answers.pop(0)
 
 
@@ -130,13 +130,13 @@ async def test_one_gate(house: House, cli: str) -> None:
     shell, ask = CLIS[cli].shell, f"{CLIS[cli].prefix}ask_human"
 
     def runs(*lines: str) -> list[Answer]:
-        return [Reply(("I try.",), (shell(line),)) for line in lines]
+        return [ModelReply(("I try.",), (shell(line),)) for line in lines]
 
     script = [
         *runs("ls", "touch a.txt"),
         reply("Then not."),
         *runs("touch b.txt", "touch b.txt"),
-        Reply((), (ToolCall(ask, {"question": "Which colour?"}),)),
+        ModelReply((), (ToolCall(ask, {"question": "Which colour?"}),)),
         reply("Done."),
     ]
     answers = {"touch a.txt": ("reject", "take b.txt"), "touch b.txt": ("task", None)}

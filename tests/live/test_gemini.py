@@ -34,8 +34,8 @@ from coterie.model.update import (
     TurnInterrupted,
     Usage,
 )
-from coterie.rehearsal import dialogue
-from coterie.rehearsal.dialogue import Answer, Refusal, Reply, Silence, ToolCall, reply
+from coterie.rehearsal import model_api
+from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.contract.acp.house import (
     ROLE,
@@ -95,20 +95,20 @@ def lived_in(long_lived: RealHouse) -> Generator[RealHouse]:
     assert long_lived.channel.alive
 
 
-def shell(command: str, say: str = "Let me look. ") -> Reply:
+def shell(command: str, say: str = "Let me look. ") -> ModelReply:
     call = ToolCall("run_shell_command", {"command": command, "description": "to see"})
-    return Reply((say,), (call,))
+    return ModelReply((say,), (call,))
 
 
-def write(path: Path, content: str) -> Reply:
-    return Reply((), (ToolCall("write_file", {"file_path": str(path), "content": content}),))
+def write(path: Path, content: str) -> ModelReply:
+    return ModelReply((), (ToolCall("write_file", {"file_path": str(path), "content": content}),))
 
 
 # -- turns -------------------------------------------------------------------------------------
 
 
 async def test_turns_and_memory(house: RealHouse) -> None:
-    house.says(reply("Heliotrope it is."), Reply(("a ", "b ", "c"), thinking="Hm."))
+    house.says(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c"), thinking="Hm."))
     async with house.open() as channel:
         assert isinstance(channel, AcpChannel)
         assert (channel.version, channel.holds_past, channel.alive) == (PINNED, True, True)
@@ -117,14 +117,16 @@ async def test_turns_and_memory(house: RealHouse) -> None:
         assert isinstance(first.end, TurnCompleted)
         assert first.text == "Heliotrope it is."
         told = house.server.answers[house.server.turns[0].number]
-        assert isinstance(told, Reply)
+        assert isinstance(told, ModelReply)
         counted = told.counted(house.server.turns[0].asked)  # type: ignore[arg-type]
         assert first.end.usage == Usage(counted.input, counted.output, source="gemini")
         second = await take(channel, "Which word was it?")
         assert [update.text for update in second.of(TextDelta)] == ["a ", "b ", "c"]
         asked = house.server.turns[1].asked
         assert asked is not None
-        texts = [part.text for part in asked.conversation if isinstance(part, dialogue.Said)]
+        texts = [
+            part.text for part in asked.conversation if isinstance(part, model_api.TextMessage)
+        ]
         assert texts[1:] == [
             "Remember the word heliotrope.",
             "Heliotrope it is.",
@@ -133,13 +135,13 @@ async def test_turns_and_memory(house: RealHouse) -> None:
         # Who it is and what the team is told: once in each request, though a name begins with @.
         assert requests_hold(house.server, ROLE) == [1, 1]
         assert requests_hold(house.server, TEAM) == [1, 1]
-        house.says(Silence())
+        house.says(NoReply())
         await left_by_the_clock(house.server, take(channel))
         assert channel.alive
 
 
 async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None:
-    house.says(Reply(("one ", "two"), breaks="stall"))
+    house.says(ModelReply(("one ", "two"), breaks="stall"))
     async with house.open() as channel:
 
         def kill(update: object) -> None:
@@ -264,10 +266,10 @@ async def test_all_that_it_does_is_for_the_rules_to_say(lived_in: RealHouse) -> 
     house.says(
         shell("cat note.txt"),
         shell("cat secret.txt"),
-        Reply((), (ToolCall("read_file", {"file_path": str(project / "secret.txt")}),)),
+        ModelReply((), (ToolCall("read_file", {"file_path": str(project / "secret.txt")}),)),
         shell("touch made"),
         shell("rm made"),
-        Reply((), (ToolCall("run_shell_command", {"command": "ls", "dir_path": "sub"}),)),
+        ModelReply((), (ToolCall("run_shell_command", {"command": "ls", "dir_path": "sub"}),)),
     )
     allow, deny = ("run(touch *)", "run(rm *)"), ("run(rm *)", "read(secret.txt)")
     gate = house.gate(allow=allow, deny=deny)
@@ -290,9 +292,11 @@ async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
     file = house.project.resolve() / "note.txt"
     file.write_text("heliotrope\n")
     house.says(
-        Reply((), (ToolCall("read_file", {"file_path": str(file)}),)),
+        ModelReply((), (ToolCall("read_file", {"file_path": str(file)}),)),
         # What a helper of its own does nobody would hear of.
-        Reply((), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)),
+        ModelReply(
+            (), (ToolCall("invoke_agent", {"agent_name": "generalist", "prompt": "run it"}),)
+        ),
     )
     gate = house.gate()
     taken = await take(channel, choice=gate)
@@ -311,8 +315,8 @@ async def test_reading_is_told_and_nobody_is_asked(lived_in: RealHouse) -> None:
 async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
     house, channel = lived_in, lived_in.channel
 
-    def own(tool: str, **given: object) -> Reply:
-        return Reply((), (ToolCall(f"discovered_tool_{tool}", given),))
+    def own(tool: str, **given: object) -> ModelReply:
+        return ModelReply((), (ToolCall(f"discovered_tool_{tool}", given),))
 
     house.says(
         own("ask_human", question="Which colour?", options=["Red", "Blue"]),
@@ -339,7 +343,7 @@ async def test_asking_the_human_and_handing_over(lived_in: RealHouse) -> None:
 
 async def test_an_interrupted_reply(lived_in: RealHouse) -> None:
     house, channel = lived_in, lived_in.channel
-    house.says(Reply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
+    house.says(ModelReply(("one ", "two ", "three ", "four"), breaks="stall"), reply("Again."))
 
     def stop(update: object) -> Any:
         return channel.interrupt() if isinstance(update, TextDelta) else None
@@ -395,30 +399,30 @@ async def test_an_interrupted_question(lived_in: RealHouse) -> None:
     ("answer", "kind", "retry", "ours", "theirs"),
     [
         (
-            Refusal(400, "API key not valid. Please pass a valid API key."),
+            ErrorReply(400, "API key not valid. Please pass a valid API key."),
             "signed_out",
             False,
             "the key or login that gemini was given is refused",
             "API key not valid. Please pass a valid API key.",
         ),
         (
-            Refusal(404, "models/x is not found for API version v1beta"),
+            ErrorReply(404, "models/x is not found for API version v1beta"),
             "model",
             False,
             "the model is not known, or not open to this account",
             "models/x is not found for API version v1beta",
         ),
         (
-            Refusal(429, "too much", quota=True),
+            ErrorReply(429, "too much", quota=True),
             "rate_limit",
             False,
             "nothing is left of the model's quota",
             "You have exhausted your daily quota on this model.",
         ),
-        (Refusal(403, "no"), "model", False, "the account may not use this model", "no"),
-        (Refusal(400, "odd"), "model", False, "the model service refused the request", "odd"),
+        (ErrorReply(403, "no"), "model", False, "the account may not use this model", "no"),
+        (ErrorReply(400, "odd"), "model", False, "the model service refused the request", "odd"),
         (
-            Reply(("half of ", "it"), breaks="cut"),
+            ModelReply(("half of ", "it"), breaks="cut"),
             "model",
             True,
             "the connection to the model was cut",
@@ -440,7 +444,7 @@ async def test_refusals(
 
 async def test_a_failing_service_is_tried_twice(lived_in: RealHouse) -> None:
     house, channel = lived_in, lived_in.channel
-    house.says(*[Refusal(503, "overloaded")] * 2)
+    house.says(*[ErrorReply(503, "overloaded")] * 2)
     failure = (await take(channel)).failure
     assert failure.message == 'the model service is failing. It says: "overloaded"'
     assert (failure.kind, failure.retry, len(house.server.turns)) == ("model", True, 2)
@@ -448,13 +452,13 @@ async def test_a_failing_service_is_tried_twice(lived_in: RealHouse) -> None:
 
 async def test_a_rate_limit_that_passes(lived_in: RealHouse) -> None:
     house, channel = lived_in, lived_in.channel
-    house.says(Refusal(429, "slow down", retry_after=0.1), reply("Better."))
+    house.says(ErrorReply(429, "slow down", retry_after=0.1), reply("Better."))
     assert (await take(channel)).text == "Better."
 
 
 async def test_an_empty_reply(lived_in: RealHouse) -> None:
     house, channel = lived_in, lived_in.channel
-    house.says(*[Reply(("",), stop="refusal")] * 8)
+    house.says(*[ModelReply(("",), stop="refusal")] * 8)
     failure = (await take(channel)).failure
     assert failure.kind == "model"
     assert failure.message == (
@@ -625,7 +629,7 @@ async def test_turns_without_the_protocol(old: RealHouse) -> None:
     file.write_text("heliotrope\n")
     (old.project / "GEMINI.md").write_text("EVIL-TEXT\n")
     read = ToolCall("read_file", {"file_path": str(file)})
-    old.says(Reply(("Let me see. ",), (read,)), reply("It says heliotrope."))
+    old.says(ModelReply(("Let me see. ",), (read,)), reply("It says heliotrope."))
     async with old.open() as channel:
         assert isinstance(channel, HeadlessChannel)
         assert (channel.holds_past, channel.thread, channel.pid) == (False, None, None)
@@ -645,7 +649,7 @@ async def only_looks(old: RealHouse, channel: Any) -> bool:
     """Whether a turn can read and nothing else: nobody can be asked, and no rule either."""
     project = old.project.resolve()
     (project / "note.txt").write_text("heliotrope\n")
-    read = Reply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
+    read = ModelReply((), (ToolCall("read_file", {"file_path": str(project / "note.txt")}),))
     old.says(read, write(project / "w", "w\n"), shell("touch r"))
     taken = await take(channel)
     assert [failed for *_, failed in taken.calls] == [False, True, True]
@@ -660,7 +664,7 @@ async def test_without_the_protocol_it_only_looks(old: RealHouse, mode: Mode) ->
 
 
 async def test_failures_without_the_protocol(old: RealHouse, tmp_path: Path) -> None:
-    old.says(Refusal(400, "API key not valid."), *[Reply(("",), stop="refusal")] * 8)
+    old.says(ErrorReply(400, "API key not valid."), *[ModelReply(("",), stop="refusal")] * 8)
     async with old.open() as channel:
         assert (await take(channel)).failure.kind == "signed_out"
         assert (await take(channel)).failure.kind == "model"
@@ -670,7 +674,7 @@ async def test_failures_without_the_protocol(old: RealHouse, tmp_path: Path) -> 
 
 
 async def test_interrupting_without_the_protocol(old: RealHouse) -> None:
-    old.says(Reply(("one ", "two ", "three"), breaks="stall"))
+    old.says(ModelReply(("one ", "two ", "three"), breaks="stall"))
     async with old.open(old.member("accept-edits")) as channel:
 
         def stop(update: object) -> Any:

@@ -23,7 +23,7 @@ from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -57,12 +57,12 @@ class Obedient:
     heard: list[list[str]] = field(default_factory=list[list[str]])
     """For each request: the commands that the repository's text wants run."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         self.heard.append(HOSTILE.findall(f"{asked.instructions} {asked.conversation}"))
         if asked.results:
             return reply("It would not let me.")
         [command] = set(self.heard[-1]) or {self.command}
-        return Reply(("As I am told.",), (self.shell(command),))
+        return ModelReply(("As I am told.",), (self.shell(command),))
 
 
 @dataclass

@@ -19,7 +19,14 @@ import anyio.to_thread
 import pytest
 
 from coterie.model.team import Member, Permissions, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ModelReply,
+    ToolCall,
+    ToolResult,
+    reply,
+)
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.homes.codex import SYNTHETIC
 from tests.conftest import House
@@ -54,9 +61,9 @@ class Looking:
 
     said = 0
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         if not any(isinstance(item, ToolResult) for item in asked.conversation):
-            return Reply((), (LOOK[asked.client],))
+            return ModelReply((), (LOOK[asked.client],))
         self.said += 1
         return reply(f"Reply {self.said}.")
 

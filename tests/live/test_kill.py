@@ -24,17 +24,17 @@ from coterie.app.project import App
 from coterie.errors import AnswerRefused
 from coterie.model.record import MessageRecord
 from coterie.model.team import Member, Mode, Permissions, Team
-from coterie.rehearsal.dialogue import (
+from coterie.rehearsal.model_api import (
     Answer,
-    Asked,
-    Reply,
-    Silence,
+    CompletionRequest,
+    ModelReply,
+    NoReply,
     ToolCall,
     in_pieces,
     reply,
 )
-from coterie.rehearsal.received import Received
 from coterie.rehearsal.server import RehearsalServer
+from coterie.rehearsal.wire import RecordedRequest
 from tests.conftest import House
 from tests.live.owner import Line, Owner, owner
 
@@ -78,14 +78,14 @@ class Script:
     """
 
     answers: list[Answer]
-    dying: Answer = Silence()
+    dying: Answer = NoReply()
     last: anyio.Event | None = None
     """Before this the last answer is not given."""
     look: Callable[[], list[str]] = list
     alive: list[list[str]] = field(default_factory=list[list[str]])
     """Who was left of the owners before, at each request."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         self.alive.append(await anyio.to_thread.run_sync(self.look))
         if self.last is not None and len(self.answers) == 1:
             await self.last.wait()
@@ -199,7 +199,7 @@ class Scene:
         assert await held.process.wait() == -signal.SIGKILL
 
     @property
-    def resumed(self) -> Received:
+    def resumed(self) -> RecordedRequest:
         """What the model was asked first by the newest owner."""
         return self.servers[-1].turns[0]
 
@@ -226,7 +226,7 @@ class Scene:
         assert body.count(GOAL) == (1 if lost else before)
 
 
-def told(request: Received) -> str:
+def told(request: RecordedRequest) -> str:
     """The newest thing that the model was told, and not by its CLI."""
     assert request.asked is not None
     return request.asked.newest
@@ -276,7 +276,7 @@ async def asked_again(scene: Scene, held: Owner, first: str) -> None:
 @pytest.mark.timeout(240)
 async def test_with_a_question_open_and_in_the_middle_of_a_turn(house: House, cli: str) -> None:
     command = f"echo once >> {shlex.quote(str(house.home / 'asked.txt'))}"
-    long = Reply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
+    long = ModelReply(in_pieces("one two three four five six seven eight nine ten"), breaks="stall")
     async with scene_of(house, cli, "ask") as scene:
         first = await killed_with_a_question_open(scene, command)
         answers: list[Answer] = [reply("", [SHELLS[cli](command)]), reply(FIRST), long]

@@ -17,7 +17,7 @@ from coterie.app.project import App
 from coterie.model.record import MemberRecord, MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Refusal, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, ErrorReply, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -34,7 +34,7 @@ class Limited:
 
     answers: list[Answer]
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         return self.answers.pop(0)
 
 
@@ -96,7 +96,7 @@ async def test_the_task_parks_until_the_limit_ends(
     house: House, cli: str, program: Callable[[House, str], Path]
 ) -> None:
     team = team_of(house, cli, program(house, cli))
-    model = Limited([Refusal(429, "No more.", resets_in=HOUR)])
+    model = Limited([ErrorReply(429, "No more.", resets_in=HOUR)])
     watching = Watching()
     async with RehearsalServer(model) as server, opened(house, server) as app:
         task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)
@@ -110,7 +110,7 @@ async def test_the_task_parks_until_the_limit_ends(
 
 async def test_the_task_goes_on_by_itself_when_the_limit_ends(house: House) -> None:
     team = team_of(house, "codex", BINS / "codex")
-    model = Limited([Refusal(429, "No more.", resets_in=1), reply("Here I am.")])
+    model = Limited([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
     watching = Watching()
     async with RehearsalServer(model) as server, opened(house, server) as app:
         task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)

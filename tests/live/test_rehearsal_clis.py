@@ -16,9 +16,9 @@ import anyio
 import pytest
 from anyio.abc import ByteReceiveStream
 
-from coterie.rehearsal.dialogue import Reply, ToolCall
-from coterie.rehearsal.environment import SETUPS, Setup, codex_signed_in
-from coterie.rehearsal.script import Script, Scripted
+from coterie.rehearsal.environment import SETUPS, CliSetup, codex_signed_in
+from coterie.rehearsal.model_api import ModelReply, ToolCall
+from coterie.rehearsal.script import Script, ScriptedResponder
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
 
@@ -134,7 +134,7 @@ class Home:
 
     cli: Cli
     root: Path
-    setup: Callable[[str], Setup]
+    setup: Callable[[str], CliSetup]
 
     @property
     def work(self) -> Path:
@@ -219,11 +219,13 @@ def home(cli: Cli, tmp_path: Path) -> Iterator[Home]:
     shutil.rmtree(tmp_path, ignore_errors=True)
 
 
-def scripted(cli: Cli, *replies: dict[str, Any]) -> Scripted:
+def scripted(cli: Cli, *replies: dict[str, Any]) -> ScriptedResponder:
     """The replies for this CLI in this role; anything else is refused, so it would show."""
     when = {"client": cli.name, "message": "please"}
     rules = [{"when": when, "replies": list(replies)}]
-    return Scripted(Script.model_validate({"rules": rules, "otherwise": "refuse"}), Simulation())
+    return ScriptedResponder(
+        Script.model_validate({"rules": rules, "otherwise": "refuse"}), Simulation()
+    )
 
 
 def call(one: ToolCall) -> dict[str, Any]:
@@ -246,7 +248,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
         },
     ]
     script = Script.model_validate({"rules": rules, "otherwise": "simulate"})
-    async with RehearsalServer(Scripted(script, Simulation())) as server:
+    async with RehearsalServer(ScriptedResponder(script, Simulation())) as server:
         ran = await home.run(server.url, PROMPT)
     assert ran.code == 0, ran
     asked = [turn.asked for turn in server.turns if turn.asked]
@@ -259,7 +261,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
     ], shown
     # Whole, and in the role that is known from what the CLI sends along.
     last = await Simulation().answer(asked[-1])
-    assert isinstance(last, Reply)
+    assert isinstance(last, ModelReply)
     assert "Alice: I am a stand-in for a model" in last.text
     assert ran.answer.strip().endswith(last.text)
     for turn in server.turns:
@@ -267,7 +269,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
         assert turn.asked.newest.strip('"') == PROMPT
         assert json.dumps(turn.body).count(ROLE) == 1
         assert turn.token.matches("rehearsal")
-    assert {request.aside for request in server.requests} <= {None, "title"}
+    assert {request.side_call for request in server.requests} <= {None, "title"}
 
 
 # -- Codex has more than one way ---------------------------------------------------------------

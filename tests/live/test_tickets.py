@@ -27,7 +27,7 @@ from coterie.model import instant
 from coterie.model.envelope import PAYLOADS
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.rehearsal.demo_shop import DemoShop
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 
@@ -43,7 +43,7 @@ Envelope = dict[str, Any]
 class Diagram(DemoShop):
     """The manager asks first, and its first plan is none."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         if "Is anything unclear" in asked.newest and QUESTION not in asked.newest:
             question = {"status": "open", "questions": [QUESTION], "intent_summary": "Coupons."}
             return reply(json.dumps(question))

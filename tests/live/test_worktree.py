@@ -19,7 +19,14 @@ from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ModelReply,
+    ToolCall,
+    ToolResult,
+    reply,
+)
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
 from tests.live.test_houses import BINS, ROLES, TEAM_TEXT
@@ -48,13 +55,13 @@ SHELLS: dict[str, Callable[[str], ToolCall]] = {
 class Committing:
     """A model that commits, and then says what it saw."""
 
-    bodies: list[Asked] = field(default_factory=list[Asked])
+    bodies: list[CompletionRequest] = field(default_factory=list[CompletionRequest])
     saw: list[str] = field(default_factory=list[str])
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         results = [item.text for item in asked.conversation if isinstance(item, ToolResult)]
         if not results:
-            return Reply((), (SHELLS[asked.client](COMMIT),))
+            return ModelReply((), (SHELLS[asked.client](COMMIT),))
         self.saw.append(results[-1])
         return reply("Committed.")
 

@@ -39,7 +39,7 @@ from coterie.workspace.homes.by_hand import home_environment
 from coterie.workspace.snapshots import FolderSnapshots
 
 if TYPE_CHECKING:
-    from coterie.rehearsal.dialogue import Brain
+    from coterie.rehearsal.model_api import Responder
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
@@ -253,14 +253,16 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
         yield given if created.rehearsal else None
         return
     from coterie.rehearsal.demo_shop import DemoShop
-    from coterie.rehearsal.script import Scripted, read_script
+    from coterie.rehearsal.script import ScriptedResponder, read_script
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
-    brain: Brain = Simulation()
+    responder: Responder = Simulation()
     if created.script == DEMO:
-        brain = DemoShop()
+        responder = DemoShop()
     elif created.script is not None:
-        brain = Scripted(await anyio.to_thread.run_sync(read_script, Path(created.script)), brain)
-    async with RehearsalServer(brain) as server:
+        responder = ScriptedResponder(
+            await anyio.to_thread.run_sync(read_script, Path(created.script)), responder
+        )
+    async with RehearsalServer(responder) as server:
         yield server.url

@@ -78,7 +78,7 @@ def _entry(name: str) -> dict[str, object]:
 def _registry(home: Path) -> Registry:
     """A registry of the demo's own, with one agent: the scripted one that ships with Coterie."""
     facts = {"completionDetection": "jsonl", "completionTypes": ["result"]}
-    run = [sys.executable, str(_SHIPPED / "scripted.py")]
+    run = [sys.executable, str(_SHIPPED / "scripted_agent.py")]
     agent = by_hand(AGENT, run, instant.now(), facts)
     registry = load_registry(registry_path(home)).with_agents(agent)
     save_registry(registry)

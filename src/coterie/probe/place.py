@@ -24,7 +24,7 @@ from coterie.model.record import (
 )
 from coterie.model.task import Caps
 from coterie.model.team import Team
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 
 T = TypeVar("T")
@@ -35,12 +35,12 @@ class Failed(Exception):
 
 
 class Model:
-    """A brain that answers the next word with what it was given, and tool results with one word."""
+    """Answers the next word with what it was given, and tool results with one word."""
 
     def __init__(self) -> None:
         self.next: Answer = reply("Yes.")
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """As the step that runs now wants it."""
         return reply("Done.") if asked.results else self.next
 

@@ -16,7 +16,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.probe.outcome import STEPS, Step, Tried
 from coterie.probe.place import Failed, Place, is_opened, replied, replied_or_asked
-from coterie.rehearsal.dialogue import Answer, Reply, Said, Silence, ToolCall, reply
+from coterie.rehearsal.model_api import Answer, ModelReply, NoReply, TextMessage, ToolCall, reply
 
 NEEDED: tuple[Step, ...] = ("start", "turn")
 """Without these none of the later ones can be tried."""
@@ -113,7 +113,7 @@ class Steps:
     async def _interrupt(self) -> str:
         place = self._place
         number = len(place.server.turns) + 1
-        await place.say("Think for long.", Silence())
+        await place.say("Think for long.", NoReply())
         await place.server.turn(number)
         await place.app.interrupt(place.task)
         if not (await place.heard(replied)).cut:
@@ -134,15 +134,17 @@ class Steps:
         await place.say("Which one was it?", reply("You know it."))
         await place.heard(replied)
         asked = place.server.turns[-1].asked
-        said = [item for item in asked.conversation if isinstance(item, Said)] if asked else []
+        said = (
+            [item for item in asked.conversation if isinstance(item, TextMessage)] if asked else []
+        )
         if not any(word in item.text for item in said):
             raise Failed("its model was not told again what had been said before")
         return "a new process knew what had been said before"
 
-    def _making(self, name: str) -> tuple[anyio.Path, Reply]:
+    def _making(self, name: str) -> tuple[anyio.Path, ModelReply]:
         """A file that is not there, and a model that wants it made."""
         path = self._place.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
-        return anyio.Path(path), Reply((), (self._shell(f"touch {shlex.quote(str(path))}"),))
+        return anyio.Path(path), ModelReply((), (self._shell(f"touch {shlex.quote(str(path))}"),))
 
     async def _take(self, word: str, answer: Answer, choice: str, made: anyio.Path) -> int:
         """A turn in which every permission is answered so; how many were asked for."""

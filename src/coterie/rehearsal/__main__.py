@@ -17,10 +17,10 @@ from pathlib import Path
 import anyio
 
 from coterie.errors import CoterieError
-from coterie.rehearsal.dialogue import Brain
 from coterie.rehearsal.environment import SETUPS
-from coterie.rehearsal.loose import Json, compact
-from coterie.rehearsal.script import Scripted, read_script
+from coterie.rehearsal.lenient_json import Json, compact
+from coterie.rehearsal.model_api import Responder
+from coterie.rehearsal.script import ScriptedResponder, read_script
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
 
@@ -31,11 +31,11 @@ def main() -> int:
     parser.add_argument("--script", type=Path, help="a JSON file of rules and replies")
     parser.add_argument("--port", type=int, default=0, help="default: one that is free")
     given = parser.parse_args()
-    brain: Brain = Simulation()
+    responder: Responder = Simulation()
     try:
         if given.script:
-            brain = Scripted(read_script(given.script), brain)
-        anyio.run(_serve, brain, given.port)
+            responder = ScriptedResponder(read_script(given.script), responder)
+        anyio.run(_serve, responder, given.port)
     except CoterieError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -45,8 +45,8 @@ def main() -> int:
     return 0
 
 
-async def _serve(brain: Brain, port: int) -> None:
-    async with RehearsalServer(brain, port=port) as server, anyio.create_task_group() as group:
+async def _serve(responder: Responder, port: int) -> None:
+    async with RehearsalServer(responder, port=port) as server, anyio.create_task_group() as group:
         _say({"url": server.url, "setups": _setups(server.url)})
         group.start_soon(_until_input_ends, group.cancel_scope)
         group.start_soon(_until_signalled, group.cancel_scope)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coterie.rehearsal.dialogue import (
-    Asked,
+from coterie.rehearsal.lenient_json import Json, mapping, mappings, text, texts
+from coterie.rehearsal.model_api import (
+    CompletionRequest,
+    ErrorReply,
     Item,
-    Refusal,
-    Reply,
-    Said,
+    ModelReply,
+    TextMessage,
     ToolCall,
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, mapping, mappings, text, texts
-from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
+from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 _ERRORS = {
@@ -32,7 +32,7 @@ _ERRORS = {
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> Asked:
+def asked(posted: Posted) -> CompletionRequest:
     """The question in a request."""
     body = posted.body
     system = [*texts(body.get("system"))]
@@ -42,7 +42,7 @@ def asked(posted: Posted) -> Asked:
             system.extend(texts(message.get("content")))
         else:
             conversation.extend(_items(message))
-    return Asked(
+    return CompletionRequest(
         dialect="anthropic",
         client=posted.client,
         model=text(body.get("model")),
@@ -64,11 +64,11 @@ def _items(message: Json) -> Iterator[Item]:
     role = "assistant" if message.get("role") == "assistant" else "user"
     content = message.get("content")
     if isinstance(content, str):
-        yield Said(role, content)
+        yield TextMessage(role, content)
     for block in mappings(content):
         match block.get("type"):
             case "text":
-                yield Said(role, text(block.get("text")))
+                yield TextMessage(role, text(block.get("text")))
             case "tool_use":
                 name, given = text(block.get("name")), mapping(block.get("input"))
                 yield ToolCall(name, given, text(block.get("id")))
@@ -83,7 +83,7 @@ def _items(message: Json) -> Iterator[Item]:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: Asked, reply: Reply) -> Json:
+def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     """The message in one."""
     message = _opening(asked, reply)
     message["content"] = [full for _, _, full in _blocks(reply)]
@@ -92,7 +92,7 @@ def whole(asked: Asked, reply: Reply) -> Json:
     return message
 
 
-def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """The message as it is streamed."""
     yield _event("message_start", message=_opening(asked, reply))
     for index, (opening, deltas, _) in enumerate(_blocks(reply)):
@@ -106,12 +106,12 @@ def events(asked: Asked, reply: Reply) -> Iterator[Event]:
     yield _event("message_stop")
 
 
-def _event(kind: str, **fields: object) -> Event:
+def _event(kind: str, **fields: object) -> SseEvent:
     piece = mapping(fields.get("delta")).get("type") == "text_delta"
-    return Event({"type": kind, **fields}, kind, piece)
+    return SseEvent({"type": kind, **fields}, kind, piece)
 
 
-def _opening(asked: Asked, reply: Reply) -> Json:
+def _opening(asked: CompletionRequest, reply: ModelReply) -> Json:
     return {
         "id": new_id("msg"),
         "type": "message",
@@ -124,7 +124,7 @@ def _opening(asked: Asked, reply: Reply) -> Json:
     }
 
 
-def _usage(asked: Asked, reply: Reply, output: int) -> Json:
+def _usage(asked: CompletionRequest, reply: ModelReply, output: int) -> Json:
     return {
         "input_tokens": reply.counted(asked).input,
         "cache_creation_input_tokens": 0,
@@ -134,11 +134,11 @@ def _usage(asked: Asked, reply: Reply, output: int) -> Json:
     }
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ModelReply) -> str:
     return "tool_use" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _blocks(reply: Reply) -> Iterator[tuple[Json, list[Json], Json]]:
+def _blocks(reply: ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
     """Each content block: as it opens, its deltas, and as a whole."""
     if reply.thinking:
         thought: Json = {"type": "thinking", "thinking": "", "signature": ""}
@@ -156,7 +156,7 @@ def _blocks(reply: Reply) -> Iterator[tuple[Json, list[Json], Json]]:
         yield opening, [delta], opening | {"input": call.input}
 
 
-def refused(refusal: Refusal) -> tuple[int, Json]:
+def refused(refusal: ErrorReply) -> tuple[int, Json]:
     """An error as this vendor spells it."""
     kind = _ERRORS.get(refusal.status, "api_error")
     error: Json = {"type": kind, "message": refusal.message}
@@ -173,4 +173,4 @@ def limited(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = Wire("anthropic", asked, whole, events, refused, limited)
+WIRE = WireFormat("anthropic", asked, whole, events, refused, limited)

@@ -4,25 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coterie.rehearsal.dialogue import (
-    Asked,
+from coterie.rehearsal.lenient_json import Json, mapping, mappings, parsed, text, texts
+from coterie.rehearsal.model_api import (
+    CompletionRequest,
+    ErrorReply,
     Item,
-    Reply,
-    Said,
+    ModelReply,
+    TextMessage,
     ToolCall,
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.openai_terms import refused
-from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
+from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
+
+_CODES = {
+    400: "invalid_value",
+    401: "invalid_api_key",
+    404: "model_not_found",
+    429: "rate_limit_exceeded",
+    500: "server_error",
+    503: "server_is_overloaded",
+}
+_OVERLOADED = 529
+"""Anthropic's number alone; here it is 503."""
+
+
+def refused(refusal: ErrorReply) -> tuple[int, Json]:
+    """An error as this vendor spells it."""
+    status = 503 if refusal.status == _OVERLOADED else refusal.status
+    code = "insufficient_quota" if refusal.quota else _CODES.get(status)
+    error: Json = {
+        "message": refusal.message,
+        "type": _kind(status, quota=refusal.quota),
+        "param": None,
+        "code": code,
+    }
+    return status, {"error": error}
+
+
+def _kind(status: int, *, quota: bool) -> str:
+    if quota:
+        return "insufficient_quota"
+    if status == 429:
+        return "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"
+
 
 _STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
 
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> Asked:
+def asked(posted: Posted) -> CompletionRequest:
     """The question in a request."""
     body = posted.body
     system: list[str] = []
@@ -33,7 +66,7 @@ def asked(posted: Posted) -> Asked:
         else:
             conversation.extend(_items(message))
     functions = (mapping(tool.get("function")) for tool in mappings(body.get("tools")))
-    return Asked(
+    return CompletionRequest(
         dialect="chat",
         client=posted.client,
         model=text(body.get("model")),
@@ -57,7 +90,7 @@ def _items(message: Json) -> Iterator[Item]:
         yield ToolResult(text(message.get("tool_call_id")), "\n".join(said))
         return
     role = "assistant" if message.get("role") == "assistant" else "user"
-    yield from (Said(role, part) for part in said if part)
+    yield from (TextMessage(role, part) for part in said if part)
     for call in mappings(message.get("tool_calls")):
         function = mapping(call.get("function"))
         given = parsed(text(function.get("arguments")))
@@ -67,7 +100,7 @@ def _items(message: Json) -> Iterator[Item]:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: Asked, reply: Reply) -> Json:
+def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     """The completion in one."""
     message: Json = {"role": "assistant", "content": reply.text or None}
     if reply.thinking:
@@ -85,7 +118,7 @@ def whole(asked: Asked, reply: Reply) -> Json:
     }
 
 
-def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """The completion as it is streamed."""
     head: Json = {
         "id": new_id("chatcmpl"),
@@ -102,13 +135,13 @@ def events(asked: Asked, reply: Reply) -> Iterator[Event]:
         yield _chunk(head, {"tool_calls": [{"index": index, **_call(call)}]})
     yield _chunk(head, {}, stop=_stop(reply))
     # Sent unasked as well: a client that did not ask for usage passes over a chunk without choices.
-    yield Event({**head, "choices": [], "usage": _usage(asked, reply)})
-    yield Event("[DONE]")
+    yield SseEvent({**head, "choices": [], "usage": _usage(asked, reply)})
+    yield SseEvent("[DONE]")
 
 
-def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = False) -> Event:
+def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = False) -> SseEvent:
     choice: Json = {"index": 0, "delta": delta, "finish_reason": stop}
-    return Event({**head, "choices": [choice]}, piece=piece)
+    return SseEvent({**head, "choices": [choice]}, piece=piece)
 
 
 def _call(call: ToolCall) -> Json:
@@ -116,11 +149,11 @@ def _call(call: ToolCall) -> Json:
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _stop(reply: Reply) -> str:
+def _stop(reply: ModelReply) -> str:
     return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _usage(asked: Asked, reply: Reply) -> Json:
+def _usage(asked: CompletionRequest, reply: ModelReply) -> Json:
     usage = reply.counted(asked)
     return {
         "prompt_tokens": usage.input,
@@ -129,4 +162,4 @@ def _usage(asked: Asked, reply: Reply) -> Json:
     }
 
 
-WIRE = Wire("chat", asked, whole, events, refused)
+WIRE = WireFormat("chat", asked, whole, events, refused)

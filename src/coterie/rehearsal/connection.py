@@ -33,7 +33,7 @@ GONE: tuple[type[Exception], ...] = (
 """What reading and writing raise when the other side has left."""
 
 
-class Malformed(Exception):
+class MalformedRequest(Exception):
     """A request that cannot be read; the connection is of no more use."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -41,7 +41,7 @@ class Malformed(Exception):
         self.status = status
 
 
-class Unreadable(Exception):
+class UndecodableBody(Exception):
     """A body that was read but is packed in a way we cannot open; the connection goes on."""
 
 
@@ -66,7 +66,7 @@ class HttpRequest:
         try:
             return _unpacked(self.body, packing)
         except (zlib.error, ImportError, KeyError, ValueError):
-            raise Unreadable(f"The body cannot be unpacked as {packing!r}.") from None
+            raise UndecodableBody(f"The body cannot be unpacked as {packing!r}.") from None
 
 
 class Connection:
@@ -86,7 +86,7 @@ class Connection:
         try:
             head = await self._incoming.receive_until(b"\r\n\r\n", MAX_HEAD)
         except DelimiterNotFound:
-            raise Malformed(431, "The head of the request is too long.") from None
+            raise MalformedRequest(431, "The head of the request is too long.") from None
         except GONE:
             return None
         method, target, headers = _parsed_head(head)
@@ -101,12 +101,12 @@ class Connection:
             return await self._chunks()
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit():
-            raise Malformed(400, "Content-Length is not a number.")
+            raise MalformedRequest(400, "Content-Length is not a number.")
         return await self._exactly(int(length))
 
     async def _exactly(self, size: int) -> bytes:
         if size > MAX_BODY:
-            raise Malformed(413, f"The body is larger than {MAX_BODY} bytes.")
+            raise MalformedRequest(413, f"The body is larger than {MAX_BODY} bytes.")
         return await self._incoming.receive_exactly(size) if size else b""
 
     async def _chunks(self) -> bytes:
@@ -115,7 +115,7 @@ class Connection:
             body += await self._exactly(size)
             await self._line()
             if len(body) > MAX_BODY:
-                raise Malformed(413, f"The body is larger than {MAX_BODY} bytes.")
+                raise MalformedRequest(413, f"The body is larger than {MAX_BODY} bytes.")
         while await self._line():  # trailers
             pass
         return bytes(body)
@@ -124,7 +124,7 @@ class Connection:
         try:
             return await self._incoming.receive_until(b"\r\n", _MAX_LINE)
         except DelimiterNotFound:
-            raise Malformed(400, "A line of a chunked body is too long.") from None
+            raise MalformedRequest(400, "A line of a chunked body is too long.") from None
 
     async def left(self) -> None:
         """Return when the client has closed its end."""
@@ -162,7 +162,7 @@ def _parsed_head(head: bytes) -> tuple[str, str, Mapping[str, str]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise Malformed(400, "This is not an HTTP/1.1 request.")
+        raise MalformedRequest(400, "This is not an HTTP/1.1 request.")
     pairs = (line.partition(":") for line in lines)
     return words[0], words[1], {name.strip().lower(): value.strip() for name, _, value in pairs}
 
@@ -178,9 +178,9 @@ def _chunk_size(line: bytes) -> int:
     try:
         size = int(line.partition(b";")[0], 16)
     except ValueError:
-        raise Malformed(400, "A chunk does not begin with its size.") from None
+        raise MalformedRequest(400, "A chunk does not begin with its size.") from None
     if size < 0:
-        raise Malformed(400, "A chunk does not begin with its size.")
+        raise MalformedRequest(400, "A chunk does not begin with its size.")
     return size
 
 

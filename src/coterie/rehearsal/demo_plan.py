@@ -1,16 +1,138 @@
-"""The small shop of `coterie demo`: what there is at first, who should do what, what they write.
+"""The small shop of `coterie demo`: its files at first, its plan, and what each worker does.
 
-Two tickets change a file that neither was said to change, so the second of them has to settle a
-conflict; one is talked over before it is done; one forgets something, and is sent back for it.
+Two tickets change a file that neither named, so the second of them has to resolve a conflict; one
+is discussed before it is done; one forgets something, and is sent back for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.rehearsal.demo_tools import Act, Change, Look, Make, Run, Settle
+from coterie.rehearsal.model_api import Client, CompletionRequest, ToolCall
+
+
+@dataclass(frozen=True)
+class Look:
+    """Read a file; before it is changed, for some agents change nothing that they did not see."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Make:
+    """Write a new file."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """Put one piece of a file in the place of another."""
+
+    path: str
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class Settle:
+    """Write a whole file anew that holds both sides of a conflict."""
+
+    path: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """Run a command."""
+
+    command: str
+
+
+Act = Look | Make | Change | Settle | Run
+
+
+def call_for(act: Act, asked: CompletionRequest) -> ToolCall:
+    """The call of the client's own tool that does it."""
+    return _TOOLS.get(asked.client, _builtin)(act, asked)
+
+
+def _claude(act: Act, asked: CompletionRequest) -> ToolCall:
+    match act:
+        case Look(path):
+            return ToolCall("Read", {"file_path": path})
+        case Make(path, content) | Settle(path, content):
+            return ToolCall("Write", {"file_path": path, "content": content})
+        case Change(path, old, new):
+            return ToolCall("Edit", {"file_path": path, "old_string": old, "new_string": new})
+        case Run(command):
+            return ToolCall("Bash", {"command": command})
+
+
+def _codex(act: Act, asked: CompletionRequest) -> ToolCall:
+    match act:
+        case Look(path):
+            return ToolCall("exec_command", {"cmd": f"cat {path}"})
+        case Make(path, content) | Settle(path, content):
+            return _patch(f"Add File: {path}", _marked("+", content))
+        case Change(path, old, new):
+            return _patch(f"Update File: {path}\n@@", _marked("-", old) + _marked("+", new))
+        case Run(command):
+            return ToolCall("exec_command", {"cmd": command})
+
+
+def _patch(what: str, lines: str) -> ToolCall:
+    return ToolCall("apply_patch", f"*** Begin Patch\n*** {what}\n{lines}*** End Patch\n")
+
+
+def _marked(mark: str, lines: str) -> str:
+    return "".join(f"{mark}{line}\n" for line in lines.splitlines())
+
+
+def _gemini(act: Act, asked: CompletionRequest) -> ToolCall:
+    match act:
+        case Look(path):
+            return ToolCall("read_file", {"file_path": path})
+        case Make(path, content) | Settle(path, content):
+            return ToolCall("write_file", {"file_path": path, "content": content})
+        case Change(path, old, new):
+            said = {"instruction": f"Change {path}.", "old_string": old, "new_string": new}
+            return ToolCall("replace", {"file_path": path, **said})
+        case Run(command):
+            return ToolCall("run_shell_command", {"command": command, "description": "Run tests."})
+
+
+def _builtin(act: Act, asked: CompletionRequest) -> ToolCall:
+    match act:
+        case Look(path):
+            return ToolCall("readFile", {"path": path})
+        case Make(path, content):
+            return ToolCall("editFile", {"path": path, "oldStr": "", "newStr": content})
+        case Change(path, old, new):
+            return ToolCall("editFile", {"path": path, "oldStr": old, "newStr": new})
+        case Settle(path, content):
+            # It cannot write a file anew, so all that it just read is put out.
+            old, new = _seen(asked), content.rstrip("\n")
+            return ToolCall("editFile", {"path": path, "oldStr": old, "newStr": new})
+        case Run(command):
+            return ToolCall("runCommand", {"command": command})
+
+
+def _seen(asked: CompletionRequest) -> str:
+    """The text of the file that was just read: it comes after a few facts and an empty line."""
+    return asked.results[-1].text.partition("\n\n")[2] if asked.results else ""
+
+
+_TOOLS: Mapping[Client, Callable[[Act, CompletionRequest], ToolCall]] = {
+    "claude": _claude,
+    "codex": _codex,
+    "gemini": _gemini,
+    "builtin": _builtin,
+}
+
 
 GOAL = "Add coupons to the shop, with a receipt; make the failing test pass."
 TESTS = "python3 -m unittest -q"
@@ -36,7 +158,7 @@ def _made(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class DemoTicket:
     """One task of the plan, and what its worker does about it."""
 
     id: str
@@ -63,7 +185,7 @@ SETTLED = (Look(_INIT), Settle(_INIT, _WORDS + _CART + _COUPONS + _RECEIPT))
 """What the author does whose work met that of another: both of it stays."""
 
 PARTS = (
-    Part(
+    DemoTicket(
         id="coupons",
         description="Know the coupons TEN and HALF; refuse every other code",
         files=("shop/coupons.py", "tests/test_coupons.py"),
@@ -75,7 +197,7 @@ PARTS = (
             Change(_INIT, _CART, _CART + _COUPONS),
         ),
     ),
-    Part(
+    DemoTicket(
         id="receipt",
         description="Print a receipt: every price, what was saved, what is to be paid",
         files=("shop/receipt.py", "tests/test_receipt.py"),
@@ -87,7 +209,7 @@ PARTS = (
             Change(_INIT, _CART, _CART + _RECEIPT),
         ),
     ),
-    Part(
+    DemoTicket(
         id="cart",
         description="Take a coupon's part off the total of the cart",
         files=("shop/cart.py",),
@@ -111,7 +233,7 @@ PARTS = (
         after=("coupons",),
         risks=("rounding each price by itself would lose cents",),
     ),
-    Part(
+    DemoTicket(
         id="checkout",
         description="Print the receipt of prices and a coupon by a command: python3 -m shop",
         files=("shop/__main__.py", "tests/test_checkout.py"),

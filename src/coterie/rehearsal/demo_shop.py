@@ -9,21 +9,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
-from coterie.rehearsal.demo_plan import PARTS, SETTLED, Part
-from coterie.rehearsal.demo_tools import Act, call_for
-from coterie.rehearsal.dialogue import Answer, Asked, Said, ToolCall, reply
+from coterie.rehearsal.demo_plan import PARTS, SETTLED, Act, DemoTicket, call_for
+from coterie.rehearsal.model_api import Answer, CompletionRequest, TextMessage, ToolCall, reply
 from coterie.rehearsal.simulation import Simulation, newest_message
 
 _SENT_BACK = "It was sent back:"
 _CONFLICT = ("Both versions stand between conflict marks", "Both sides of a conflict are still in")
 
-Saying = Callable[[Asked, str], Answer]
+Saying = Callable[[CompletionRequest, str], Answer]
 
 
 class DemoShop:
-    """A brain for every agent of the demo's team, whatever program it is."""
+    """A responder for every agent of the demo's team, whatever program it is."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """What the manager or the worker says next, or the tool that it calls."""
         prompt = newest_message(asked)
         for words, say in _SAYINGS.items():
@@ -35,12 +34,12 @@ class DemoShop:
 # -- the manager -------------------------------------------------------------------------------
 
 
-def _clear(_asked: Asked, _prompt: str) -> Answer:
+def _clear(_asked: CompletionRequest, _prompt: str) -> Answer:
     wanted = "Coupons that take a part off the total, and a receipt that shows it."
     return _block("All of it is clear.", {"status": "clear", "intent_summary": wanted})
 
 
-def _plan(_asked: Asked, _prompt: str) -> Answer:
+def _plan(_asked: CompletionRequest, _prompt: str) -> Answer:
     tasks = [
         {
             "task_id": part.id,
@@ -54,7 +53,7 @@ def _plan(_asked: Asked, _prompt: str) -> Answer:
     return _block("Two parts can be done side by side.", {"tasks": tasks})
 
 
-def _propose(_asked: Asked, prompt: str) -> Answer:
+def _propose(_asked: CompletionRequest, prompt: str) -> Answer:
     part = _part(prompt)
     proposal = {
         "summary": part.description,
@@ -65,7 +64,7 @@ def _propose(_asked: Asked, prompt: str) -> Answer:
     return _block("This is how I would do it.", proposal)
 
 
-def _instruct(_asked: Asked, prompt: str) -> Answer:
+def _instruct(_asked: CompletionRequest, prompt: str) -> Answer:
     part = _part(prompt)
     instruction = {
         "summary": part.description,
@@ -75,7 +74,7 @@ def _instruct(_asked: Asked, prompt: str) -> Answer:
     return _block("Please do it.", instruction)
 
 
-def _review(_asked: Asked, prompt: str) -> Answer:
+def _review(_asked: CompletionRequest, prompt: str) -> Answer:
     part = _part(prompt)
     if part.wanted in prompt:
         return _block(
@@ -90,7 +89,7 @@ def _review(_asked: Asked, prompt: str) -> Answer:
 # -- a worker ----------------------------------------------------------------------------------
 
 
-def _discuss(_asked: Asked, _prompt: str) -> Answer:
+def _discuss(_asked: CompletionRequest, _prompt: str) -> Answer:
     opinion = {
         "status": "proposal",
         "outputs": ["I agree, and would round once, on the sum."],
@@ -99,7 +98,7 @@ def _discuss(_asked: Asked, _prompt: str) -> Answer:
     return _block("One thing first.", opinion)
 
 
-def _work(asked: Asked, prompt: str) -> Answer:
+def _work(asked: CompletionRequest, prompt: str) -> Answer:
     part = _part(prompt)
     acts = _acts(part, prompt)
     done = _calls_since(asked)
@@ -116,19 +115,19 @@ def _work(asked: Asked, prompt: str) -> Answer:
     return _block("It is done.", report)
 
 
-def _acts(part: Part, prompt: str) -> tuple[Act, ...]:
+def _acts(part: DemoTicket, prompt: str) -> tuple[Act, ...]:
     if any(words in prompt for words in _CONFLICT):
         return SETTLED
     return part.again if _SENT_BACK in prompt and part.again else part.acts
 
 
-def _calls_since(asked: Asked) -> int:
+def _calls_since(asked: CompletionRequest) -> int:
     """How many tools were called since the prompt."""
     count = 0
     for item in reversed(asked.conversation):
         if isinstance(item, ToolCall):
             count += 1
-        elif isinstance(item, Said) and item.role == "user" and asked.newest in item.text:
+        elif isinstance(item, TextMessage) and item.role == "user" and asked.newest in item.text:
             break
     return count
 
@@ -136,7 +135,7 @@ def _calls_since(asked: Asked) -> int:
 # -- parts -------------------------------------------------------------------------------------
 
 
-def _part(prompt: str) -> Part:
+def _part(prompt: str) -> DemoTicket:
     """The task that a prompt is about."""
     return next((part for part in PARTS if part.description in prompt), PARTS[0])
 

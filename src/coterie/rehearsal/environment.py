@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.rehearsal.loose import Json
-from coterie.rehearsal.routes import MODEL
+from coterie.rehearsal.lenient_json import Json
+from coterie.rehearsal.server import MODEL
 
 KEY = "rehearsal"
 """Stands where an API key would; the server takes any."""
 
 
 @dataclass(frozen=True)
-class Setup:
+class CliSetup:
     """How one CLI is pointed at the server."""
 
     env: Mapping[str, str]
@@ -39,9 +39,9 @@ class Setup:
         return json.dumps(self.config, indent=2) + "\n"
 
 
-def claude(url: str, key: str = KEY) -> Setup:
+def claude(url: str, key: str = KEY) -> CliSetup:
     """Claude Code: variables alone; any key counts as signed in."""
-    return Setup(
+    return CliSetup(
         {
             "ANTHROPIC_BASE_URL": url,
             "ANTHROPIC_API_KEY": key,
@@ -54,7 +54,7 @@ def claude(url: str, key: str = KEY) -> Setup:
     )
 
 
-def codex(url: str, key: str = KEY) -> Setup:
+def codex(url: str, key: str = KEY) -> CliSetup:
     """Codex: a provider of its own; the built-in one would try WebSocket and want a login."""
     provider: Json = {
         "name": "Rehearsal",
@@ -69,17 +69,17 @@ def codex(url: str, key: str = KEY) -> Setup:
         "model_providers": {"rehearsal": provider},
         **_codex_stays_here(url),
     }
-    return Setup({"REHEARSAL_API_KEY": key}, (), config, "config.toml")
+    return CliSetup({"REHEARSAL_API_KEY": key}, (), config, "config.toml")
 
 
-def codex_signed_in(url: str) -> Setup:
+def codex_signed_in(url: str) -> CliSetup:
     """Codex with the sign-in that is in its home: the built-in provider, sent to the server."""
     config: Json = {
         "model_provider": "openai",
         "openai_base_url": f"{url}/v1",
         **_codex_stays_here(url),
     }
-    return Setup({}, (), config, "config.toml")
+    return CliSetup({}, (), config, "config.toml")
 
 
 def _codex_stays_here(url: str) -> Json:
@@ -101,7 +101,7 @@ def _codex_stays_here(url: str) -> Json:
     }
 
 
-def gemini(url: str, key: str = KEY) -> Setup:
+def gemini(url: str, key: str = KEY) -> CliSetup:
     """Gemini CLI: the way to sign in must be chosen, else it exits with 41."""
     config: Json = {
         "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -111,10 +111,10 @@ def gemini(url: str, key: str = KEY) -> Setup:
     }
     env = {"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
     # The default model is a router that asks another model first.
-    return Setup(env, ("--model", "gemini-2.5-pro"), config, ".gemini/settings.json")
+    return CliSetup(env, ("--model", "gemini-2.5-pro"), config, ".gemini/settings.json")
 
 
-def qwen(url: str, key: str = KEY) -> Setup:
+def qwen(url: str, key: str = KEY) -> CliSetup:
     """Qwen Code: any service that speaks Chat Completions."""
     config: Json = {
         "privacy": {"usageStatisticsEnabled": False},
@@ -124,10 +124,10 @@ def qwen(url: str, key: str = KEY) -> Setup:
         "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
     }
     env = {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": key, "OPENAI_MODEL": MODEL}
-    return Setup(env, ("--auth-type", "openai"), config, ".qwen/settings.json")
+    return CliSetup(env, ("--auth-type", "openai"), config, ".qwen/settings.json")
 
 
-def opencode(url: str, key: str = KEY) -> Setup:
+def opencode(url: str, key: str = KEY) -> CliSetup:
     """OpenCode: a provider of its own, and nothing fetched at start."""
     model = f"{MODEL}/{MODEL}"
     provider: Json = {
@@ -152,10 +152,10 @@ def opencode(url: str, key: str = KEY) -> Setup:
         # Else it fetches its plug-in package into every configuration folder, in the background.
         "npm_config_offline": "true",
     }
-    return Setup(env, (), config, ".config/opencode/opencode.json")
+    return CliSetup(env, (), config, ".config/opencode/opencode.json")
 
 
-SETUPS: Mapping[str, Callable[[str], Setup]] = {
+SETUPS: Mapping[str, Callable[[str], CliSetup]] = {
     "claude": claude,
     "codex": codex,
     "gemini": gemini,

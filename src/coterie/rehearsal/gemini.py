@@ -6,18 +6,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from coterie.rehearsal.dialogue import (
-    Asked,
+from coterie.rehearsal.lenient_json import Json, compact, mapping, mappings, text, texts
+from coterie.rehearsal.model_api import (
+    CompletionRequest,
+    ErrorReply,
     Item,
-    Refusal,
-    Reply,
-    Said,
+    ModelReply,
+    TextMessage,
     ToolCall,
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, compact, mapping, mappings, text, texts
-from coterie.rehearsal.wire import Event, Posted, Wire
+from coterie.rehearsal.wire import Posted, SseEvent, WireFormat
 
 _STOPS = {"end": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
 _STATUSES = {
@@ -44,7 +44,7 @@ def model_in(path: str) -> str:
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> Asked:
+def asked(posted: Posted) -> CompletionRequest:
     """The question in a request."""
     body = posted.body
     conversation = [item for content in mappings(body.get("contents")) for item in _items(content)]
@@ -53,7 +53,7 @@ def asked(posted: Posted) -> Asked:
         for tool in mappings(body.get("tools"))
         for function in mappings(tool.get("functionDeclarations"))
     ]
-    return Asked(
+    return CompletionRequest(
         dialect="gemini",
         client=posted.client,
         model=model_in(posted.path),
@@ -81,7 +81,7 @@ def _items(content: Json) -> Iterator[Item]:
         elif "functionResponse" in part:
             yield _result(mapping(part["functionResponse"]))
         elif "text" in part and part.get("thought") is not True:
-            yield Said(role, text(part["text"]))
+            yield TextMessage(role, text(part["text"]))
 
 
 def _result(response: Json) -> ToolResult:
@@ -95,23 +95,23 @@ def _result(response: Json) -> ToolResult:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: Asked, reply: Reply) -> Json:
+def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     """The response in one."""
     one = replace(reply, pieces=(reply.text,) if reply.pieces else ())
     parts = [part for part, _ in _parts(one)]
     return _response(asked, reply, new_id("resp"), parts, last=True)
 
 
-def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """The response as it is streamed: whole responses, each with some of the parts."""
     opened = new_id("resp")
     parts = list(_parts(reply)) or [({"text": ""}, False)]
     for index, (part, piece) in enumerate(parts):
         last = index == len(parts) - 1
-        yield Event(_response(asked, reply, opened, [part], last=last), piece=piece)
+        yield SseEvent(_response(asked, reply, opened, [part], last=last), piece=piece)
 
 
-def _parts(reply: Reply) -> Iterator[tuple[Json, bool]]:
+def _parts(reply: ModelReply) -> Iterator[tuple[Json, bool]]:
     if reply.thinking:
         yield {"text": reply.thinking, "thought": True}, False
     for piece in reply.pieces:
@@ -120,7 +120,9 @@ def _parts(reply: Reply) -> Iterator[tuple[Json, bool]]:
         yield {"functionCall": {"id": call.id, "name": call.name, "args": call.input}}, False
 
 
-def _response(asked: Asked, reply: Reply, opened: str, parts: list[Json], *, last: bool) -> Json:
+def _response(
+    asked: CompletionRequest, reply: ModelReply, opened: str, parts: list[Json], *, last: bool
+) -> Json:
     candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
     if last:
         candidate["finishReason"] = _STOPS[reply.stop]
@@ -137,7 +139,7 @@ def _response(asked: Asked, reply: Reply, opened: str, parts: list[Json], *, las
     }
 
 
-def refused(refusal: Refusal) -> tuple[int, Json]:
+def refused(refusal: ErrorReply) -> tuple[int, Json]:
     """An error as this vendor spells it."""
     status = 503 if refusal.status == 529 else refusal.status
     error: Json = {
@@ -149,7 +151,7 @@ def refused(refusal: Refusal) -> tuple[int, Json]:
     return status, {"error": error}
 
 
-def _details(refusal: Refusal) -> Iterator[Json]:
+def _details(refusal: ErrorReply) -> Iterator[Json]:
     """Gemini CLI takes its waiting time, and that waiting is of no use, from here alone."""
     if refusal.quota:
         daily: Json = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}
@@ -158,4 +160,4 @@ def _details(refusal: Refusal) -> Iterator[Json]:
         yield {"@type": f"{_DETAILS}RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
-WIRE = Wire("gemini", asked, whole, events, refused)
+WIRE = WireFormat("gemini", asked, whole, events, refused)

@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from coterie.rehearsal import openai_terms
-from coterie.rehearsal.dialogue import (
-    Asked,
+from coterie.rehearsal import chat_completions
+from coterie.rehearsal.lenient_json import Json, compact, mapping, mappings, parsed, text, texts
+from coterie.rehearsal.model_api import (
+    CompletionRequest,
+    ErrorReply,
     Item,
-    Refusal,
-    Reply,
-    Said,
+    ModelReply,
+    TextMessage,
     ToolCall,
     ToolResult,
     new_id,
 )
-from coterie.rehearsal.loose import Json, compact, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.wire import Event, Posted, Wire, unix_time
+from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
 
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> Asked:
+def asked(posted: Posted) -> CompletionRequest:
     """The question in a request."""
     body = posted.body
     system = [*texts(body.get("instructions"))]
@@ -34,7 +34,7 @@ def asked(posted: Posted) -> Asked:
     tools = [*_names(body.get("tools"))]
     given = body.get("input")
     if isinstance(given, str):
-        conversation.append(Said("user", given))
+        conversation.append(TextMessage("user", given))
     for item in mappings(given):
         if item.get("type") == "additional_tools":  # where Codex offers its code mode
             tools.extend(_names(item.get("tools")))
@@ -42,7 +42,7 @@ def asked(posted: Posted) -> Asked:
             system.extend(texts(item.get("content")))
         else:
             conversation.extend(_items(item))
-    return Asked(
+    return CompletionRequest(
         dialect="responses",
         client=posted.client,
         model=text(body.get("model")),
@@ -71,7 +71,7 @@ def _items(item: Json) -> Iterator[Item]:
     match item.get("type", "message"):
         case "message":
             role = "assistant" if item.get("role") == "assistant" else "user"
-            yield from (Said(role, said) for said in texts(item.get("content")))
+            yield from (TextMessage(role, said) for said in texts(item.get("content")))
         case "function_call":
             given = parsed(text(item.get("arguments")))
             yield ToolCall(text(item.get("name")), given, text(item.get("call_id")))
@@ -87,18 +87,18 @@ def _items(item: Json) -> Iterator[Item]:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: Asked, reply: Reply) -> Json:
+def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     """The response in one."""
     return _response(asked, reply, new_id("resp"), list(_output(reply)))
 
 
-def events(asked: Asked, reply: Reply) -> Iterator[Event]:
+def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """The response as it is streamed."""
     number = count()
 
-    def event(kind: str, **fields: object) -> Event:
+    def event(kind: str, **fields: object) -> SseEvent:
         data = {"type": kind, "sequence_number": next(number), **fields}
-        return Event(data, kind, kind == "response.output_text.delta")
+        return SseEvent(data, kind, kind == "response.output_text.delta")
 
     opened, output = new_id("resp"), list(_output(reply))
     yield event("response.created", response=_response(asked, reply, opened, None))
@@ -111,7 +111,9 @@ def events(asked: Asked, reply: Reply) -> Iterator[Event]:
     yield event(f"response.{done['status']}", response=done)
 
 
-def _response(asked: Asked, reply: Reply, opened: str, output: list[Json] | None) -> Json:
+def _response(
+    asked: CompletionRequest, reply: ModelReply, opened: str, output: list[Json] | None
+) -> Json:
     usage = reply.counted(asked)
     short = reply.stop != "end"
     reason = "content_filter" if reply.stop == "refusal" else "max_output_tokens"
@@ -139,7 +141,7 @@ def _response(asked: Asked, reply: Reply, opened: str, output: list[Json] | None
     }
 
 
-def _output(reply: Reply) -> Iterator[Json]:
+def _output(reply: ModelReply) -> Iterator[Json]:
     if reply.thinking:
         summary: list[Json] = [{"type": "summary_text", "text": reply.thinking}]
         yield {"type": "reasoning", "id": new_id("rs"), "summary": summary}
@@ -172,7 +174,7 @@ def _begun(item: Json) -> Json:
     return item | {key: value for key, value in empty.items() if key in item}
 
 
-def _progress(item: Json, reply: Reply) -> Iterator[tuple[str, Json]]:
+def _progress(item: Json, reply: ModelReply) -> Iterator[tuple[str, Json]]:
     """What is streamed of an item between its beginning and its end."""
     match item["type"]:
         case "message":
@@ -196,10 +198,10 @@ def _progress(item: Json, reply: Reply) -> Iterator[tuple[str, Json]]:
             pass
 
 
-def refused(refusal: Refusal) -> tuple[int, Json]:
+def refused(refusal: ErrorReply) -> tuple[int, Json]:
     """An error as this vendor spells it; of a plan that is used up only Codex ever hears."""
     if refusal.resets_in is None:
-        return openai_terms.refused(refusal)
+        return chat_completions.refused(refusal)
     error: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}
     return refusal.status, {"error": {**error, "resets_at": unix_time(refusal.resets_in)}}
 
@@ -214,4 +216,4 @@ def limited(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = Wire("responses", asked, whole, events, refused, limited)
+WIRE = WireFormat("responses", asked, whole, events, refused, limited)

@@ -26,18 +26,18 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
-from coterie.rehearsal.dialogue import (
+from coterie.rehearsal.model_api import (
     Answer,
-    Asked,
-    Brain,
     Client,
+    CompletionRequest,
     Dialect,
-    Refusal,
-    Reply,
-    Silence,
+    ErrorReply,
+    ModelReply,
+    NoReply,
+    ReplyUsage,
+    Responder,
     Stop,
     ToolCall,
-    Usage,
     in_pieces,
     new_id,
 )
@@ -70,7 +70,7 @@ _MESSAGES: dict[int, str] = {
 }
 
 
-class _Part(BaseModel):
+class _ScriptModel(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True
     )
@@ -79,7 +79,7 @@ class _Part(BaseModel):
 # -- when --------------------------------------------------------------------------------------
 
 
-class Pattern(_Part):
+class TextPattern(_ScriptModel):
     """A text that must occur: plain, or as `{"regex": …}`."""
 
     regex: str
@@ -101,10 +101,10 @@ def _plain(value: object) -> object:
     return {"regex": re.escape(value)} if isinstance(value, str) else value
 
 
-Text = Annotated[Pattern, BeforeValidator(_plain)]
+Text = Annotated[TextPattern, BeforeValidator(_plain)]
 
 
-class When(_Part):
+class When(_ScriptModel):
     """Which requests a rule is for; every key that is given must fit."""
 
     system: Text | None = None
@@ -121,7 +121,7 @@ class When(_Part):
     request: Annotated[int, Field(ge=1)] | None = None
     """The how manieth of the requests that fit all else."""
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, asked: CompletionRequest) -> bool:
         """Whether all but `request` fits."""
         wanted = (
             (self.system, asked.instructions),
@@ -135,7 +135,7 @@ class When(_Part):
             and self.client in (None, asked.client)
         )
 
-    def _fits_results(self, asked: Asked) -> bool:
+    def _fits_results(self, asked: CompletionRequest) -> bool:
         pattern = self.tool_result
         return pattern is None or any(pattern.found_in(each.text) for each in asked.results)
 
@@ -143,7 +143,7 @@ class When(_Part):
 # -- replies -----------------------------------------------------------------------------------
 
 
-class Call(_Part):
+class ScriptedCall(_ScriptModel):
     """A call of one of the CLI's own tools."""
 
     name: str
@@ -155,22 +155,22 @@ class Call(_Part):
     id: str | None = None
 
 
-class Tokens(_Part):
+class ScriptedUsage(_ScriptModel):
     """The usage to report."""
 
     input: int = Field(ge=0)
     output: int = Field(ge=0)
 
 
-class Line(_Part):
+class ScriptedReply(_ScriptModel):
     """One reply, or one fault in its place."""
 
     text: str | list[str] = ""
     """What is said; a list is streamed piece by piece, a text word by word."""
     thinking: str = ""
-    tools: list[Call] = []
+    tools: list[ScriptedCall] = []
     stop: Stop = "end"
-    usage: Tokens | None = None
+    usage: ScriptedUsage | None = None
     pause_ms: int = Field(default=0, ge=0)
     """Between the pieces."""
     fault: Fault | None = None
@@ -194,22 +194,22 @@ class Line(_Part):
             raise ValueError("has resetsIn, which belongs to the fault 429")
         return self
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: CompletionRequest) -> Answer:
         """What to send."""
         match self.fault:
             case "hang":
-                return Silence()
+                return NoReply()
             case "quota":
-                return Refusal(429, self.problem or "Nothing is left for today.", None, True)
+                return ErrorReply(429, self.problem or "Nothing is left for today.", None, True)
             case None | "stall" | "cut":
                 return self._reply()
             case _:
                 said = self.problem or _MESSAGES[self.fault].format(model=asked.model)
-                return Refusal(self.fault, said, self.retry_after, resets_in=self.resets_in)
+                return ErrorReply(self.fault, said, self.retry_after, resets_in=self.resets_in)
 
-    def _reply(self) -> Reply:
+    def _reply(self) -> ModelReply:
         pieces = in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)
-        return Reply(
+        return ModelReply(
             pieces=pieces,
             calls=tuple(
                 ToolCall(call.name, call.input, call.id or new_id("call"), call.namespace)
@@ -217,42 +217,42 @@ class Line(_Part):
             ),
             thinking=self.thinking,
             stop=self.stop,
-            usage=Usage(self.usage.input, self.usage.output) if self.usage else None,
+            usage=ReplyUsage(self.usage.input, self.usage.output) if self.usage else None,
             pause=self.pause_ms / 1000,
             breaks=self.fault if self.fault in ("stall", "cut") else None,
         )
 
 
-class Rule(_Part):
+class ScriptRule(_ScriptModel):
     """Who gets which replies, one after another."""
 
     when: When = When()
-    replies: list[Line] = Field(min_length=1)
+    replies: list[ScriptedReply] = Field(min_length=1)
     then: Literal["last", "first", "next"] = "last"
     """When all were given: the last again, all from the first again, or the next rules."""
 
 
-class Script(_Part):
+class Script(_ScriptModel):
     """A whole script."""
 
-    rules: list[Rule]
+    rules: list[ScriptRule]
     otherwise: Literal["simulate", "refuse"] = "simulate"
     """Where no rule fits: the simulation answers, or the request is refused as invalid."""
 
 
-# -- the brain ---------------------------------------------------------------------------------
+# -- the responder ---------------------------------------------------------------------------------
 
 
-class _Cue:
+class _RuleProgress:
     """A rule and how far it has come."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: ScriptRule) -> None:
         self._rule = rule
         self._lines = [line for line in rule.replies for _ in range(line.times)]
         self._fitted = 0
         self._given = 0
 
-    def next_line(self, asked: Asked) -> Line | None:
+    def next_line(self, asked: CompletionRequest) -> ScriptedReply | None:
         """The next reply, if the request is for this rule."""
         if not self._rule.when.fits(asked):
             return None
@@ -266,21 +266,21 @@ class _Cue:
         return self._lines[given % whole if self._rule.then == "first" else min(given, whole - 1)]
 
 
-class Scripted:
-    """A brain that follows a script, and asks another where the script says nothing."""
+class ScriptedResponder:
+    """A responder that follows a script, and asks another where the script says nothing."""
 
-    def __init__(self, script: Script, otherwise: Brain) -> None:
-        self._cues = [_Cue(rule) for rule in script.rules]
+    def __init__(self, script: Script, otherwise: Responder) -> None:
+        self._cues = [_RuleProgress(rule) for rule in script.rules]
         self._refuses = script.otherwise == "refuse"
         self._otherwise = otherwise
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """The next reply of the first rule that fits."""
         for cue in self._cues:
             if line := cue.next_line(asked):
                 return line.answer(asked)
         if self._refuses:
-            return Refusal(400, f"No rule of the script fits: {asked.newest[:200]}")
+            return ErrorReply(400, f"No rule of the script fits: {asked.newest[:200]}")
         return await self._otherwise.answer(asked)
 
 

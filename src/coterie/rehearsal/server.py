@@ -1,11 +1,14 @@
-"""The stand-in for every model service: an HTTP server on loopback that asks a brain.
+"""A stand-in for every model service: an HTTP server on loopback that asks a responder.
 
 It lives inside `async with`; nothing of it is left when that ends.  Every request is kept in
-`requests` for tests and reports, the credential of each in memory only.
+`requests` for tests and reports, the credential of each in memory only.  Only the end of a path
+counts, so that a base URL may have a prefix (`/member/alice/v1`).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from math import ceil
@@ -15,13 +18,70 @@ from typing import Self
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from coterie.rehearsal.asides import aside
-from coterie.rehearsal.connection import GONE, Connection, HttpRequest, Malformed, Unreadable
-from coterie.rehearsal.dialogue import Answer, Asked, Brain, Refusal, Reply, Silence
-from coterie.rehearsal.loose import Json, compact
-from coterie.rehearsal.received import Opened, Received, opened
-from coterie.rehearsal.routes import looked_up, wire_for
-from coterie.rehearsal.wire import Event, Posted, Wire, client_of
+from coterie.rehearsal import anthropic, chat_completions, gemini, responses
+from coterie.rehearsal.connection import (
+    GONE,
+    Connection,
+    HttpRequest,
+    MalformedRequest,
+    UndecodableBody,
+)
+from coterie.rehearsal.lenient_json import Json, compact
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ErrorReply,
+    ModelReply,
+    NoReply,
+    Responder,
+    tokens,
+)
+from coterie.rehearsal.side_calls import side_call
+from coterie.rehearsal.wire import (
+    ParsedRequest,
+    Posted,
+    RecordedRequest,
+    SseEvent,
+    WireFormat,
+    client_of,
+    parse_request,
+)
+
+MODEL = "rehearsal"
+"""The name of the only model there is; any other name is answered too."""
+
+_WIRES: Mapping[str, WireFormat] = {
+    "/messages": anthropic.WIRE,
+    "/responses": responses.WIRE,
+    "/chat/completions": chat_completions.WIRE,
+    ":generateContent": gemini.WIRE,
+    ":streamGenerateContent": gemini.WIRE,
+}
+_MODELS = re.compile(r"/models(?:/[^/:]+)?$")
+
+
+def wire_format_for(request: ParsedRequest) -> WireFormat | None:
+    """The format in which a request asks the model; None when it asks something else."""
+    if request.method != "POST":
+        return None
+    found = (wire for end, wire in _WIRES.items() if request.path.endswith(end))
+    return next(found, None)
+
+
+def lookup(request: ParsedRequest) -> tuple[int, Json]:
+    """The answer to everything that is not a question to the model."""
+    path = request.path
+    if path.endswith("/count_tokens"):
+        return 200, {"input_tokens": tokens(request.size)}
+    if path.endswith(":countTokens"):
+        return 200, {"totalTokens": tokens(request.size)}
+    if path in ("/", "/api/hello"):
+        return 200, {"message": "hello"}
+    if request.method == "GET" and _MODELS.search(path):
+        model: Json = {"id": MODEL, "object": "model", "owned_by": "coterie"}
+        return 200, {"object": "list", "data": [model]}
+    return 404, {"error": {"message": f"There is no {request.method} {path} in a rehearsal."}}
+
 
 HOST = "127.0.0.1"
 KEPT = 1000
@@ -37,19 +97,19 @@ _UPGRADE = 426
 
 
 class RehearsalServer:
-    """`async with RehearsalServer(brain) as server:` gives a server at `server.url`."""
+    """`async with RehearsalServer(responder) as server:` gives a server at `server.url`."""
 
-    def __init__(self, brain: Brain, *, port: int = 0) -> None:
-        self._brain = brain
+    def __init__(self, responder: Responder, *, port: int = 0) -> None:
+        self._responder = responder
         self._wanted_port = port
         self._port = 0
         self._began = 0.0
         self._open = AsyncExitStack()
         self._arrived = anyio.Event()
-        self.requests: list[Received] = []
+        self.requests: list[RecordedRequest] = []
         """Every request, in the order of arrival."""
         self.answers: dict[int, Answer] = {}
-        """What the brain answered, by the number of the request."""
+        """What the responder answered, by the number of the request."""
 
     # -- for those who use it ------------------------------------------------------------------
 
@@ -59,17 +119,17 @@ class RehearsalServer:
         return f"http://{HOST}:{self._port}"
 
     @property
-    def turns(self) -> list[Received]:
-        """The requests that the brain was asked."""
+    def turns(self) -> list[RecordedRequest]:
+        """The requests that the responder was asked."""
         return [request for request in self.requests if request.is_turn]
 
-    async def request(self, number: int) -> Received:
+    async def request(self, number: int) -> RecordedRequest:
         """The request of this number, from 1; waits until it has come."""
         while len(self.requests) < number:
             await self._arrived.wait()
         return self.requests[number - 1]
 
-    async def turn(self, number: int) -> Received:
+    async def turn(self, number: int) -> RecordedRequest:
         """The turn of this number, from 1; waits until it has come."""
         while len(turns := self.turns) < number:
             await self._arrived.wait()
@@ -111,7 +171,7 @@ class RehearsalServer:
             try:
                 while connection.kept and (request := await connection.next_request()):
                     await self._handle(connection, request)
-            except Malformed as error:
+            except MalformedRequest as error:
                 connection.kept = False
                 with suppress(*GONE):
                     await _respond(connection, error.status, _problem(str(error)))
@@ -121,48 +181,50 @@ class RehearsalServer:
     async def _handle(self, connection: Connection, request: HttpRequest) -> None:
         try:
             seen = await _opened(request)
-        except Unreadable as error:
-            self._keep(opened(request, b""))
+        except UndecodableBody as error:
+            self._keep(parse_request(request, b""))
             packings = {"accept-encoding": "gzip, deflate, identity"}
             await _respond(connection, 415, _problem(str(error)), packings)
             return
-        wire = wire_for(seen)
+        wire = wire_format_for(seen)
         if request.wants_upgrade:
             self._keep(seen)
             await _respond(connection, _UPGRADE, _problem("There is no WebSocket here."))
         elif wire is None:
             self._keep(seen)
-            await _respond(connection, *looked_up(seen))
+            await _respond(connection, *lookup(seen))
         elif seen.problem:
             self._keep(seen)
-            await _refuse(connection, wire, Refusal(400, seen.problem))
+            await _refuse(connection, wire, ErrorReply(400, seen.problem))
         else:
             await self._turn(connection, wire, seen)
 
-    async def _turn(self, connection: Connection, wire: Wire, seen: Opened) -> None:
+    async def _turn(self, connection: Connection, wire: WireFormat, seen: ParsedRequest) -> None:
         client = client_of(seen.headers.get("user-agent", ""))
         asked = wire.asked(Posted(seen.path, seen.query, client, seen.body, seen.size))
-        side = aside(asked)
+        side = side_call(asked)
         number = self._keep(seen, asked, side[0] if side else None)
-        answer = side[1] if side else await self._brain.answer(asked)
+        answer = side[1] if side else await self._responder.answer(asked)
         self.answers[number] = answer
         match answer:
-            case Silence():
+            case NoReply():
                 await connection.left()
                 connection.kept = False
-            case Refusal():
+            case ErrorReply():
                 await _refuse(connection, wire, answer)
-            case Reply() if asked.stream:
+            case ModelReply() if asked.stream:
                 await _stream(connection, list(wire.events(asked, answer)), answer)
-            case Reply() if answer.breaks:
+            case ModelReply() if answer.breaks:
                 await connection.begin(200, _JSON)
                 await _break(connection, [_half(wire.whole(asked, answer))], answer)
-            case Reply():
+            case ModelReply():
                 await _respond(connection, 200, wire.whole(asked, answer))
 
-    def _keep(self, seen: Opened, asked: Asked | None = None, side: str | None = None) -> int:
+    def _keep(
+        self, seen: ParsedRequest, asked: CompletionRequest | None = None, side: str | None = None
+    ) -> int:
         number = len(self.requests) + 1
-        received = Received(
+        received = RecordedRequest(
             number=number,
             at=anyio.current_time() - self._began,
             method=seen.method,
@@ -171,7 +233,7 @@ class RehearsalServer:
             token=seen.token,
             body=seen.body,
             asked=asked,
-            aside=side,
+            side_call=side,
         )
         self.requests.append(received)
         if number > KEPT:
@@ -183,16 +245,16 @@ class RehearsalServer:
         return number
 
 
-async def _opened(request: HttpRequest) -> Opened:
-    def take_apart() -> Opened:
-        return opened(request, request.unpacked())
+async def _opened(request: HttpRequest) -> ParsedRequest:
+    def take_apart() -> ParsedRequest:
+        return parse_request(request, request.unpacked())
 
     if len(request.body) < _LARGE:
         return take_apart()
     return await anyio.to_thread.run_sync(take_apart)
 
 
-def _without_texts(old: Received) -> Asked | None:
+def _without_texts(old: RecordedRequest) -> CompletionRequest | None:
     return replace(old.asked, system=(), conversation=()) if old.asked else None
 
 
@@ -210,7 +272,7 @@ async def _respond(
     await connection.respond(status, data, {**_JSON, **(headers or {})})
 
 
-async def _refuse(connection: Connection, wire: Wire, refusal: Refusal) -> None:
+async def _refuse(connection: Connection, wire: WireFormat, refusal: ErrorReply) -> None:
     status, body = wire.refused(refusal)
     headers = _waiting(refusal.seconds)
     if refusal.resets_in is not None:
@@ -225,7 +287,7 @@ def _waiting(seconds: float | None) -> dict[str, str]:
     return {"retry-after": str(ceil(seconds)), "retry-after-ms": f"{seconds * 1000:.0f}"}
 
 
-async def _stream(connection: Connection, events: list[Event], reply: Reply) -> None:
+async def _stream(connection: Connection, events: list[SseEvent], reply: ModelReply) -> None:
     await connection.begin(200, _EVENTS)
     if reply.breaks:
         half = events[: (len(events) + 1) // 2]
@@ -240,7 +302,7 @@ async def _stream(connection: Connection, events: list[Event], reply: Reply) -> 
     await connection.end()
 
 
-async def _break(connection: Connection, chunks: list[bytes], reply: Reply) -> None:
+async def _break(connection: Connection, chunks: list[bytes], reply: ModelReply) -> None:
     for chunk in chunks:
         await connection.chunk(chunk)
     if reply.breaks == "stall":

@@ -11,9 +11,16 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from coterie.rehearsal.asides import smallest
-from coterie.rehearsal.dialogue import Answer, Asked, Client, Said, ToolCall, reply
-from coterie.rehearsal.loose import compact
+from coterie.rehearsal.lenient_json import compact
+from coterie.rehearsal.model_api import (
+    Answer,
+    Client,
+    CompletionRequest,
+    TextMessage,
+    ToolCall,
+    reply,
+)
+from coterie.rehearsal.side_calls import minimal_value
 
 _STAND_IN = "stand-in for a model in this rehearsal"
 _ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
@@ -43,13 +50,13 @@ _READERS: Mapping[Client, tuple[str, str]] = {
 
 
 class Simulation:
-    """A brain that knows nothing, and says so."""
+    """A responder that knows nothing, and says so."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """Two sentences as the role, or one look into the file that was named."""
         message = newest_message(asked)
         if asked.schema:
-            return reply(compact(smallest(asked.schema)))
+            return reply(compact(minimal_value(asked.schema)))
         if asked.results:
             return reply(_about_results(asked))
         if call := _reading(asked, message):
@@ -57,12 +64,12 @@ class Simulation:
         return reply(_as_role(asked, message))
 
 
-def newest_message(asked: Asked) -> str:
+def newest_message(asked: CompletionRequest) -> str:
     """The newest message, without what Coterie sends along as context."""
     return asked.newest.rpartition("[MESSAGE]")[2].strip()
 
 
-def role(asked: Asked) -> tuple[str, str]:
+def role(asked: CompletionRequest) -> tuple[str, str]:
     """Who the member is and what it was told to do, as far as its role text says."""
     before = _SYSTEM.match(asked.newest)  # where an agent without a flag has it
     found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before[0] if before else "")]
@@ -72,14 +79,14 @@ def role(asked: Asked) -> tuple[str, str]:
     return own[-1]["who"].strip(), (own[-1]["duty"] or "").strip()
 
 
-def _as_role(asked: Asked, message: str) -> str:
+def _as_role(asked: CompletionRequest, message: str) -> str:
     who, duty = role(asked)
     opening = f"{_capital(who)} here, a {_STAND_IN}." if who else f"Here is a {_STAND_IN}."
     told = f", as I was told: “{duty}”" if duty else ""
     return f"{opening} On “{_short(message)}” a model would now answer{told or '.'}"
 
 
-def _about_results(asked: Asked) -> str:
+def _about_results(asked: CompletionRequest) -> str:
     who, _ = role(asked)
     newest = asked.results[-1]
     lines = len(newest.text.splitlines())
@@ -88,7 +95,7 @@ def _about_results(asked: Asked) -> str:
     return f"{outcome} {_capital(who) or 'Here'}: I am a {_STAND_IN}, so I say nothing about it."
 
 
-def _reading(asked: Asked, message: str) -> ToolCall | None:
+def _reading(asked: CompletionRequest, message: str) -> ToolCall | None:
     tool, argument = _READERS.get(asked.client, ("", ""))
     name = _named(message)
     if not name or tool not in asked.tools:
@@ -103,8 +110,8 @@ def _named(message: str) -> str:
     return found["file"] if found else ""
 
 
-def _folder(asked: Asked) -> str:
-    said = [item.text for item in asked.conversation if isinstance(item, Said)]
+def _folder(asked: CompletionRequest) -> str:
+    said = [item.text for item in asked.conversation if isinstance(item, TextMessage)]
     found = _FOLDER.search("\n".join([*asked.system, *said]))
     return found["folder"].strip() if found else ""
 

@@ -20,9 +20,9 @@ from coterie.model.redaction import Redactor
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.tools import sandbox
-from coterie.tools.commands import Commands, Ran
 from coterie.tools.excerpt import Excerpt
-from coterie.tools.ground import Refusal
+from coterie.tools.run_command import CommandResult, CommandRunner
+from coterie.tools.workspace_root import ToolError
 from coterie.workspace.session_files import artifacts_folder
 
 MEMBER = "coterie"
@@ -64,12 +64,12 @@ class SandboxedChecks:
         duration = round((monotonic() - begun) * 1000)
         return await anyio.to_thread.run_sync(self._kept, command, ran, duration)
 
-    async def _ran(self, command: str, workspace: Workspace, children: ChildLog) -> Ran:
-        commands = await Commands.of(MEMBER, workspace, children)
+    async def _ran(self, command: str, workspace: Workspace, children: ChildLog) -> CommandResult:
+        commands = await CommandRunner.of(MEMBER, workspace, children)
         try:
             return await commands.run(command, self.minutes * 60, Excerpt(_HEAD, _TAIL))
-        except Refusal as refusal:
-            return Ran(None, str(refusal))
+        except ToolError as refusal:
+            return CommandResult(None, str(refusal))
 
     def _workspace(self, folder: Path) -> Workspace:
         """A home for all checks of the session, and a place for temporary files for each."""
@@ -80,7 +80,7 @@ class SandboxedChecks:
         env = {**self.env, "HOME": str(home), "TMPDIR": str(tmp)}
         return Workspace(place, home, tmp, folder, env, user_home=self.user_home)
 
-    def _kept(self, command: str, ran: Ran, duration: int) -> CheckOutcome:
+    def _kept(self, command: str, ran: CommandResult, duration: int) -> CheckOutcome:
         output = self.redactor.text(ran.output)
         if ran.exit_code is None:
             output += f"\n[ended by Coterie, its limit is {self.minutes:g} min]\n"

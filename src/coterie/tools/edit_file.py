@@ -1,31 +1,185 @@
-"""editFile: one exact, unique piece of a file replaced; or a new file made."""
+"""editFile: replaces one exact, unique piece of a file, or creates a file; atomically."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import anyio.to_thread
 from pydantic import Field
 
 from coterie.model.action import Action
-from coterie.tools.excerpt import cut, visible
-from coterie.tools.ground import Ground, MissingFolder, Place, Refusal
-from coterie.tools.inputs import Inputs, Text
-from coterie.tools.matching import replaced
-from coterie.tools.seen import Seen
-from coterie.tools.text_file import TextFile, digest
-from coterie.tools.toolbox import Outcome
-from coterie.tools.writing import Found, found, write
+from coterie.model.workspace import unfinished_name
+from coterie.tools.excerpt import truncated, visible
+from coterie.tools.text_file import WHOLE, FileVersions, TextFile, digest
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.workspace_root import MissingFolder, PathEntry, ToolError, WorkspaceRoot
+
+LOOKED_THROUGH = 5000
+"""Among so many lines the nearest is looked for; more would take too long."""
+LINE_SHOWN = 160
+PLACES_SHOWN = 5
 
 
-class EditFileInput(Inputs):
+def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, int]:
+    """The text with the one piece replaced, and its line; Refusal where it is not just one."""
+    new = file.with_its_lines(new)
+    wanted = old if old in file.text else file.with_its_lines(old)
+    places = list(islice(_places(file.text, wanted), PLACES_SHOWN + 1))
+    if not places:
+        raise ToolError(f"oldStr is not in {path}. {_nearest(file.text, old)}")
+    if len(places) > 1:
+        raise ToolError(_too_many(file.text, places, path))
+    at = places[0]
+    after = file.text[:at] + new + file.text[at + len(wanted) :]
+    if after == file.text:
+        raise ToolError("oldStr and newStr are the same: nothing would change.")
+    return after, _line(file.text, at)
+
+
+def _places(text: str, wanted: str) -> Iterator[int]:
+    """Where it begins, also where one overlaps the next."""
+    at = text.find(wanted)
+    while at >= 0:
+        yield at
+        at = text.find(wanted, at + 1)
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _too_many(text: str, places: list[int], path: str) -> str:
+    more = len(places) > PLACES_SHOWN
+    lines = ", ".join(str(_line(text, at)) for at in places[:PLACES_SHOWN])
+    count = f"more than {PLACES_SHOWN}" if more else str(len(places))
+    where = f"{lines}, …" if more else lines
+    return (
+        f"oldStr is in {path} {count} times (lines {where}). Take in more of the text around "
+        "the one that you mean, so that it is there once."
+    )
+
+
+def _nearest(text: str, old: str) -> str:
+    """Where the text is almost what was looked for."""
+    lines = text.splitlines()
+    wanted = [line.strip() for line in old.strip().splitlines()]
+    if not wanted or not wanted[0]:
+        return "Read the file, and give the text exactly as it is there."
+    plain = [line.strip() for line in lines]
+    for at in range(len(plain) - len(wanted) + 1):
+        if plain[at : at + len(wanted)] == wanted:
+            return f"At line {at + 1} it differs in white space only: give it as it is there."
+    head = [line[:LINE_SHOWN] for line in plain[:LOOKED_THROUGH]]
+    near = difflib.get_close_matches(wanted[0][:LINE_SHOWN], head, 1)
+    if not near:
+        return "Nothing like its first line is there. Read the file again."
+    number = head.index(near[0])
+    return f"The nearest to its first line is line {number + 1}: {lines[number][:LINE_SHOWN]}"
+
+
+NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
+"""What a file system says that has no hard links."""
+
+
+@dataclass(frozen=True)
+class ExistingFile:
+    """A file as it was read."""
+
+    data: bytes
+    state: os.stat_result
+
+    def same(self, other: os.stat_result) -> bool:
+        """Whether that is still this file, unchanged."""
+        mine, now = self.state, other
+        return (mine.st_dev, mine.st_ino, mine.st_size, mine.st_mtime_ns) == (
+            now.st_dev,
+            now.st_ino,
+            now.st_size,
+            now.st_mtime_ns,
+        )
+
+
+def existing_file(place: PathEntry) -> ExistingFile | None:
+    """The file that is there; None if there is none, Refusal if it cannot be edited."""
+    if not place.exists():
+        return None
+    with place.open_file() as file:
+        state = os.fstat(file.fileno())
+        if state.st_size > WHOLE:
+            raise ToolError(f"{place.path} has {state.st_size:,} bytes: too large to edit.")
+        return ExistingFile(file.read(), state)
+
+
+def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
+    """Put the file in its place, if what is there is still what was found.
+
+    Whoever looks meanwhile sees the old file or the new one.  Should the name have become a
+    link, the link itself is replaced and never followed.
+    """
+    if now is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
+        raise ToolError(f"{place.path} is write-protected.")
+    fresh = unfinished_name()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(fresh, flags, 0o666, dir_fd=place.folder)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            if now is not None:
+                _like(fd, now.state)
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+        _put(place, fresh, now)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=place.folder)
+
+
+def _like(fd: int, state: os.stat_result) -> None:
+    with suppress(PermissionError):  # another's file in a folder of ours
+        os.fchown(fd, state.st_uid, state.st_gid)
+    os.fchmod(fd, stat.S_IMODE(state.st_mode))
+
+
+def _put(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
+    if now is None:
+        folder = place.folder
+        try:
+            os.link(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            raise ToolError(f"{place.path} has been made by somebody else meanwhile.") from None
+        except OSError as error:
+            if error.errno not in NO_LINKS:
+                raise
+            _over(place, fresh)
+        return
+    try:
+        still = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+    except FileNotFoundError:
+        still = None
+    if still is None or not now.same(still):
+        raise ToolError(f"{place.path} was changed by somebody else just now. Read it again.")
+    _over(place, fresh)
+
+
+def _over(place: PathEntry, fresh: str) -> None:
+    os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+
+
+class EditFileInput(ToolInput):
     """What to change."""
 
-    path: Text = Field(description="The file, from the top of the workspace.")
-    old_str: Text = Field(description="What to replace, exactly as it is; empty: make a new file.")
-    new_str: Text = Field(description="What to put in its place.")
+    path: Utf8Text = Field(description="The file, from the top of the workspace.")
+    old_str: Utf8Text = Field(
+        description="What to replace, exactly as it is; empty: make a new file."
+    )
+    new_str: Utf8Text = Field(description="What to put in its place.")
 
 
 @dataclass(frozen=True)
@@ -36,7 +190,7 @@ class _Change:
     after: str
     data: bytes
     line: int
-    now: Found | None
+    now: ExistingFile | None
     """The file as it is; None where there is none."""
 
 
@@ -44,8 +198,8 @@ class _Change:
 class EditFile:
     """Changes a text file of a member's workspace."""
 
-    ground: Ground
-    seen: Seen
+    root: WorkspaceRoot
+    versions: FileVersions
 
     name = "editFile"
     description = (
@@ -59,57 +213,63 @@ class EditFile:
         """Writes one file."""
         return Action("write", self.name, cwd, paths=(str(given["path"]),))
 
-    async def preview(self, given: Mapping[str, object]) -> Outcome:
+    async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
         """The change as a unified diff."""
         asked = EditFileInput.model_validate(given)
         return await anyio.to_thread.run_sync(self._preview, asked)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """Make the change, whole or not at all."""
         asked = EditFileInput.model_validate(given)
         return await anyio.to_thread.run_sync(self._edit, asked)
 
-    def _edit(self, asked: EditFileInput) -> Outcome:
+    def _edit(self, asked: EditFileInput) -> ToolOutcome:
         making = asked.old_str == ""
-        with self.seen.lock, self.ground.reach(asked.path, writing=True, make=making) as place:
+        with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
             change = self._change(place, asked)
             write(place, change.data, change.now)
         written = digest(change.data)
-        self.seen.note(place.path, written)
+        self.versions.record(place.path, written)
         done = "changed" if change.now else "made"
-        return Outcome({"path": place.path, "done": done, "line": change.line, "digest": written})
+        return ToolOutcome(
+            {"path": place.path, "done": done, "line": change.line, "digest": written}
+        )
 
-    def _preview(self, asked: EditFileInput) -> Outcome:
+    def _preview(self, asked: EditFileInput) -> ToolOutcome:
         try:
-            with self.ground.reach(asked.path, writing=True) as place:
+            with self.root.resolve(asked.path, writing=True) as place:
                 return _shown(self._change(place, asked), place.path)
         except MissingFolder:
             if asked.old_str:
                 raise
             return _shown(_new_file(asked), asked.path)
 
-    def _change(self, place: Place, asked: EditFileInput) -> _Change:
-        now = found(place)
+    def _change(self, place: PathEntry, asked: EditFileInput) -> _Change:
+        now = existing_file(place)
         if asked.old_str == "":
             return self._made(place, asked, now)
         if now is None:
-            raise Refusal(f"There is no file {place.path}. With an empty oldStr it would be made.")
-        if self.seen.stale(place.path, digest(now.data)):
-            raise Refusal(f"{place.path} has changed since you read it. Read it again, then edit.")
+            raise ToolError(
+                f"There is no file {place.path}. With an empty oldStr it would be made."
+            )
+        if self.versions.is_stale(place.path, digest(now.data)):
+            raise ToolError(
+                f"{place.path} has changed since you read it. Read it again, then edit."
+            )
         file = TextFile.read(now.data)
         if file is None:
-            raise Refusal(f"{place.path} is no text, so it cannot be edited.")
+            raise ToolError(f"{place.path} is no text, so it cannot be edited.")
         if not file.pure and not asked.new_str.isascii():
-            raise Refusal(
+            raise ToolError(
                 f"{place.path} is not UTF-8, so only plain ASCII can be put in without harm."
             )
-        after, line = replaced(file, asked.old_str, asked.new_str, place.path)
+        after, line = replace_once(file, asked.old_str, asked.new_str, place.path)
         return _Change(file.text, after, file.encode(after), line, now)
 
-    def _made(self, place: Place, asked: EditFileInput, now: Found | None) -> _Change:
+    def _made(self, place: PathEntry, asked: EditFileInput, now: ExistingFile | None) -> _Change:
         # An empty file holds nothing that could be lost, and nothing that oldStr could match.
         if now is not None and now.data:
-            raise Refusal(
+            raise ToolError(
                 f"{place.path} is there already. To change it, give the text to replace as oldStr."
             )
         return replace(_new_file(asked), now=now)
@@ -119,8 +279,8 @@ def _new_file(asked: EditFileInput) -> _Change:
     return _Change("", asked.new_str, asked.new_str.encode(), 1, None)
 
 
-def _shown(change: _Change, path: str) -> Outcome:
+def _shown(change: _Change, path: str) -> ToolOutcome:
     before, after = (visible(text).splitlines() for text in (change.before, change.after))
     old = path if change.now else "/dev/null"
     lines = difflib.unified_diff(before, after, old, path, lineterm="")
-    return Outcome({"path": path, "diff": cut("\n".join(lines))})
+    return ToolOutcome({"path": path, "diff": truncated("\n".join(lines))})

@@ -52,7 +52,7 @@ class Excerpt:
         return f"{visible(head)}\n… {self.left_out:,} bytes left out …\n{readable(end)}"
 
 
-def cut(text: str, most: int = MOST) -> str:
+def truncated(text: str, most: int = MOST) -> str:
     """The beginning of a text that is too long, and how much is missing."""
     if len(text) <= most:
         return text

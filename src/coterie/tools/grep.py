@@ -18,10 +18,9 @@ from coterie.model.action import Action
 from coterie.process.programs import CapturedOutput, CaptureRequest, capture
 from coterie.tools import scan
 from coterie.tools.excerpt import MOST, visible
-from coterie.tools.ground import COTERIE, GIT, Ground, Refusal
-from coterie.tools.inputs import Inputs, Text
 from coterie.tools.text_file import WHOLE, TextFile
-from coterie.tools.toolbox import Outcome
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.workspace_root import COTERIE, GIT, ToolError, WorkspaceRoot
 
 PATIENCE = 20.0
 HITS = 256 * 1024
@@ -45,19 +44,19 @@ _OPTIONS = (
 )
 
 
-class GrepInput(Inputs):
+class GrepInput(ToolInput):
     """What to look for, and where."""
 
-    pattern: Text = Field(description="A regular expression, found anywhere in a line.")
-    path: Text = Field(".", description="The folder or file to search.")
-    glob: Text = Field("", description="Only files of this form, such as *.py or src/**/*.ts.")
+    pattern: Utf8Text = Field(description="A regular expression, found anywhere in a line.")
+    path: Utf8Text = Field(".", description="The folder or file to search.")
+    glob: Utf8Text = Field("", description="Only files of this form, such as *.py or src/**/*.ts.")
 
 
 @dataclass(frozen=True)
 class Grep:
     """Searches the files of a member's workspace."""
 
-    ground: Ground
+    root: WorkspaceRoot
     search_path: str
     """Where programs are looked for."""
 
@@ -73,7 +72,7 @@ class Grep:
         """Looks at one folder or file."""
         return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The lines; those that are too many are left out and said to be."""
         asked = GrepInput.model_validate(given)
         folder, name, path = await anyio.to_thread.run_sync(self._reach, asked.path)
@@ -81,7 +80,7 @@ class Grep:
             words = await anyio.to_thread.run_sync(self._words, asked, name)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
             query = CaptureRequest(
-                words, _entered(folder, self.ground.root / path), env, HITS, PATIENCE
+                words, _entered(folder, self.root.path / path), env, HITS, PATIENCE
             )
             answer = await capture(query)
         finally:
@@ -89,7 +88,7 @@ class Grep:
         _refuse_failed(answer)
         return await anyio.to_thread.run_sync(self._shown, answer, path)
 
-    def _shown(self, answer: CapturedOutput, path: str) -> Outcome:
+    def _shown(self, answer: CapturedOutput, path: str) -> ToolOutcome:
         lines, size, more = list[str](), 0, answer.cut or answer.late
         for line in self._lines(answer.output, path):
             size += len(line) + 1
@@ -100,7 +99,7 @@ class Grep:
         output: dict[str, object] = {"count": len(lines), "matches": "\n".join(lines)}
         if more:
             output["note"] = "There are more: look for less, or in fewer files."
-        return Outcome(output)
+        return ToolOutcome(output)
 
     def _lines(self, hits: bytes, path: str) -> Iterator[str]:
         """What stands where something was found, each file opened anew and never through a link.
@@ -118,16 +117,16 @@ class Grep:
 
     def _text(self, path: str) -> list[str]:
         try:
-            with self.ground.reach(path) as place, place.open_file() as file:
+            with self.root.resolve(path) as place, place.open_file() as file:
                 text = TextFile.read(file.read(WHOLE))
-        except (Refusal, OSError):
+        except (ToolError, OSError):
             return []  # gone, or another by now
         return [] if text is None else text.text.split("\n")
 
     def _reach(self, path: str) -> tuple[int, str, str]:
         """The folder to search, which is open; the one file in it that is meant, if it is one;
         and the folder's path."""
-        with self.ground.reach(path) as place:
+        with self.root.resolve(path) as place:
             if place.is_folder():
                 return place.open_folder(), "", place.path
             return os.dup(place.folder), place.name, place.path.rpartition("/")[0] or "."
@@ -151,9 +150,9 @@ def _entered(folder: int, path: Path) -> str:
 
 def _refuse_failed(answer: CapturedOutput) -> None:
     if answer.late and not answer.output:
-        raise Refusal(f"The search took over {PATIENCE:g} s. Look in fewer files.")
+        raise ToolError(f"The search took over {PATIENCE:g} s. Look in fewer files.")
     if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:
-        raise Refusal(f"The search failed: {answer.complaint.strip()[-1000:]}")
+        raise ToolError(f"The search failed: {answer.complaint.strip()[-1000:]}")
 
 
 def _hits(output: bytes) -> Iterator[tuple[str, int]]:

@@ -12,21 +12,19 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.model.action import Action
-from coterie.tools.excerpt import MOST, cut, visible
-from coterie.tools.ground import Ground, Refusal
-from coterie.tools.inputs import Inputs, Text
-from coterie.tools.seen import Seen
-from coterie.tools.text_file import LOOKED_AT, WHOLE, TextFile, digest
-from coterie.tools.toolbox import Outcome
+from coterie.tools.excerpt import MOST, truncated, visible
+from coterie.tools.text_file import LOOKED_AT, WHOLE, FileVersions, TextFile, digest
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.workspace_root import ToolError, WorkspaceRoot
 
 LINES = 2000
 BLOCK = 1024 * 1024
 
 
-class ReadFileInput(Inputs):
+class ReadFileInput(ToolInput):
     """What to read."""
 
-    path: Text = Field(description="The file, from the top of the workspace.")
+    path: Utf8Text = Field(description="The file, from the top of the workspace.")
     offset: int = Field(1, ge=1, description="The first line to show, counted from 1.")
     limit: int = Field(LINES, ge=1, description="How many lines to show at most.")
 
@@ -35,8 +33,8 @@ class ReadFileInput(Inputs):
 class ReadFile:
     """Shows a member a text file of its workspace."""
 
-    ground: Ground
-    seen: Seen
+    root: WorkspaceRoot
+    versions: FileVersions
 
     name = "readFile"
     description = (
@@ -50,29 +48,29 @@ class ReadFile:
         """Looks at one file."""
         return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The text, and how to read on where there is more."""
         asked = ReadFileInput.model_validate(given)
         return await anyio.to_thread.run_sync(self._read, asked)
 
-    def _read(self, asked: ReadFileInput) -> Outcome:
-        with self.ground.reach(asked.path) as place, place.open_file() as file:
+    def _read(self, asked: ReadFileInput) -> ToolOutcome:
+        with self.root.resolve(asked.path) as place, place.open_file() as file:
             size = os.fstat(file.fileno()).st_size
             if size > WHOLE:
-                return Outcome(_of_huge(file, size, asked, place.path))
+                return ToolOutcome(_of_huge(file, size, asked, place.path))
             # Not of the greatest size: so much room would be made for it first.
             data = file.read(size + 1)
         text = TextFile.read(data)
         if text is None:
             raise _binary(place.path, len(data))
         known = digest(data)
-        self.seen.note(place.path, known)
+        self.versions.record(place.path, known)
         lines = _lines(text.text)
         if asked.offset > max(1, len(lines)):
-            raise Refusal(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
+            raise ToolError(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
         begun = lines[asked.offset - 1 :]
         shown = _shown(begun, asked, f"{len(lines):,}")
-        return Outcome({"path": place.path, **shown, "digest": known})
+        return ToolOutcome({"path": place.path, **shown, "digest": known})
 
 
 def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict[str, object]:
@@ -81,7 +79,7 @@ def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict
         raise _binary(path, size)
     file.seek(0)
     if not _skip(file, asked.offset - 1):
-        raise Refusal(f"{path} has no line {asked.offset}.")
+        raise ToolError(f"{path} has no line {asked.offset}.")
     begun = _lines(file.read(4 * MOST).decode("utf-8", "replace"))
     return {"path": path, **_shown(begun, asked, f"a file of {size:,} bytes", ends=False)}
 
@@ -109,7 +107,7 @@ def _shown(
     """As many of these lines as were asked for and can be shown."""
     window = list(islice(begun, asked.limit))
     fits = max(1, sum(total <= MOST for total in accumulate(len(line) + 1 for line in window)))
-    text = cut(visible("\n".join(window[:fits])))
+    text = truncated(visible("\n".join(window[:fits])))
     last = asked.offset + len(window[:fits]) - 1
     output: dict[str, object] = {"lines": f"{asked.offset}-{last} of {whole}", "text": text}
     if len(begun) > fits or not ends:
@@ -122,5 +120,5 @@ def _lines(text: str) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _binary(path: str, size: int) -> Refusal:
-    return Refusal(f"{path} is no text: {size:,} bytes of something else.")
+def _binary(path: str, size: int) -> ToolError:
+    return ToolError(f"{path} is no text: {size:,} bytes of something else.")

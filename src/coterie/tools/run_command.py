@@ -1,24 +1,142 @@
-"""runCommand: a shell command in the work folder, held, bounded and ended."""
+"""runCommand: a shell command in a member's sandbox, under a keeper, with a time limit."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import anyio
+import anyio.to_thread
 from pydantic import Field
 
+from coterie.errors import AgentMissing
 from coterie.model.action import Action
-from coterie.tools.commands import Commands, Ran
-from coterie.tools.inputs import Inputs, Text
-from coterie.tools.toolbox import Outcome
+from coterie.model.workspace import Workspace
+from coterie.ports import ChildLog
+from coterie.process.child import Child, Spawn, start
+from coterie.tools import sandbox as sandboxes
+from coterie.tools.excerpt import Excerpt
+from coterie.tools.sandbox import Sandbox, sandbox_policy
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.workspace_root import ToolError
+
+BASH, SHELL = "/bin/bash", "/bin/sh"
+# One stream for both, in the order in which they were written, and nothing to read.
+_JOINED = 'exec "$@" 2>&1 < /dev/null'
+_PLAINLY = {
+    "GIT_EDITOR": ":",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "TERM": "dumb",
+}
+"""Nobody is there to page, to edit or to be asked."""
+_VENDORS = re.compile(
+    r"(?:ANTHROPIC|AZURE_OPENAI|CLAUDE|CODEX|COHERE|COTERIE|DASHSCOPE|DEEPSEEK|GEMINI|GOOGLE_API"
+    r"|GOOGLE_GENAI|GROQ|MISTRAL|OPENAI|OPENROUTER|REHEARSAL|TOGETHER|XAI)_"
+)
+"""How the names of variables begin that hold what Coterie itself speaks to models with."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """What came of a command."""
+
+    exit_code: int | None
+    """128+n for signal n; None when it was ended at its time limit."""
+    output: str
+    left: int = 0
+    """How many processes it had left running in the background, which were ended."""
+    gone: bool = True
+    """Whether all that it began is proven to have ended."""
+
+
+@dataclass(frozen=True)
+class CommandRunner:
+    """Runs the commands of one member in its work folder."""
+
+    member: str
+    root: Path
+    """The work folder, without links."""
+    workspace: Workspace
+    children: ChildLog
+    sandbox: Sandbox
+
+    @classmethod
+    async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
+        """With the best sandbox that there is."""
+        root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
+        return cls(member, root, workspace, children, await sandboxes.best())
+
+    @property
+    def env(self) -> dict[str, str]:
+        """What a command sees: what its member does, without the keys of models."""
+        given: Mapping[str, str] = self.workspace.env
+        kept = {name: value for name, value in given.items() if not _VENDORS.match(name)}
+        return {**kept, **_PLAINLY}
+
+    async def run(
+        self, command: str, seconds: float, output: Excerpt | None = None
+    ) -> CommandResult:
+        """Run it to its end or its time limit; nothing of it is left when this returns.
+
+        `output` takes what it prints, where more of that is wanted than a model may see.
+
+        It is recorded before it starts, so that whoever takes over from a dead Coterie finds it.
+        Refusal when it cannot be started.
+        """
+        words = await anyio.to_thread.run_sync(self._words, command)
+        mark = await self.children.starting(self.member, "runCommand")
+        try:
+            child = await start(self._spawn(words, mark))
+        except AgentMissing as missing:
+            self.children.ended(mark)
+            raise ToolError(f"The command cannot be started: {missing.problem}.") from None
+        self.children.started(mark, child.pid)
+        kept, code, gone = output or Excerpt(), None, False
+        try:
+            with anyio.move_on_after(seconds):
+                code = await _watched(child, kept)
+        finally:
+            gone = await child.terminate()
+            if gone:
+                self.children.ended(mark)
+        return CommandResult(code, kept.text, child.left if code is not None else 0, gone)
+
+    def _words(self, command: str) -> tuple[str, ...]:
+        held = self.sandbox.words(sandbox_policy(self.root, self.workspace), self.root)
+        shell = BASH if Path(BASH).exists() else SHELL
+        return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
+
+    def _spawn(self, words: tuple[str, ...], mark: str) -> Spawn:
+        return Spawn(
+            command=SHELL,
+            args=words,
+            cwd=str(self.root),
+            env=self.env,
+            member=self.member,
+            folder=str(self.workspace.folder),
+            mark=mark,
+        )
+
+
+async def _watched(child: Child, output: Excerpt) -> int:
+    child.close_stdin()
+    while chunk := await child.receive():
+        output.add(chunk)
+    return await child.exit()
+
 
 SECONDS, MOST_SECONDS = 120, 600
 
 
-class RunCommandInput(Inputs):
+class RunCommandInput(ToolInput):
     """What to run, and for how long."""
 
-    command: Text = Field(min_length=1, description="What bash is given, in the work folder.")
+    command: Utf8Text = Field(min_length=1, description="What bash is given, in the work folder.")
     timeout_seconds: float = Field(
         SECONDS, gt=0, le=MOST_SECONDS, description="When it has to end at the latest."
     )
@@ -28,7 +146,7 @@ class RunCommandInput(Inputs):
 class RunCommand:
     """Runs shell commands for a member."""
 
-    commands: Commands
+    commands: CommandRunner
 
     name = "runCommand"
     inputs = RunCommandInput
@@ -47,17 +165,17 @@ class RunCommand:
         """Runs one command line."""
         return Action("run", self.name, cwd, command=str(given["command"]))
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """What it printed, and how it ended."""
         asked = RunCommandInput.model_validate(given)
         ran = await self.commands.run(asked.command, asked.timeout_seconds)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
         if notes := _notes(ran, asked.timeout_seconds):
             output["note"] = notes
-        return Outcome(output, is_error=ran.exit_code != 0)
+        return ToolOutcome(output, is_error=ran.exit_code != 0)
 
 
-def _notes(ran: Ran, seconds: float) -> str:
+def _notes(ran: CommandResult, seconds: float) -> str:
     notes: list[str] = []
     if ran.exit_code is None:
         notes.append(f"It was ended after {seconds:g} s, its time limit, with all that it began.")

@@ -1,4 +1,4 @@
-"""What holds a command within its confines: bubblewrap, else Landlock, else only a person's word.
+"""What a command may see and change, and what enforces it: bubblewrap, else Landlock, else nothing.
 
 Neither takes the network away: a project could not be built without it.  What keeps secrets from
 leaving by it is that they are not there to be read.
@@ -16,9 +16,106 @@ from typing import Literal
 
 import anyio.to_thread
 
+from coterie.model.workspace import Workspace
 from coterie.process.programs import succeeds
 from coterie.tools import landlock
-from coterie.tools.confines import Confines
+from coterie.tools.workspace_root import COTERIE, GIT
+from coterie.workspace.worktree import Worktree
+
+TOOLCHAINS = (
+    ".asdf",
+    ".bun",
+    ".cargo/bin",
+    ".deno",
+    ".local/bin",
+    ".local/lib",
+    ".local/share/mise/installs",
+    ".local/share/mise/shims",
+    ".local/share/pnpm",
+    ".local/share/uv/python",
+    ".local/share/uv/tools",
+    ".nvm",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".sdkman",
+    ".volta",
+    "go",
+)
+"""Where people keep compilers and interpreters below their home; none of them holds a secret."""
+BESIDE_PROGRAMS = ("lib", "lib64", "libexec")
+RUN_BY_GIT = ("config", "hooks")
+"""What git would run or obey later, outside any sandbox."""
+
+
+@dataclass(frozen=True)
+class SandboxPolicy:
+    """Folders and files by what may be done with them; of two that contain each other the inner
+    counts.  What is in none of them may be read."""
+
+    writable: tuple[Path, ...]
+    hidden: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] = ()
+    tmp: Path | None = None
+    """What `/tmp` is, where that can be arranged."""
+
+
+def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
+    """The confines of a member whose work folder, without links, is `root`; blocks.
+
+    It writes in its work folder, its home and its folder for temporary files.  It sees neither
+    the user's home nor what is Coterie's, but for what it needs of them to work.
+    """
+    tmp = workspace.tmp.resolve()
+    folder = workspace.folder.resolve()
+    shared = folder.parent / "_shared_assets"
+    return SandboxPolicy(
+        writable=_present(root, workspace.home, tmp, *_git_writes(root)),
+        hidden=_present(*_homes(workspace), *_coterie_folders(root, folder)),
+        read_only=_present(folder, shared, *_git_runs(root), *_programs(workspace)),
+        tmp=tmp,
+    )
+
+
+def _present(*paths: Path) -> tuple[Path, ...]:
+    return tuple(dict.fromkeys(path.resolve() for path in paths if path.exists()))
+
+
+def _homes(workspace: Workspace) -> Iterator[Path]:
+    home = workspace.user_home
+    if home is not None and home.resolve() != Path("/"):
+        yield home
+
+
+def _coterie_folders(root: Path, folder: Path) -> Iterator[Path]:
+    yield root / COTERIE
+    yield from (above for above in folder.parents if above.name == COTERIE)
+
+
+def _git_writes(root: Path) -> Iterator[Path]:
+    """What `git commit` needs to write, where that is not simply in the work folder."""
+    worktree = Worktree.around(root)
+    if worktree is not None:
+        yield from worktree.changed_by_commits
+    elif (root / GIT).is_dir():
+        yield root / GIT  # named by itself, so that it cannot be moved away with what it guards
+
+
+def _git_runs(root: Path) -> Iterator[Path]:
+    yield from (root / GIT / name for name in RUN_BY_GIT)
+
+
+def _programs(workspace: Workspace) -> Iterator[Path]:
+    """What is needed of the user's home to run programs that are installed there."""
+    home = workspace.user_home
+    if home is None:
+        return
+    yield from (home / name for name in TOOLCHAINS)
+    for place in map(Path, workspace.env.get("PATH", "").split(":")):
+        if place.is_absolute() and place.is_relative_to(home) and place != home:
+            yield place
+            yield from (place.parent / name for name in BESIDE_PROGRAMS)
+
 
 Kind = Literal["bubblewrap", "landlock", "none"]
 
@@ -68,7 +165,7 @@ class Sandbox:
         """What it means for whoever has to allow the command."""
         return _WORDS[self.kind]
 
-    def words(self, confines: Confines, cwd: Path) -> tuple[str, ...]:
+    def words(self, confines: SandboxPolicy, cwd: Path) -> tuple[str, ...]:
         """What to put before a command so that it is held; blocks."""
         if self.kind == "bubblewrap":
             return tuple(_bubblewrap(confines, cwd))
@@ -114,7 +211,7 @@ def _try(kind: Kind) -> str | None:
         for folder in (inside, outside, hidden):
             folder.mkdir()
         (hidden / "secret").write_text("secret")
-        held = Sandbox(kind).words(Confines((inside,), (hidden,)), inside)
+        held = Sandbox(kind).words(SandboxPolicy((inside,), (hidden,)), inside)
         trial = (SHELL, "-c", _TRIAL, "trial", str(inside), str(outside), str(hidden))
         works = succeeds([*held, *trial]) and (inside / "new").exists()
     return None if works else f"{kind}: does not work here"
@@ -123,7 +220,7 @@ def _try(kind: Kind) -> str | None:
 # -- the two of them ---------------------------------------------------------------------------
 
 
-def _bubblewrap(confines: Confines, cwd: Path) -> Iterator[str]:
+def _bubblewrap(confines: SandboxPolicy, cwd: Path) -> Iterator[str]:
     yield shutil.which(BWRAP) or BWRAP
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
     for path in (*_KERNEL, *_OF_RUN):
@@ -136,13 +233,13 @@ def _bubblewrap(confines: Confines, cwd: Path) -> Iterator[str]:
     yield from ("--chdir", str(cwd), "--")
 
 
-def _mounts(confines: Confines) -> dict[Path, str]:
+def _mounts(confines: SandboxPolicy) -> dict[Path, str]:
     mounts = dict.fromkeys(confines.hidden, "--tmpfs")
     mounts |= dict.fromkeys(confines.read_only, "--ro-bind")
     return mounts | dict.fromkeys(confines.writable, "--bind")
 
 
-def _landlock(confines: Confines) -> Iterator[str]:
+def _landlock(confines: SandboxPolicy) -> Iterator[str]:
     yield from (sys.executable, "-I", "-S", str(Path(landlock.__file__)))
     yield from (f"--write={path}" for path in confines.writable)
     yield from (f"--read={path}" for path in confines.read_only)

@@ -1,10 +1,11 @@
-"""A text file as it is on disk: what it says, and how that is written."""
+"""A text file as it is on disk, and the versions of files that an agent has read."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Lock
 
 WHOLE = 16 * 1024 * 1024
 """A larger file is only looked into, never held and never edited."""
@@ -65,3 +66,20 @@ class TextFile:
 def digest(data: bytes) -> str:
     """By which one knows whether a file is still the one that was read."""
     return hashlib.sha256(data).hexdigest()[:16]
+
+
+@dataclass
+class FileVersions:
+    """The files that a member's tools have shown it, by path from the top of its workspace."""
+
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+    lock: Lock = field(default_factory=Lock)
+    """Held by whoever changes a file, so that two calls at once do not lose each other's work."""
+
+    def record(self, path: str, digest: str) -> None:
+        """The member has seen this file as it is now; also called to remember after a restart."""
+        self.digests[path] = digest
+
+    def is_stale(self, path: str, digest: str) -> bool:
+        """Whether the file is another than the one that was seen; one never seen is not stale."""
+        return self.digests.get(path, digest) != digest

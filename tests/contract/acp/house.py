@@ -30,8 +30,8 @@ from coterie.model.update import (
     TurnInterrupted,
     Update,
 )
-from coterie.rehearsal import dialogue
-from coterie.rehearsal.dialogue import Answer, reply
+from coterie.rehearsal import model_api
+from coterie.rehearsal.model_api import Answer, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
 from tests.contract.gate import Answering, Gate, yes
@@ -167,7 +167,7 @@ class Brain:
     def __init__(self) -> None:
         self.answers: list[Answer] = []
 
-    async def answer(self, asked: dialogue.Asked) -> Answer:
+    async def answer(self, asked: model_api.CompletionRequest) -> Answer:
         return self.answers.pop(0) if self.answers else reply("and that is all")
 
 

@@ -26,7 +26,7 @@ from coterie.model.update import (
     ToolCallStarted,
     Update,
 )
-from coterie.rehearsal.script import Scripted, parse_script
+from coterie.rehearsal.script import ScriptedResponder, parse_script
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
 from coterie.workspace.folder import open_workspace
@@ -176,6 +176,6 @@ async def house(
     """A house whose model gives these replies, one after the other."""
     (folder / "project").mkdir(exist_ok=True)
     script = {"rules": [*rules, {"replies": list(replies)}] if replies else list(rules)}
-    brain = Scripted(parse_script(json.dumps(script), "script"), Simulation())
-    async with RehearsalServer(brain) as server:
+    responder = ScriptedResponder(parse_script(json.dumps(script), "script"), Simulation())
+    async with RehearsalServer(responder) as server:
         yield House(folder, server, capabilities)

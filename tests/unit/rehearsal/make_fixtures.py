@@ -18,8 +18,8 @@ from typing import Any
 import anyio
 
 from coterie.rehearsal.environment import SETUPS
-from coterie.rehearsal.received import Received
 from coterie.rehearsal.server import RehearsalServer
+from coterie.rehearsal.wire import RecordedRequest
 from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted, tool
 from tests.unit.rehearsal.recorded import FIXTURES
 
@@ -36,7 +36,7 @@ class Fixture:
     replies: Callable[[Cli, Path], list[dict[str, Any]]]
     """For the note in the work folder."""
     args: tuple[str, ...] = ()
-    aside: bool = False
+    side_call: bool = False
 
 
 READERS = {
@@ -76,8 +76,8 @@ WANTED = [
     *(Fixture(name, name, tools) for name in ("claude", "gemini", "qwen", "opencode")),
     Fixture("codex", "codex", patched),
     Fixture("codex_code_mode", "codex", programmed, ("--model", "gpt-6.1-sol")),
-    Fixture("gemini_router", "gemini", plain, ("--model", "auto"), aside=True),
-    Fixture("opencode_title", "opencode", plain, aside=True),
+    Fixture("gemini_router", "gemini", plain, ("--model", "auto"), side_call=True),
+    Fixture("opencode_title", "opencode", plain, side_call=True),
 ]
 
 
@@ -87,15 +87,15 @@ async def make(wanted: Fixture, root: Path) -> dict[str, Any]:
     args = cli.args[: len(cli.args) - len(last)]
     cli = replace(cli, args=(*args, *wanted.args, *last))
     home = Home(cli, root, SETUPS[cli.name])
-    brain = scripted(cli, *wanted.replies(cli, home.work / "note.txt"))
-    async with RehearsalServer(brain) as server:
+    responder = scripted(cli, *wanted.replies(cli, home.work / "note.txt"))
+    async with RehearsalServer(responder) as server:
         ran = await home.run(server.url, "please read the note")
     assert ran.code == 0, ran
-    asides = [request for request in server.requests if request.aside]
-    return shown((asides if wanted.aside else server.turns)[-1], root)
+    side_calls = [request for request in server.requests if request.side_call]
+    return shown((side_calls if wanted.side_call else server.turns)[-1], root)
 
 
-def shown(received: Received, root: Path) -> dict[str, Any]:
+def shown(received: RecordedRequest, root: Path) -> dict[str, Any]:
     return {
         "method": received.method,
         "path": received.path,

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from coterie.rehearsal.connection import HttpRequest
-from coterie.rehearsal.dialogue import Asked
-from coterie.rehearsal.received import opened
-from coterie.rehearsal.routes import wire_for
-from coterie.rehearsal.wire import Posted, Wire, client_of
+from coterie.rehearsal.model_api import CompletionRequest
+from coterie.rehearsal.server import wire_format_for
+from coterie.rehearsal.wire import Posted, WireFormat, client_of, parse_request
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -19,16 +18,16 @@ def fixture(name: str) -> Any:
     return json.loads((FIXTURES / f"{name}.json").read_text())
 
 
-def wire_and_asked(name: str) -> tuple[Wire, Asked]:
+def wire_and_asked(name: str) -> tuple[WireFormat, CompletionRequest]:
     """What a recorded request asks, and in which format."""
     kept = fixture(name)
     data = json.dumps(kept["body"]).encode()
-    seen = opened(HttpRequest(kept["method"], kept["path"], kept["headers"], data), data)
-    wire = wire_for(seen)
+    seen = parse_request(HttpRequest(kept["method"], kept["path"], kept["headers"], data), data)
+    wire = wire_format_for(seen)
     assert wire is not None
     client = client_of(seen.headers["user-agent"])
     return wire, wire.asked(Posted(seen.path, seen.query, client, seen.body, seen.size))
 
 
-def asked_by(name: str) -> Asked:
+def asked_by(name: str) -> CompletionRequest:
     return wire_and_asked(name)[1]

@@ -1,4 +1,4 @@
-"""A bare HTTP client, which shows exactly what came back, and a brain to talk to."""
+"""A bare HTTP client, which shows exactly what came back, and a responder to talk to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import anyio
 from anyio.streams.buffered import BufferedByteStream
 
-from coterie.rehearsal.dialogue import Answer, Asked, reply
+from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 
 
 @dataclass(frozen=True)
@@ -91,12 +91,12 @@ async def talking(url: str) -> AsyncIterator[Talk]:
 
 
 class Given:
-    """A brain that answers what it was given, one after another."""
+    """A responder that answers what it was given, one after another."""
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.asked: list[Asked] = []
+        self.asked: list[CompletionRequest] = []
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         self.asked.append(asked)
         return self.answers.pop(0) if self.answers else reply("fine")

@@ -9,40 +9,40 @@ from typing import Any
 import pytest
 
 from coterie.errors import ConfigError
-from coterie.rehearsal.dialogue import (
+from coterie.rehearsal.model_api import (
     Answer,
-    Asked,
+    CompletionRequest,
+    ErrorReply,
     Item,
-    Refusal,
-    Reply,
-    Said,
-    Silence,
+    ModelReply,
+    NoReply,
+    ReplyUsage,
+    TextMessage,
     ToolCall,
     ToolResult,
-    Usage,
 )
-from coterie.rehearsal.script import Script, Scripted, parse_script, read_script
+from coterie.rehearsal.script import Script, ScriptedResponder, parse_script, read_script
 
 
 class Nobody:
-    async def answer(self, asked: Asked) -> Answer:
-        return Reply(("nobody",))
+    async def answer(self, asked: CompletionRequest) -> Answer:
+        return ModelReply(("nobody",))
 
 
-def asking(message: str = "hello", **more: Any) -> Asked:
+def asking(message: str = "hello", **more: Any) -> CompletionRequest:
     results: tuple[Item, ...] = more.pop("results", ())
     fields: dict[str, Any] = {"dialect": "chat", "client": "qwen", "model": "m", "system": ()}
-    conversation = (Said("user", message), *results)
-    return Asked(**{**fields, **more}, conversation=conversation)
+    conversation = (TextMessage("user", message), *results)
+    return CompletionRequest(**{**fields, **more}, conversation=conversation)
 
 
-def playing(*rules: dict[str, Any], **more: Any) -> Scripted:
-    return Scripted(Script.model_validate({"rules": list(rules), **more}), Nobody())
+def playing(*rules: dict[str, Any], **more: Any) -> ScriptedResponder:
+    return ScriptedResponder(Script.model_validate({"rules": list(rules), **more}), Nobody())
 
 
-async def said(brain: Scripted, *asked: Asked) -> list[str]:
-    answers = [await brain.answer(each) for each in asked]
-    return [each.text if isinstance(each, Reply) else type(each).__name__ for each in answers]
+async def said(responder: ScriptedResponder, *asked: CompletionRequest) -> list[str]:
+    answers = [await responder.answer(each) for each in asked]
+    return [each.text if isinstance(each, ModelReply) else type(each).__name__ for each in answers]
 
 
 def saying(*texts: str, **more: Any) -> dict[str, Any]:
@@ -80,19 +80,19 @@ async def test_rules_are_for_those_who_fit(when: dict[str, Any], fits: bool) -> 
         model="gemini-2.5-pro",
         results=(ToolCall("sh", {}, "c"), ToolResult("c", "exit 1")),
     )
-    brain = playing(saying("mine", when=when))
-    assert await said(brain, asked) == ["mine" if fits else "nobody"]
+    responder = playing(saying("mine", when=when))
+    assert await said(responder, asked) == ["mine" if fits else "nobody"]
 
 
 async def test_the_first_rule_that_fits_answers() -> None:
-    brain = playing(saying("alice", when={"system": "Alice"}), saying("all"))
-    assert await said(brain, asking(system=("Alice",)), asking()) == ["alice", "all"]
+    responder = playing(saying("alice", when={"system": "Alice"}), saying("all"))
+    assert await said(responder, asking(system=("Alice",)), asking()) == ["alice", "all"]
 
 
 async def test_the_nth_request() -> None:
-    brain = playing(saying("second", when={"message": "x", "request": 2}), saying("other"))
+    responder = playing(saying("second", when={"message": "x", "request": 2}), saying("other"))
     asked = [asking("x"), asking("y"), asking("x"), asking("x")]
-    assert await said(brain, *asked) == ["other", "other", "second", "other"]
+    assert await said(responder, *asked) == ["other", "other", "second", "other"]
 
 
 # -- which -------------------------------------------------------------------------------------
@@ -107,20 +107,20 @@ async def test_the_nth_request() -> None:
     ],
 )
 async def test_replies_follow_each_other(then: str, expected: list[str]) -> None:
-    brain = playing(saying("a", "b", then=then), saying("other"))
-    assert await said(brain, *[asking()] * 4) == expected
+    responder = playing(saying("a", "b", then=then), saying("other"))
+    assert await said(responder, *[asking()] * 4) == expected
 
 
 async def test_a_reply_may_be_given_several_times() -> None:
-    brain = playing({"replies": [{"fault": 429, "times": 2}, {"text": "ok"}]})
-    assert await said(brain, *[asking()] * 3) == ["Refusal", "Refusal", "ok"]
+    responder = playing({"replies": [{"fault": 429, "times": 2}, {"text": "ok"}]})
+    assert await said(responder, *[asking()] * 3) == ["ErrorReply", "ErrorReply", "ok"]
 
 
 async def test_where_no_rule_fits() -> None:
     rule = saying("x", when={"message": "never"})
     assert await said(playing(rule), asking()) == ["nobody"]
     [answer] = [await playing(rule, otherwise="refuse").answer(asking("what?"))]
-    assert answer == Refusal(400, "No rule of the script fits: what?")
+    assert answer == ErrorReply(400, "No rule of the script fits: what?")
 
 
 async def test_a_whole_reply() -> None:
@@ -134,36 +134,36 @@ async def test_a_whole_reply() -> None:
         "usage": {"input": 7, "output": 3},
         "pauseMs": 250,
     }
-    assert await playing({"replies": [line]}).answer(asking()) == Reply(
+    assert await playing({"replies": [line]}).answer(asking()) == ModelReply(
         pieces=("I ", "run ", "it."),
         calls=(
             ToolCall("Bash", {"command": "ls"}, "c1"),
             ToolCall("apply_patch", "*** Begin Patch", "c2", "n"),
         ),
         thinking="hm",
-        usage=Usage(7, 3),
+        usage=ReplyUsage(7, 3),
         pause=0.25,
     )
 
 
 async def test_pieces_are_kept_as_written() -> None:
     answer = await playing({"replies": [{"text": ["o", "ne"], "stop": "length"}]}).answer(asking())
-    assert answer == Reply(("o", "ne"), stop="length")
+    assert answer == ModelReply(("o", "ne"), stop="length")
 
 
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ({"fault": "hang"}, Silence()),
-        ({"fault": "cut", "text": "a b"}, Reply(("a ", "b"), breaks="cut")),
-        ({"fault": "stall", "text": "a"}, Reply(("a",), breaks="stall")),
-        ({"fault": 401}, Refusal(401, "The API key is not valid.")),
-        ({"fault": 404}, Refusal(404, "The model m does not exist.")),
-        ({"fault": 429, "retryAfter": 1}, Refusal(429, "Too many requests.", 1)),
-        ({"fault": 429, "resetsIn": 9}, Refusal(429, "Too many requests.", resets_in=9)),
-        ({"fault": 500}, Refusal(500, "Something went wrong inside.")),
-        ({"fault": 529, "problem": "full"}, Refusal(529, "full")),
-        ({"fault": "quota"}, Refusal(429, "Nothing is left for today.", None, quota=True)),
+        ({"fault": "hang"}, NoReply()),
+        ({"fault": "cut", "text": "a b"}, ModelReply(("a ", "b"), breaks="cut")),
+        ({"fault": "stall", "text": "a"}, ModelReply(("a",), breaks="stall")),
+        ({"fault": 401}, ErrorReply(401, "The API key is not valid.")),
+        ({"fault": 404}, ErrorReply(404, "The model m does not exist.")),
+        ({"fault": 429, "retryAfter": 1}, ErrorReply(429, "Too many requests.", 1)),
+        ({"fault": 429, "resetsIn": 9}, ErrorReply(429, "Too many requests.", resets_in=9)),
+        ({"fault": 500}, ErrorReply(500, "Something went wrong inside.")),
+        ({"fault": 529, "problem": "full"}, ErrorReply(529, "full")),
+        ({"fault": "quota"}, ErrorReply(429, "Nothing is left for today.", None, quota=True)),
     ],
 )
 async def test_faults(line: dict[str, Any], answer: Answer) -> None:

@@ -11,9 +11,16 @@ import anyio
 import pytest
 
 from coterie.rehearsal import server as server_module
-from coterie.rehearsal.dialogue import Answer, Asked, Refusal, Reply, Silence, reply
-from coterie.rehearsal.received import Token
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ErrorReply,
+    ModelReply,
+    NoReply,
+    reply,
+)
 from coterie.rehearsal.server import RehearsalServer
+from coterie.rehearsal.wire import Credential
 from tests.unit.rehearsal.talking import Given, request, talking
 
 MESSAGES = "/v1/messages"
@@ -32,8 +39,8 @@ async def server() -> AsyncIterator[RehearsalServer]:
 
 
 async def test_refusals_say_when_to_come_back() -> None:
-    brain = Given(Refusal(429, "slow", 0.25), Refusal(500, "oh"))
-    async with RehearsalServer(brain) as server, talking(server.url) as talk:
+    responder = Given(ErrorReply(429, "slow", 0.25), ErrorReply(500, "oh"))
+    async with RehearsalServer(responder) as server, talking(server.url) as talk:
         limited = await talk.ask(MESSAGES, STREAMED)
         broken = await talk.ask(MESSAGES, STREAMED)
     assert limited.status == 429
@@ -43,8 +50,8 @@ async def test_refusals_say_when_to_come_back() -> None:
 
 
 async def test_a_limit_is_told_in_the_headers_too() -> None:
-    brain = Given(Refusal(429, "no more", resets_in=3600))
-    async with RehearsalServer(brain) as server, talking(server.url) as talk:
+    responder = Given(ErrorReply(429, "no more", resets_in=3600))
+    async with RehearsalServer(responder) as server, talking(server.url) as talk:
         limited = await talk.ask(MESSAGES, STREAMED)
     assert limited.headers["anthropic-ratelimit-unified-status"] == "rejected"
     assert limited.headers["retry-after"] == "3600"
@@ -52,7 +59,7 @@ async def test_a_limit_is_told_in_the_headers_too() -> None:
 
 @pytest.mark.parametrize("body", [STREAMED, HELLO])
 async def test_a_cut_reply(body: object) -> None:
-    cut = Reply(("one ", "two ", "three ", "four"), breaks="cut")
+    cut = ModelReply(("one ", "two ", "three ", "four"), breaks="cut")
     async with RehearsalServer(Given(cut)) as server, talking(server.url) as talk:
         answered = await talk.ask(MESSAGES, body)
     assert (answered.status, answered.whole) == (200, False)
@@ -61,7 +68,7 @@ async def test_a_cut_reply(body: object) -> None:
 
 
 async def test_a_stalled_reply_stays_open() -> None:
-    stalled = Reply(("one ", "two"), breaks="stall")
+    stalled = ModelReply(("one ", "two"), breaks="stall")
     async with RehearsalServer(Given(stalled)) as server, talking(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(STREAMED).encode(), {}))
         assert (await talk.head())[0] == 200
@@ -74,7 +81,7 @@ async def test_a_stalled_reply_stays_open() -> None:
 
 
 async def test_silence_sends_nothing_and_ends_with_the_server() -> None:
-    async with RehearsalServer(Given(Silence())) as server, talking(server.url) as talk:
+    async with RehearsalServer(Given(NoReply())) as server, talking(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(STREAMED).encode(), {}))
         await server.turn(1)
         with anyio.move_on_after(0.2) as silence:
@@ -83,7 +90,7 @@ async def test_silence_sends_nothing_and_ends_with_the_server() -> None:
 
 
 async def test_a_client_may_give_up_on_silence() -> None:
-    async with RehearsalServer(Given(Silence())) as server:
+    async with RehearsalServer(Given(NoReply())) as server:
         async with talking(server.url) as talk:
             await talk.send(request("POST", MESSAGES, json.dumps(HELLO).encode(), {}) + b"more")
             await server.turn(1)
@@ -92,7 +99,7 @@ async def test_a_client_may_give_up_on_silence() -> None:
 
 
 async def test_slow_streaming_waits_between_pieces() -> None:
-    slow = Reply(("one ", "two ", "three"), pause=0.05)
+    slow = ModelReply(("one ", "two ", "three"), pause=0.05)
     async with RehearsalServer(Given(slow)) as server, talking(server.url) as talk:
         began = anyio.current_time()
         answered = await talk.ask(MESSAGES, STREAMED)
@@ -108,18 +115,18 @@ async def test_a_turn_can_be_waited_for_and_held_back() -> None:
         def __init__(self) -> None:
             self.go = anyio.Event()
 
-        async def answer(self, asked: Asked) -> Answer:
+        async def answer(self, asked: CompletionRequest) -> Answer:
             await self.go.wait()
             return reply(f"You said {asked.newest}.")
 
-    brain = Held()
-    async with RehearsalServer(brain) as server, talking(server.url) as talk:
+    responder = Held()
+    async with RehearsalServer(responder) as server, talking(server.url) as talk:
         await talk.send(request("POST", MESSAGES, json.dumps(HELLO).encode(), {}))
         turn = await server.turn(1)
         assert turn.asked is not None
         assert turn.asked.newest == "hello"
         assert server.answers == {}
-        brain.go.set()
+        responder.go.set()
         assert b"You said hello." in (await talk.answer()).body
     assert server.answers == {1: reply("You said hello.")}
 
@@ -146,7 +153,7 @@ async def test_credentials_are_known_and_never_shown(
     assert turn.token.reveal() == SECRET
     shown = [repr(turn), f"{turn.token}", json.dumps(server.report())]
     assert [text for text in shown if SECRET in text] == []
-    assert server.report()[0]["token"] == Token(SECRET).digest
+    assert server.report()[0]["token"] == Credential(SECRET).digest
     for copied in (pickle.dumps, dataclasses.asdict):
         with pytest.raises(TypeError, match="stays in memory"):
             copied(turn)
@@ -165,7 +172,7 @@ async def test_requests_without_a_credential(server: RehearsalServer) -> None:
         "path": "/v1/messages",
         "client": "other",
         "model": "m",
-        "aside": None,
+        "side_call": None,
         "token": None,
     }
 
@@ -192,7 +199,7 @@ async def test_requests_are_answered_side_by_side() -> None:
             self.here = 0
             self.all = anyio.Event()
 
-        async def answer(self, asked: Asked) -> Answer:
+        async def answer(self, asked: CompletionRequest) -> Answer:
             self.here += 1
             if self.here == 3:
                 self.all.set()
@@ -211,8 +218,8 @@ async def test_requests_are_answered_side_by_side() -> None:
 
 async def test_a_brain_that_fails_is_heard_of() -> None:
     class Broken:
-        async def answer(self, asked: Asked) -> Answer:
-            raise RuntimeError("a bug in a test's brain")
+        async def answer(self, asked: CompletionRequest) -> Answer:
+            raise RuntimeError("a bug in a test's responder")
 
     with pytest.raises(ExceptionGroup, match="unhandled errors"):
         async with RehearsalServer(Broken()) as server, talking(server.url) as talk:

@@ -6,25 +6,33 @@ from dataclasses import replace
 
 import pytest
 
-from coterie.rehearsal.asides import aside, smallest
-from coterie.rehearsal.dialogue import Asked, Reply, Said, ToolCall, ToolResult
+from coterie.rehearsal.model_api import (
+    CompletionRequest,
+    ModelReply,
+    TextMessage,
+    ToolCall,
+    ToolResult,
+)
+from coterie.rehearsal.side_calls import minimal_value, side_call
 from coterie.rehearsal.simulation import Simulation, role
 from tests.unit.rehearsal.recorded import asked_by
 
 CLIS = ["claude", "codex", "codex_code_mode", "gemini", "qwen", "opencode"]
 
 
-def first_turn(name: str, message: str) -> Asked:
+def first_turn(name: str, message: str) -> CompletionRequest:
     """A recorded request, as it would be with nothing but this message."""
     asked = asked_by(name)
-    kept = [item for item in asked.conversation if isinstance(item, Said) and item.role == "user"]
+    kept = [
+        item for item in asked.conversation if isinstance(item, TextMessage) and item.role == "user"
+    ]
     kept = [item for item in kept if item.text.strip() != asked.newest]
-    return replace(asked, conversation=(*kept, Said("user", message)))
+    return replace(asked, conversation=(*kept, TextMessage("user", message)))
 
 
-async def answered(asked: Asked) -> Reply:
+async def answered(asked: CompletionRequest) -> ModelReply:
     answer = await Simulation().answer(asked)
-    assert isinstance(answer, Reply)
+    assert isinstance(answer, ModelReply)
     return answer
 
 
@@ -42,7 +50,7 @@ async def test_it_knows_its_role_in_every_cli(name: str) -> None:
 
 
 async def test_without_a_role() -> None:
-    asked = Asked("chat", "other", "m", (), (Said("user", "x" * 200),))
+    asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", "x" * 200),))
     short = "x" * 79 + "…"
     assert (await answered(asked)).text == (
         f"Here is a stand-in for a model in this rehearsal. On “{short}” a model would now answer."
@@ -51,7 +59,7 @@ async def test_without_a_role() -> None:
 
 async def test_a_role_in_front_of_the_message() -> None:
     text = "[SYSTEM]\nYou are the reviewer.\n\n[MESSAGE]\nhello"
-    asked = Asked("chat", "other", "m", (), (Said("user", text),))
+    asked = CompletionRequest("chat", "other", "m", (), (TextMessage("user", text),))
     assert (await answered(asked)).text == (
         "The reviewer here, a stand-in for a model in this rehearsal. "
         "On “hello” a model would now answer."
@@ -113,7 +121,9 @@ async def test_a_schema_is_followed() -> None:
             "left": {"type": "string"},
         },
     }
-    asked = Asked("responses", "codex", "m", (), (Said("user", "go"),), schema=schema)
+    asked = CompletionRequest(
+        "responses", "codex", "m", (), (TextMessage("user", "go"),), schema=schema
+    )
     assert (await answered(asked)).text == (
         '{"status":"DONE","score":1,"ratio":2,"ok":false,"tags":["",""],'
         '"note":"","none":null,"kind":"x"}'
@@ -123,18 +133,26 @@ async def test_a_schema_is_followed() -> None:
 def test_a_schema_within_itself_ends() -> None:
     inner: dict[str, object] = {"type": "object", "required": ["a"]}
     inner["properties"] = {"a": inner}
-    assert str(smallest(inner)).count("a") == 9
+    assert str(minimal_value(inner)).count("a") == 9
 
 
 @pytest.mark.parametrize(
     ("asked", "name"),
     [
-        (Asked("gemini", "gemini", "m", (), (Said("user", "sum up"),), stream=False), "summary"),
-        (Asked("chat", "qwen", "m", (), (), ("respond_in_schema",)), "choice"),
-        (Asked("chat", "qwen", "m", ("the managed memory extraction subagent",), ()), "memory"),
+        (
+            CompletionRequest(
+                "gemini", "gemini", "m", (), (TextMessage("user", "sum up"),), stream=False
+            ),
+            "summary",
+        ),
+        (CompletionRequest("chat", "qwen", "m", (), (), ("respond_in_schema",)), "choice"),
+        (
+            CompletionRequest("chat", "qwen", "m", ("the managed memory extraction subagent",), ()),
+            "memory",
+        ),
     ],
 )
-def test_other_side_calls(asked: Asked, name: str) -> None:
-    found = aside(asked)
+def test_other_side_calls(asked: CompletionRequest, name: str) -> None:
+    found = side_call(asked)
     assert found is not None
     assert found[0] == name

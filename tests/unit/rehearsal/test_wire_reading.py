@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coterie.rehearsal import anthropic, chat_completions, gemini, responses
-from coterie.rehearsal.asides import aside
-from coterie.rehearsal.dialogue import Asked, Said, ToolCall, ToolResult
+from coterie.rehearsal.model_api import CompletionRequest, TextMessage, ToolCall, ToolResult
+from coterie.rehearsal.side_calls import side_call
 from coterie.rehearsal.wire import Posted, client_of
 from tests.unit.rehearsal.recorded import asked_by
 
@@ -31,7 +31,7 @@ def test_a_turn(name: str, dialect: str, model: str, shell: str) -> None:
     assert asked.stream
     assert asked.newest == PROMPT
     assert asked.instructions.count(ROLE) == 1
-    assert aside(asked) is None
+    assert side_call(asked) is None
     assert shell in asked.tools
     calls = [item for item in asked.conversation if isinstance(item, ToolCall)]
     results = [item for item in asked.conversation if isinstance(item, ToolResult)]
@@ -61,18 +61,18 @@ def test_codex_patches_as_text() -> None:
 def test_side_calls_are_told_from_turns() -> None:
     router = asked_by("gemini_router")
     assert router.schema is not None
-    name, reply = aside(router) or ("", None)
+    name, reply = side_call(router) or ("", None)
     assert reply is not None
     assert (name, reply.text) == ("choice", '{"complexity_reasoning":"","complexity_score":1}')
-    name, reply = aside(asked_by("opencode_title")) or ("", None)
+    name, reply = side_call(asked_by("opencode_title")) or ("", None)
     assert reply is not None
     assert (name, reply.text) == ("title", "Rehearsal: please read the note")
 
 
 def test_newest_passes_over_what_a_cli_adds() -> None:
     def newest(*texts: str) -> str:
-        said = tuple(Said("user", text) for text in texts)
-        return Asked("chat", "other", "m", (), said).newest
+        said = tuple(TextMessage("user", text) for text in texts)
+        return CompletionRequest("chat", "other", "m", (), said).newest
 
     assert newest("hello", "<system-reminder>\nbe good\n</system-reminder>") == "hello"
     assert newest("<environment_context>\n</environment_context>", " hi ") == "hi"
@@ -81,16 +81,16 @@ def test_newest_passes_over_what_a_cli_adds() -> None:
 
 def test_results_wait_only_until_somebody_spoke() -> None:
     result = ToolResult("c", "out")
-    called = (Said("user", "go"), ToolCall("Bash", {}, "c"), result)
-    reminder = Said("user", "<system-reminder>again</system-reminder>")
+    called = (TextMessage("user", "go"), ToolCall("Bash", {}, "c"), result)
+    reminder = TextMessage("user", "<system-reminder>again</system-reminder>")
 
-    def waiting(*more: Said) -> tuple[ToolResult, ...]:
-        return Asked("chat", "other", "m", (), called + more).results
+    def waiting(*more: TextMessage) -> tuple[ToolResult, ...]:
+        return CompletionRequest("chat", "other", "m", (), called + more).results
 
     assert waiting() == (result,)
     assert waiting(reminder) == (result,)
-    assert waiting(Said("assistant", "done")) == ()
-    assert waiting(Said("user", "and now?")) == ()
+    assert waiting(TextMessage("assistant", "done")) == ()
+    assert waiting(TextMessage("user", "and now?")) == ()
 
 
 STRANGE: list[dict[str, object]] = [
@@ -116,7 +116,7 @@ def test_nothing_strange_breaks_it(wire: object, body: dict[str, object]) -> Non
 
 
 def test_plain_texts_are_taken_too() -> None:
-    def read(wire: object, **body: object) -> Asked:
+    def read(wire: object, **body: object) -> CompletionRequest:
         return wire.WIRE.asked(Posted("", "", "other", body, 2))  # type: ignore[attr-defined]
 
     message = {"role": "user", "content": "hi"}

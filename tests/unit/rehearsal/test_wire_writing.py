@@ -8,27 +8,27 @@ from typing import Any
 
 import pytest
 
-from coterie.rehearsal.dialogue import Refusal, Reply, ToolCall, Usage
-from coterie.rehearsal.wire import Event, Wire, unix_time
+from coterie.rehearsal.model_api import ErrorReply, ModelReply, ReplyUsage, ToolCall
+from coterie.rehearsal.wire import SseEvent, WireFormat, unix_time
 from tests.unit.rehearsal.recorded import fixture, wire_and_asked
 
 CALL = ToolCall("Bash", {"command": "ls -la", "description": "list"}, "toolu_1")
-REPLY = Reply(("Running ", "ls"), (CALL,), "hmm let me think", usage=Usage(10, 60))
-TEXT = Reply(("one ", "two"), usage=Usage(10, 2))
+REPLY = ModelReply(("Running ", "ls"), (CALL,), "hmm let me think", usage=ReplyUsage(10, 60))
+TEXT = ModelReply(("one ", "two"), usage=ReplyUsage(10, 2))
 NAMES = ["claude", "codex", "gemini", "qwen"]
 
 
-def streamed(name: str, reply: Reply) -> list[Event]:
+def streamed(name: str, reply: ModelReply) -> list[SseEvent]:
     wire, asked = wire_and_asked(name)
     return list(wire.events(asked, reply))
 
 
-def whole(name: str, reply: Reply) -> Any:
+def whole(name: str, reply: ModelReply) -> Any:
     wire, asked = wire_and_asked(name)
     return wire.whole(asked, reply)
 
 
-def data(events: list[Event]) -> list[Any]:
+def data(events: list[SseEvent]) -> list[Any]:
     return [event.data for event in events]
 
 
@@ -49,7 +49,7 @@ def test_anthropic_streams_what_was_recorded() -> None:
     recorded = fixture("claude_stream")
     halves = [event for event in recorded if "input_json_delta" in json.dumps(event)]
     recorded.remove(halves[1])
-    ours = streamed("claude", Reply(("Running ls",), (CALL,), "hmm", usage=Usage(10, 60)))
+    ours = streamed("claude", ModelReply(("Running ls",), (CALL,), "hmm", usage=ReplyUsage(10, 60)))
     assert [shape(event.data) for event in ours] == [shape(event) for event in recorded]
     assert [event.name for event in ours] == [event["type"] for event in recorded]
     stops = [each["delta"]["stop_reason"] for each in (data(ours)[-2], recorded[-2])]
@@ -84,7 +84,9 @@ def test_anthropic_whole() -> None:
 def test_responses_stream() -> None:
     patch = ToolCall("apply_patch", "*** Begin Patch", "call_2")
     run = ToolCall("ask_user", {"question": "go?"}, "call_1", "mcp__team")
-    events = streamed("codex", Reply(("a ", "b"), (run, patch), "hm", usage=Usage(10, 60)))
+    events = streamed(
+        "codex", ModelReply(("a ", "b"), (run, patch), "hm", usage=ReplyUsage(10, 60))
+    )
     said = data(events)
     assert [each["sequence_number"] for each in said] == list(range(len(said)))
     assert [event.name for event in events] == [
@@ -134,7 +136,7 @@ def test_responses_stream() -> None:
 
 
 def test_responses_that_stop_early_are_incomplete() -> None:
-    last = streamed("codex", Reply(("a",), stop="length"))[-1]
+    last = streamed("codex", ModelReply(("a",), stop="length"))[-1]
     assert last.name == "response.incomplete"
     response = data([last])[0]["response"]
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
@@ -202,7 +204,7 @@ def test_gemini_stream() -> None:
 def test_gemini_whole_and_empty() -> None:
     [candidate] = whole("gemini", TEXT)["candidates"]
     assert candidate["content"] == {"role": "model", "parts": [{"text": "one two"}]}
-    [empty] = data(streamed("gemini", Reply()))
+    [empty] = data(streamed("gemini", ModelReply()))
     assert empty["candidates"][0]["finishReason"] == "STOP"
 
 
@@ -212,18 +214,18 @@ def test_gemini_whole_and_empty() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_usage_is_counted_where_none_is_given(name: str) -> None:
     wire, asked = wire_and_asked(name)
-    text = json.dumps(wire.whole(asked, Reply(("x" * 400,))))
+    text = json.dumps(wire.whole(asked, ModelReply(("x" * 400,))))
     assert f": {asked.size // 4}," in text
     assert '_tokens": 100' in text or 'TokenCount": 100' in text
 
 
-def refused(name: str, refusal: Refusal) -> tuple[int, Any]:
-    wire: Wire = wire_and_asked(name)[0]
+def refused(name: str, refusal: ErrorReply) -> tuple[int, Any]:
+    wire: WireFormat = wire_and_asked(name)[0]
     return wire.refused(refusal)
 
 
 def test_refusals() -> None:
-    key, limit, busy = Refusal(401, "no"), Refusal(429, "slow", 1.5), Refusal(529, "full")
+    key, limit, busy = ErrorReply(401, "no"), ErrorReply(429, "slow", 1.5), ErrorReply(529, "full")
     status, body = refused("claude", key)
     assert (status, body["type"], body["error"]) == (
         401,
@@ -251,7 +253,7 @@ def test_refusals() -> None:
 
 
 def test_a_limit_tells_its_end() -> None:
-    used_up = Refusal(429, "no more", resets_in=3600)
+    used_up = ErrorReply(429, "no more", resets_in=3600)
     soonest = unix_time(3600)
     moments = [
         int(headers("claude", 3600)["anthropic-ratelimit-unified-reset"]),
@@ -265,12 +267,12 @@ def test_a_limit_tells_its_end() -> None:
 
 
 def headers(name: str, seconds: float) -> Mapping[str, str]:
-    wire: Wire = wire_and_asked(name)[0]
+    wire: WireFormat = wire_and_asked(name)[0]
     return wire.limited(seconds)
 
 
 def test_a_daily_quota_says_so() -> None:
-    gone = Refusal(429, "come back tomorrow", quota=True)
+    gone = ErrorReply(429, "come back tomorrow", quota=True)
     assert refused("qwen", gone)[1]["error"]["code"] == "insufficient_quota"
     [detail] = refused("gemini", gone)[1]["error"]["details"]
     assert "PerDay" in detail["violations"][0]["quotaId"]

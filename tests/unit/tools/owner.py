@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 
-from coterie.tools.commands import Commands
+from coterie.tools.run_command import CommandRunner
 from coterie.tools.sandbox import Sandbox
 from tests.unit.tools.workshop import Log, workshop
 
@@ -23,7 +23,7 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-async def main(commands: Commands, command: str) -> None:
+async def main(commands: CommandRunner, command: str) -> None:
     await commands.run("true", 60)
     before = peak()
     ran = await commands.run(command, 60)
@@ -34,5 +34,5 @@ if __name__ == "__main__":
     folder, kind, mark, command = sys.argv[1:]
     shop = workshop(Path(folder))
     held = Sandbox(kind)  # type: ignore[arg-type]
-    commands = Commands("ann", shop.ground.root, shop.workspace, Log(mark=mark), held)
+    commands = CommandRunner("ann", shop.root.path, shop.workspace, Log(mark=mark), held)
     anyio.run(main, commands, command)

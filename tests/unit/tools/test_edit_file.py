@@ -10,8 +10,8 @@ import pytest
 
 from coterie.tools.edit_file import EditFile
 from coterie.tools.read_file import ReadFile
-from coterie.tools.seen import Seen
-from coterie.tools.toolbox import Outcome, Prepared, Toolbox
+from coterie.tools.text_file import FileVersions
+from coterie.tools.toolbox import PreparedCall, Toolbox, ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
 
 
@@ -22,16 +22,16 @@ def shop(tmp_path: Path) -> Workshop:
 
 @pytest.fixture
 def box(shop: Workshop) -> Toolbox:
-    seen = Seen()
-    return toolbox(shop, ReadFile(shop.ground, seen), EditFile(shop.ground, seen))
+    versions = FileVersions()
+    return toolbox(shop, ReadFile(shop.root, versions), EditFile(shop.root, versions))
 
 
-async def edit(box: Toolbox, old: str, new: str, path: str = "f") -> Outcome:
+async def edit(box: Toolbox, old: str, new: str, path: str = "f") -> ToolOutcome:
     return without_digest(await call(box, "editFile", path=path, oldStr=old, newStr=new))
 
 
-def changed(line: int) -> Outcome:
-    return Outcome({"path": "f", "done": "changed", "line": line})
+def changed(line: int) -> ToolOutcome:
+    return ToolOutcome({"path": "f", "done": "changed", "line": line})
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ async def test_a_refused_edit_says_why_and_changes_nothing(
 ) -> None:
     file = shop.write("f", before)
     state = file.stat()
-    assert await edit(box, old, new) == Outcome.refused(why)
+    assert await edit(box, old, new) == ToolOutcome.refused(why)
     assert file.stat() == state
 
 
@@ -137,12 +137,12 @@ async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox)
         made = await edit(box, "", "hello\n", "a/b/c.txt")
     finally:
         os.umask(before)
-    assert made == Outcome({"path": "a/b/c.txt", "done": "made", "line": 1})
+    assert made == ToolOutcome({"path": "a/b/c.txt", "done": "made", "line": 1})
     file = shop.project / "a" / "b" / "c.txt"
     assert (file.read_text(), file.stat().st_mode & 0o777) == ("hello\n", 0o640)
     assert [path.name for path in file.parent.iterdir()] == ["c.txt"]
     # What it made it knows, and an empty file is as good as none.
-    assert await edit(box, "hello", "bye", "a/b/c.txt") == Outcome(
+    assert await edit(box, "hello", "bye", "a/b/c.txt") == ToolOutcome(
         {"path": "a/b/c.txt", "done": "changed", "line": 1}
     )
     shop.write("empty", "")
@@ -150,12 +150,12 @@ async def test_a_new_file_and_its_folders_are_made(shop: Workshop, box: Toolbox)
 
 
 async def test_what_is_not_there_is_not_edited(shop: Workshop, box: Toolbox) -> None:
-    assert await edit(box, "a", "b", "none") == Outcome.refused(
+    assert await edit(box, "a", "b", "none") == ToolOutcome.refused(
         "There is no file none. With an empty oldStr it would be made."
     )
     assert (await edit(box, "a", "b", "no/such")).is_error
     assert not (shop.project / "no").exists()
-    assert await edit(box, "a", "b", ".coterie") == Outcome.refused(
+    assert await edit(box, "a", "b", ".coterie") == ToolOutcome.refused(
         ".coterie is in .coterie, which is not to be edited."
     )
 
@@ -166,7 +166,7 @@ async def test_a_file_changed_under_the_agent_must_be_read_again(
     file = shop.write("f", "one\ntwo\n")
     await call(box, "readFile", path="f")
     file.write_text("one\ntwo\nthree\n")
-    assert await edit(box, "one", "1") == Outcome.refused(
+    assert await edit(box, "one", "1") == ToolOutcome.refused(
         "f has changed since you read it. Read it again, then edit."
     )
     assert file.read_text() == "one\ntwo\nthree\n"
@@ -179,9 +179,9 @@ async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: To
     file = shop.write("f", "one\n")
     read = await call(box, "readFile", path="f")
     file.write_text("one!\n")
-    seen = Seen()
-    seen.note("f", str(read.output["digest"]))
-    again = toolbox(shop, EditFile(shop.ground, seen))
+    versions = FileVersions()
+    versions.record("f", str(read.output["digest"]))
+    again = toolbox(shop, EditFile(shop.root, versions))
     assert (await edit(again, "one", "1")).output == {
         "error": "f has changed since you read it. Read it again, then edit."
     }
@@ -202,18 +202,18 @@ async def test_a_link_is_edited_where_it_leads(shop: Workshop, box: Toolbox) -> 
     assert (file.read_text(), (shop.project / "link").is_symlink()) == ("two\n", True)
 
 
-async def preview(box: Toolbox, old: str, new: str, path: str = "f") -> Outcome | None:
+async def preview(box: Toolbox, old: str, new: str, path: str = "f") -> ToolOutcome | None:
     prepared = box.check("editFile", {"path": path, "oldStr": old, "newStr": new})
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     return await box.preview(prepared)
 
 
 async def test_a_preview_is_the_diff_and_changes_nothing(shop: Workshop, box: Toolbox) -> None:
     file = shop.write("f", "one\ntwo\nthree\n")
-    assert await preview(box, "two", "2") == Outcome(
+    assert await preview(box, "two", "2") == ToolOutcome(
         {"path": "f", "diff": "--- f\n+++ f\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three"}
     )
-    assert await preview(box, "", "new\n", "a/b") == Outcome(
+    assert await preview(box, "", "new\n", "a/b") == ToolOutcome(
         {"path": "a/b", "diff": "--- /dev/null\n+++ a/b\n@@ -0,0 +1 @@\n+new"}
     )
     assert file.read_text() == "one\ntwo\nthree\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.tools.excerpt import Excerpt, cut, readable
+from coterie.tools.excerpt import Excerpt, readable, truncated
 
 
 def taken(chunks: list[bytes], head: int = 8, tail: int = 4) -> Excerpt:
@@ -54,5 +54,5 @@ def test_a_flood_is_counted_and_not_kept() -> None:
 
 
 def test_a_text_is_cut_at_its_end() -> None:
-    assert cut("abcdef", 6) == "abcdef"
-    assert cut("abcdef", 2) == "ab\n… 4 characters left out …"
+    assert truncated("abcdef", 6) == "abcdef"
+    assert truncated("abcdef", 2) == "ab\n… 4 characters left out …"

@@ -12,7 +12,7 @@ import pytest
 
 from coterie.tools import grep
 from coterie.tools.grep import Grep
-from coterie.tools.toolbox import Outcome, Toolbox
+from coterie.tools.toolbox import Toolbox, ToolOutcome
 from tests.unit.process.children import carrying, left, token, until
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
@@ -40,11 +40,11 @@ def box(shop: Workshop, request: pytest.FixtureRequest) -> Toolbox:
     if request.param == "ripgrep" and RIPGREP is None:
         pytest.skip("ripgrep is not installed")
     where = RIPGREP if request.param == "ripgrep" and RIPGREP else OURS
-    return toolbox(shop, Grep(shop.ground, where))
+    return toolbox(shop, Grep(shop.root, where))
 
 
-def found(*lines: str) -> Outcome:
-    return Outcome({"count": len(lines), "matches": "\n".join(lines)})
+def found(*lines: str) -> ToolOutcome:
+    return ToolOutcome({"count": len(lines), "matches": "\n".join(lines)})
 
 
 ALL = (".github/ci.yml:1:find: me", "src/a.py:2:def find():", "src/b.ts:1:function find() {}")
@@ -72,7 +72,7 @@ async def test_lines_are_found(
 ) -> None:
     outcome = await call(box, "grep", **arguments)
     ordered = "\n".join(sorted(str(outcome.output["matches"]).split("\n")))
-    assert Outcome({**outcome.output, "matches": ordered}) == found(*sorted(lines))
+    assert ToolOutcome({**outcome.output, "matches": ordered}) == found(*sorted(lines))
 
 
 async def test_what_is_wrong_is_said(box: Toolbox) -> None:
@@ -100,7 +100,7 @@ async def test_a_line_without_end_is_cut(shop: Workshop, box: Toolbox) -> None:
 
 async def test_a_search_that_is_broken_off_is_ended(shop: Workshop) -> None:
     shop.write("evil.txt", "a" * 60 + "b\n")
-    box, pattern = toolbox(shop, Grep(shop.ground, OURS)), f"(a+)+$|{token()}"
+    box, pattern = toolbox(shop, Grep(shop.root, OURS)), f"(a+)+$|{token()}"
     async with anyio.create_task_group() as group:
         group.start_soon(partial(call, box, "grep", pattern=pattern))
         await until(lambda: len(carrying(pattern)) == 1)
@@ -113,8 +113,8 @@ async def test_a_pattern_that_takes_for_ever_is_stopped(
 ) -> None:
     monkeypatch.setattr(grep, "PATIENCE", 0.5)
     shop.write("evil.txt", "a" * 60 + "b\n")
-    box = toolbox(shop, Grep(shop.ground, OURS))
+    box = toolbox(shop, Grep(shop.root, OURS))
     with anyio.fail_after(20):
-        assert await call(box, "grep", pattern="(a+)+$") == Outcome.refused(
+        assert await call(box, "grep", pattern="(a+)+$") == ToolOutcome.refused(
             "The search took over 0.5 s. Look in fewer files."
         )

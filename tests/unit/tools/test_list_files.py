@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.tools.list_files import ListFiles
-from coterie.tools.listing import folded
-from coterie.tools.toolbox import Outcome
+from coterie.tools.list_files import ListFiles, folded
+from coterie.tools.toolbox import ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
 FILES = ("README.md", "src/a.py", "src/b.py", "src/deep/c.py", "build/out.o", "node_modules/m/i.js")
@@ -34,11 +33,11 @@ def plain(tmp_path: Path) -> Workshop:
     return filled(tmp_path, git=False)
 
 
-async def listed(shop: Workshop, path: str = ".") -> Outcome:
-    return await call(toolbox(shop, ListFiles(shop.ground)), "listFiles", path=path)
+async def listed(shop: Workshop, path: str = ".") -> ToolOutcome:
+    return await call(toolbox(shop, ListFiles(shop.root)), "listFiles", path=path)
 
 
-def names(outcome: Outcome) -> list[str]:
+def names(outcome: ToolOutcome) -> list[str]:
     return str(outcome.output["files"]).split("\n")
 
 
@@ -46,7 +45,7 @@ async def test_in_git_what_git_would_keep(in_git: Workshop) -> None:
     shop = in_git
     subprocess.run(["git", "-C", shop.project, "add", "src/a.py", "README.md"], check=True)
     (shop.project / "README.md").unlink()
-    assert await listed(shop) == Outcome(
+    assert await listed(shop) == ToolOutcome(
         {
             "path": ".",
             "count": "5",
@@ -88,8 +87,8 @@ async def test_a_repository_cannot_have_anything_run(tmp_path: Path, in_git: Wor
 
 async def test_what_cannot_be_listed_says_so(plain: Workshop) -> None:
     shop = plain
-    assert await listed(shop, "README.md") == Outcome.refused("README.md is no folder.")
-    assert await listed(shop, "sr") == Outcome.refused("There is no folder sr. Near: src.")
+    assert await listed(shop, "README.md") == ToolOutcome.refused("README.md is no folder.")
+    assert await listed(shop, "sr") == ToolOutcome.refused("There is no folder sr. Near: src.")
     assert (await listed(shop, "link")).is_error
     assert (await listed(shop, ".coterie")).is_error
 

@@ -8,8 +8,8 @@ import pytest
 
 from coterie.tools import read_file, text_file
 from coterie.tools.read_file import ReadFile
-from coterie.tools.seen import Seen
-from coterie.tools.toolbox import Outcome
+from coterie.tools.text_file import FileVersions
+from coterie.tools.toolbox import ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
 
 
@@ -18,14 +18,14 @@ def shop(tmp_path: Path) -> Workshop:
     return workshop(tmp_path)
 
 
-async def read(shop: Workshop, path: str, **more: object) -> Outcome:
-    box = toolbox(shop, ReadFile(shop.ground, Seen()))
+async def read(shop: Workshop, path: str, **more: object) -> ToolOutcome:
+    box = toolbox(shop, ReadFile(shop.root, FileVersions()))
     return without_digest(await call(box, "readFile", path=path, **more))
 
 
-def text(shown: str, lines: str, note: str = "") -> Outcome:
+def text(shown: str, lines: str, note: str = "") -> ToolOutcome:
     output = {"path": "f", "lines": lines, "text": shown}
-    return Outcome(output | ({"note": note} if note else {}))
+    return ToolOutcome(output | ({"note": note} if note else {}))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,9 @@ async def test_a_part_of_it(shop: Workshop) -> None:
         "line 3\nline 4", "3-4 of 10", "There is more: go on with offset 5."
     )
     assert await read(shop, "f", offset=10) == text("line 10", "10-10 of 10")
-    assert await read(shop, "f", offset=11) == Outcome.refused("f has no line 11: it ends with 10.")
+    assert await read(shop, "f", offset=11) == ToolOutcome.refused(
+        "f has no line 11: it ends with 10."
+    )
 
 
 async def test_a_long_one_comes_in_parts_that_make_the_whole(shop: Workshop) -> None:
@@ -80,7 +82,7 @@ async def test_a_line_without_end_is_cut(shop: Workshop) -> None:
 
 async def test_what_is_no_text_is_explained(shop: Workshop) -> None:
     shop.write("f", b"\x7fELF\0\0\0\0")
-    assert await read(shop, "f") == Outcome.refused("f is no text: 8 bytes of something else.")
+    assert await read(shop, "f") == ToolOutcome.refused("f is no text: 8 bytes of something else.")
 
 
 async def test_a_huge_one_is_only_looked_into(
@@ -97,6 +99,6 @@ async def test_a_huge_one_is_only_looked_into(
             f"{offset}-{offset} of a file of {size:,} bytes",
             f"There is more: go on with offset {offset + 1}.",
         )
-    assert await read(shop, "f", offset=1002) == Outcome.refused("f has no line 1002.")
+    assert await read(shop, "f", offset=1002) == ToolOutcome.refused("f has no line 1002.")
     shop.write("f", b"\0" * 2000)
     assert (await read(shop, "f")).is_error

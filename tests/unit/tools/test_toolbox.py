@@ -8,30 +8,28 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.model.action import Action
-from coterie.tools.commands import Commands
 from coterie.tools.edit_file import EditFile
 from coterie.tools.grep import Grep
-from coterie.tools.inputs import Inputs, fields, schema
 from coterie.tools.list_files import ListFiles
 from coterie.tools.read_file import ReadFile
-from coterie.tools.run_command import RunCommand
+from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.sandbox import Sandbox
-from coterie.tools.seen import Seen
-from coterie.tools.toolbox import Outcome, Prepared, Toolbox
+from coterie.tools.text_file import FileVersions
+from coterie.tools.toolbox import PreparedCall, Toolbox, ToolInput, ToolOutcome, fields, schema
 from tests.unit.tools.workshop import Log, Workshop, workshop
 
 
 def made(shop: Workshop, sandbox: Sandbox) -> Toolbox:
-    ground, seen = shop.ground, Seen()
-    commands = Commands("ann", ground.root, shop.workspace, Log(), sandbox)
+    root, seen = shop.root, FileVersions()
+    commands = CommandRunner("ann", root.path, shop.workspace, Log(), sandbox)
     tools = [
-        ReadFile(ground, seen),
-        EditFile(ground, seen),
-        ListFiles(ground),
-        Grep(ground, ""),
+        ReadFile(root, seen),
+        EditFile(root, seen),
+        ListFiles(root),
+        Grep(root, ""),
         RunCommand(commands),
     ]
-    return Toolbox(ground.root, commands, tools)
+    return Toolbox(root.path, commands, tools)
 
 
 @pytest.fixture
@@ -143,7 +141,7 @@ def test_what_the_model_is_told(box: Toolbox) -> None:
 
 
 def test_what_may_be_left_out_is_no_choice_of_types() -> None:
-    class Choosing(Inputs):
+    class Choosing(ToolInput):
         which_one: int | None = None
 
     assert schema(Choosing) == {
@@ -205,7 +203,7 @@ def test_what_may_be_left_out_is_no_choice_of_types() -> None:
     ],
 )
 def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: str) -> None:
-    assert box.check(name, arguments) == Outcome.refused(why)
+    assert box.check(name, arguments) == ToolOutcome.refused(why)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +242,7 @@ def test_a_good_call_is_what_the_rules_need_to_know(
     tool = box.find(name)
     assert tool is not None
     expected = Action(tool=name, cwd=str(box.root), **action)  # type: ignore[arg-type]
-    assert box.check(name, arguments) == Prepared(tool, given, expected)  # type: ignore[arg-type]
+    assert box.check(name, arguments) == PreparedCall(tool, given, expected)  # type: ignore[arg-type]
     assert tool.read_only == (name in {"readFile", "listFiles", "grep"})
 
 
@@ -253,12 +251,12 @@ def test_where_nothing_holds_a_command_a_person_must_be_asked(shop: Workshop) ->
     asked = {
         name: prepared.must_ask
         for name, arguments in {"runCommand": {"command": "ls"}, "listFiles": {}}.items()
-        if isinstance(prepared := box.check(name, arguments), Prepared)
+        if isinstance(prepared := box.check(name, arguments), PreparedCall)
     }
     assert asked == {"runCommand": True, "listFiles": False}
 
 
 async def test_what_the_system_refuses_is_an_outcome(shop: Workshop, box: Toolbox) -> None:
     prepared = box.check("readFile", {"path": "x" * 300})
-    assert isinstance(prepared, Prepared)
-    assert await box.run(prepared) == Outcome.refused(f"{'x' * 300}: File name too long")
+    assert isinstance(prepared, PreparedCall)
+    assert await box.run(prepared) == ToolOutcome.refused(f"{'x' * 300}: File name too long")

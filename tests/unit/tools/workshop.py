@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from coterie.model.workspace import Workspace
-from coterie.tools.ground import Ground
 from coterie.tools.sandbox import Sandbox
-from coterie.tools.standard import ground_of
-from coterie.tools.toolbox import Outcome, Prepared, Tool, Toolbox
+from coterie.tools.standard import workspace_root_of
+from coterie.tools.toolbox import PreparedCall, Tool, Toolbox, ToolOutcome
+from coterie.tools.workspace_root import WorkspaceRoot
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Workshop:
     outside: Path
     user_home: Path
     workspace: Workspace
-    ground: Ground
+    root: WorkspaceRoot
 
     def write(self, path: str, text: str | bytes) -> Path:
         file = self.project / path
@@ -78,7 +78,7 @@ def workshop(folder: Path, *, git: bool = False, **env: str) -> Workshop:
         env=given | env,
         user_home=user_home,
     )
-    return Workshop(project, outside, user_home, workspace, ground_of(workspace))
+    return Workshop(project, outside, user_home, workspace, workspace_root_of(workspace))
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,15 @@ class Unheld:
 
 
 def toolbox(shop: Workshop, *tools: Tool) -> Toolbox:
-    return Toolbox(shop.ground.root, Unheld(), tools)
+    return Toolbox(shop.root.path, Unheld(), tools)
 
 
-async def call(box: Toolbox, name: str, **arguments: object) -> Outcome:
+async def call(box: Toolbox, name: str, **arguments: object) -> ToolOutcome:
     """One tool call as the agent makes it: checked, then run."""
     prepared = box.check(name, arguments)
-    return await box.run(prepared) if isinstance(prepared, Prepared) else prepared
+    return await box.run(prepared) if isinstance(prepared, PreparedCall) else prepared
 
 
-def without_digest(outcome: Outcome) -> Outcome:
+def without_digest(outcome: ToolOutcome) -> ToolOutcome:
     output: Mapping[str, object] = outcome.output
     return replace(outcome, output={k: v for k, v in output.items() if k != "digest"})

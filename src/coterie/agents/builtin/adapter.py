@@ -23,8 +23,8 @@ from coterie.model.workspace import Workspace
 from coterie.tools.search.embeddings import HttpEmbedder
 from coterie.tools.search.index import CodeIndex
 from coterie.tools.search.tool import SearchCode
-from coterie.tools.seen import Seen
-from coterie.tools.standard import ground_of, open_toolbox
+from coterie.tools.standard import open_toolbox, workspace_root_of
+from coterie.tools.text_file import FileVersions
 from coterie.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -65,12 +65,14 @@ class BuiltinAdapter(ProgramAdapter):
         known = thread if thread and entries else uuid4().hex
         return BuiltinChannel(await anyio.to_thread.run_sync(kit), Thread(known, entries))
 
-    async def toolbox(self, member: Member, workspace: Workspace, seen: Seen) -> Toolbox:
-        """What the member can do; `seen` is what it has read in earlier turns."""
-        ground = await anyio.to_thread.run_sync(ground_of, workspace)
-        search = SearchCode(CodeIndex(workspace.home / INDEX, ground), _embedder(workspace))
+    async def toolbox(
+        self, member: Member, workspace: Workspace, versions: FileVersions
+    ) -> Toolbox:
+        """What the member can do; `versions` is what it has read in earlier turns."""
+        root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
+        search = SearchCode(CodeIndex(workspace.home / INDEX, root), _embedder(workspace))
         more = (search, AskUser(), AssignSubtask())
-        return await open_toolbox(member.id, workspace, self.children, more, seen)
+        return await open_toolbox(member.id, workspace, self.children, more, versions)
 
     async def _connected(
         self, member: Member, workspace: Workspace, choice: ModelChoice
@@ -113,12 +115,12 @@ def _embedder(workspace: Workspace) -> HttpEmbedder | None:
     return HttpEmbedder(address("openai", env), model, env.get("OPENAI_API_KEY", ""))
 
 
-def _seen(entries: Iterable[Entry]) -> Seen:
+def _seen(entries: Iterable[Entry]) -> FileVersions:
     """The files that the member has read, so that it goes on knowing whether they have changed."""
-    seen = Seen()
+    versions = FileVersions()
     for entry in entries:
         if isinstance(entry, Returned) and not entry.is_error:
             path, digest = entry.output.get("path"), entry.output.get("digest")
             if isinstance(path, str) and isinstance(digest, str):
-                seen.note(path, digest)
-    return seen
+                versions.record(path, digest)
+    return versions

@@ -20,7 +20,7 @@ from coterie.model.interaction import (
     Validation,
 )
 from coterie.model.update import Asked, PendingCall
-from coterie.tools.toolbox import Outcome, Prepared
+from coterie.tools.toolbox import PreparedCall, ToolOutcome
 
 _OPTIONS = (
     Option(id=APPROVE, label="this once", style="primary"),
@@ -43,7 +43,7 @@ class Around:
     """Whether it is one that a crash cut off, and is known not to have begun."""
 
 
-def permission(request: ToolCallRequest, prepared: Prepared, around: Around) -> Asked:
+def permission(request: ToolCallRequest, prepared: PreparedCall, around: Around) -> Asked:
     """The question whether a call may be made."""
     title, content, kind = _shown(prepared, around.diff)
     action = prepared.action
@@ -67,7 +67,7 @@ def permission(request: ToolCallRequest, prepared: Prepared, around: Around) -> 
     )
 
 
-def _shown(prepared: Prepared, diff: str) -> tuple[str, str, ContentKind]:
+def _shown(prepared: PreparedCall, diff: str) -> tuple[str, str, ContentKind]:
     """What would be done, exactly."""
     action: Action = prepared.action
     if action.effect == "run":
@@ -78,13 +78,13 @@ def _shown(prepared: Prepared, diff: str) -> tuple[str, str, ContentKind]:
     return f"Use {action.tool}", whole, "Json"
 
 
-def refused(response: Response | None) -> Outcome:
+def refused(response: Response | None) -> ToolOutcome:
     """What the model is told of a no."""
     word = response.comment or response.input_value if response is not None else None
     if response is None or (response.selected_option_id is None and not word):
-        return Outcome.refused("Nobody answered, so the answer is no. It was not run.")
+        return ToolOutcome.refused("Nobody answered, so the answer is no. It was not run.")
     why = f": {word}" if word else "."
-    return Outcome.refused(f"It was not run; the answer was no{why}")
+    return ToolOutcome.refused(f"It was not run; the answer was no{why}")
 
 
 # -- questions to the person -------------------------------------------------------------------
@@ -101,7 +101,7 @@ def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
     return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
 
 
-def answer_to(asked: Asked, response: Response | None) -> Outcome:
+def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
     """What the person said, as the result of the call."""
     said = ""
     if response is not None and asked.kind == "Select":
@@ -110,9 +110,9 @@ def answer_to(asked: Asked, response: Response | None) -> Outcome:
     elif response is not None:
         said = response.input_value or ""
     if not said:
-        return Outcome.refused("Nobody answered.")
+        return ToolOutcome.refused("Nobody answered.")
     comment = response.comment if response is not None else None
-    return Outcome({"answer": said, "comment": comment} if comment else {"answer": said})
+    return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
 
 
 def _choices(offered: object) -> tuple[Option, ...]:

@@ -23,7 +23,7 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
-from coterie.tools.toolbox import Outcome, Prepared
+from coterie.tools.toolbox import PreparedCall, ToolOutcome
 
 REPEATED = 5
 """The same call so often in a row is not made again."""
@@ -50,13 +50,13 @@ class Calls:
         self._thread = thread
         self._breaker = breaker
         self._answers = answers
-        self._checks: dict[str, Prepared | Outcome] = {}
+        self._checks: dict[str, PreparedCall | ToolOutcome] = {}
         """By id: calls that were looked at when they were put on record."""
 
     def started(self, request: ToolCallRequest) -> ToolCallStarted:
         """A call as the audit has it, before anything is done about it."""
         checked = self._checks[request.id] = self._checked(request)
-        effect = checked.action.effect if isinstance(checked, Prepared) else "read"
+        effect = checked.action.effect if isinstance(checked, PreparedCall) else "read"
         return ToolCallStarted(request.id, request.name, request.arguments, effect)
 
     async def make(self, *, resumed: bool) -> AsyncGenerator[Update]:
@@ -72,19 +72,19 @@ class Calls:
 
     def broken_off(self) -> list[Remembered]:
         """The results of calls that the user broke off."""
-        return self._without_end(Outcome.refused(_BROKEN_OFF), _BROKEN_OFF_BEFORE)
+        return self._without_end(ToolOutcome.refused(_BROKEN_OFF), _BROKEN_OFF_BEFORE)
 
     def left_over(self) -> list[Remembered]:
         """The results of calls of an earlier turn that never came to its end."""
-        return self._without_end(Outcome(_UNKNOWN, is_error=True), _LEFT)
+        return self._without_end(ToolOutcome(_UNKNOWN, is_error=True), _LEFT)
 
-    def _without_end(self, begun: Outcome, otherwise: str) -> list[Remembered]:
+    def _without_end(self, begun: ToolOutcome, otherwise: str) -> list[Remembered]:
         return [
-            self._ended(one.request, begun if one.begun else Outcome.refused(otherwise))
+            self._ended(one.request, begun if one.begun else ToolOutcome.refused(otherwise))
             for one in self._thread.pending()
         ]
 
-    def _ended(self, request: ToolCallRequest, outcome: Outcome) -> Remembered:
+    def _ended(self, request: ToolCallRequest, outcome: ToolOutcome) -> Remembered:
         finished = ToolCallFinished(request.id, outcome.is_error, outcome.output, request.name)
         entry = Returned(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
@@ -94,13 +94,13 @@ class Calls:
     async def _one(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
         request = pending.request
         if pending.begun:
-            yield self._ended(request, Outcome(_UNKNOWN, is_error=True))
+            yield self._ended(request, ToolOutcome(_UNKNOWN, is_error=True))
             return
         checked = self._checks.pop(request.id, None) or self._checked(request)
         checked = self._repeated(request) or checked
         if resumed and REDACTED in str(request.arguments):
-            checked = Outcome.refused(_NOT_KEPT)
-        if isinstance(checked, Outcome):
+            checked = ToolOutcome.refused(_NOT_KEPT)
+        if isinstance(checked, ToolOutcome):
             yield self._ended(request, checked)
             return
         match checked.tool:
@@ -114,12 +114,12 @@ class Calls:
             async for update in updates:
                 yield update
 
-    def _checked(self, request: ToolCallRequest) -> Prepared | Outcome:
+    def _checked(self, request: ToolCallRequest) -> PreparedCall | ToolOutcome:
         if request.problem:
-            return Outcome.refused(request.problem)
+            return ToolOutcome.refused(request.problem)
         return self._kit.toolbox.check(request.name, request.arguments)
 
-    def _repeated(self, request: ToolCallRequest) -> Outcome | None:
+    def _repeated(self, request: ToolCallRequest) -> ToolOutcome | None:
         """A word to the model about a call that it makes over and over; the end, if that is all
         it does after having been told."""
         streak = self._thread.streak(request)
@@ -128,15 +128,15 @@ class Calls:
             hint = "Say in other words what you want, or try another model."
             raise Trouble(TurnFailed("model", message, retry=False, hint=hint))
         if streak.length >= REPEATED:
-            return Outcome.refused(_AGAIN.format(count=streak.length))
+            return ToolOutcome.refused(_AGAIN.format(count=streak.length))
         return None
 
     async def _use(
-        self, request: ToolCallRequest, prepared: Prepared, *, resumed: bool
+        self, request: ToolCallRequest, prepared: PreparedCall, *, resumed: bool
     ) -> AsyncGenerator[Update]:
         toolbox = self._kit.toolbox
         diff = ""
-        if toolbox.foresees(prepared):
+        if toolbox.can_preview(prepared):
             foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
             if foreseen.is_error:
                 yield self._ended(request, foreseen)
@@ -155,7 +155,9 @@ class Calls:
             yield self._thread.remember(Begun(request.id), gates=True)
         yield self._ended(request, await self._breaker.run(partial(toolbox.run, prepared)))
 
-    async def _ask(self, request: ToolCallRequest, prepared: Prepared) -> AsyncGenerator[Update]:
+    async def _ask(
+        self, request: ToolCallRequest, prepared: PreparedCall
+    ) -> AsyncGenerator[Update]:
         asked = question(request, prepared.given)
         yield asked
         response = self._answers.take(asked.key)
@@ -163,7 +165,7 @@ class Calls:
         yield self._ended(request, answer_to(asked, response))
 
     async def _hand_out(
-        self, request: ToolCallRequest, prepared: Prepared
+        self, request: ToolCallRequest, prepared: PreparedCall
     ) -> AsyncGenerator[Update]:
         asked = Delegated(
             key=f"subtask.{request.id}",
@@ -177,4 +179,4 @@ class Calls:
             yield self._ended(request, refused(response))
             return
         done = {"member": response.selected_option_id, "report": response.input_value or ""}
-        yield self._ended(request, Outcome(done))
+        yield self._ended(request, ToolOutcome(done))

@@ -8,26 +8,27 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from coterie.model.action import Action
-from coterie.tools.inputs import Inputs, Text
-from coterie.tools.toolbox import Outcome
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
 
 
-class AskUserInput(Inputs):
+class AskUserInput(ToolInput):
     """What to ask."""
 
-    question: Text = Field(min_length=1, description="The question, with all one needs to answer.")
-    options: list[Text] = Field(
+    question: Utf8Text = Field(
+        min_length=1, description="The question, with all one needs to answer."
+    )
+    options: list[Utf8Text] = Field(
         default=[], max_length=9, description="The answers to choose from, where there are few."
     )
 
 
-class AssignSubtaskInput(Inputs):
+class AssignSubtaskInput(ToolInput):
     """What to hand out."""
 
-    goal: Text = Field(
+    goal: Utf8Text = Field(
         min_length=1, description="What is to be done, with all that the other must know."
     )
-    member: Text = Field("", description="The id of who should do it, where you know.")
+    member: Utf8Text = Field("", description="The id of who should do it, where you know.")
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,9 @@ class AskUser:
         """Touches nothing."""
         return Action("read", self.name, cwd)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """Nothing here can ask: the turn does."""
-        return Outcome.refused("Nobody can be asked from here.")
+        return ToolOutcome.refused("Nobody can be asked from here.")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,6 @@ class AssignSubtask:
         """Touches nothing itself: what the other member does is asked of that one."""
         return Action("read", self.name, cwd)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """Nothing here can hand out work: the turn does."""
-        return Outcome.refused("No work can be handed out from here.")
+        return ToolOutcome.refused("No work can be handed out from here.")

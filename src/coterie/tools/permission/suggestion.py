@@ -7,16 +7,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coterie.model.action import Action
-from coterie.tools.permission.addresses import Address
-from coterie.tools.permission.looking import may_look
-from coterie.tools.permission.paths import GUARDED, Place, locate
-from coterie.tools.permission.programs import AWKS, INTERPRETERS, SHELLS, WRAPPERS
-from coterie.tools.permission.shell import KEYWORDS, OPAQUE, parse
-from coterie.tools.permission.unfolding import without_shell, without_wrappers
-from coterie.tools.permission.words import names
+from coterie.tools.permission.nested_commands import (
+    AWKS,
+    INTERPRETERS,
+    SHELLS,
+    WRAPPERS,
+    without_shell,
+    without_wrappers,
+)
+from coterie.tools.permission.paths import GUARDED, ResolvedPath, resolve
+from coterie.tools.permission.read_only import is_read_only_program
+from coterie.tools.permission.rules import AddressPattern
+from coterie.tools.permission.shell_lexer import name_set
+from coterie.tools.permission.shell_parser import KEYWORDS, OPAQUE, parse
 
 _UNWISE = (
-    names(
+    name_set(
         "rm rmdir unlink shred dd mv cp ln install rsync truncate tee chmod chown chgrp kill "
         "pkill killall curl wget scp sftp nc socat telnet sed find tar unzip zip gdb vim vi ed ex "
         "emacs nano crontab at mount umount mkfs reboot shutdown systemctl service passwd "
@@ -31,20 +37,20 @@ _UNWISE = (
 """Programs that can do anything, or undo everything: any further argument may be the wrong one."""
 
 _TWICE: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(names("npm pnpm yarn bun"), names("run exec dlx x")),
-    **dict.fromkeys(names("uv poetry pdm pipenv hatch pipx"), names("run")),
-    **dict.fromkeys(names("docker podman"), names("compose")),
-    "bundle": names("exec"),
-    "git": names("remote stash worktree submodule"),
-    "gh": names("pr issue run repo release"),
+    **dict.fromkeys(name_set("npm pnpm yarn bun"), name_set("run exec dlx x")),
+    **dict.fromkeys(name_set("uv poetry pdm pipenv hatch pipx"), name_set("run")),
+    **dict.fromkeys(name_set("docker podman"), name_set("compose")),
+    "bundle": name_set("exec"),
+    "git": name_set("remote stash worktree submodule"),
+    "gh": name_set("pr issue run repo release"),
 }
 """Subcommands that have subcommands; to allow all of these would be to allow anything."""
 _ANYTHING: Mapping[str, frozenset[str]] = dict.fromkeys(
-    names("docker kubectl podman"), names("cp exec run")
+    name_set("docker kubectl podman"), name_set("cp exec run")
 )
 """Subcommands that run or overwrite whatever their arguments say."""
-_RUN_WHAT_FOLLOWS = names("npx bunx pnpx uvx")
-_MODULES = names("pytest unittest mypy ruff black build pylint flake8")
+_RUN_WHAT_FOLLOWS = name_set("npx bunx pnpx uvx")
+_MODULES = name_set("pytest unittest mypy ruff black build pylint flake8")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
 _LEAST_DEPTH = 3
@@ -53,11 +59,11 @@ _LEAST_DEPTH = 3
 
 def suggest(action: Action, root: Path | None = None) -> str:
     """The rule to offer, or nothing; without `root`, the action's folder is the work folder."""
-    top = locate(str(root or action.cwd), "/").real
+    top = resolve(str(root or action.cwd), "/").real
     if action.command:
         rule = _for_command(action.command)
         # A program by its path counts from the work folder, and so would be another one.
-        elsewhere = locate(action.cwd, top).real != top
+        elsewhere = resolve(action.cwd, top).real != top
         return "" if elsewhere and "/" in rule.partition(" ")[0] else rule
     if action.effect in ("read", "write") and action.paths:
         return _for_paths(action, top)
@@ -91,7 +97,7 @@ def _kept(words: Sequence[str]) -> Sequence[str]:
         module = len(words) > 2 and words[1] == "-m" and words[2] in _MODULES
         return words[:3] if module and name == program else ()
     # What only looks is asked about where it looks elsewhere: that is a matter of paths.
-    looks = may_look(name) and name != "git"
+    looks = is_read_only_program(name) and name != "git"
     if looks or name in _UNWISE or program.startswith(("/", "~")):
         return ()
     return words[: _depth(words)]
@@ -118,8 +124,8 @@ def _is_own_thing(word: str) -> bool:
 
 
 def _for_paths(action: Action, root: str) -> str:
-    cwd = locate(action.cwd, root).real
-    places = [locate(path, cwd) for path in action.paths]
+    cwd = resolve(action.cwd, root).real
+    places = [resolve(path, cwd) for path in action.paths]
     folders = {place.real.rpartition("/")[0] for place in places}
     if len(folders) != 1 or not all(place.sure for place in places):
         return ""
@@ -134,7 +140,7 @@ def _for_paths(action: Action, root: str) -> str:
     return f"read({folder}/**)"
 
 
-def _inside(effect: str, folder: str, root: str, places: Sequence[Place]) -> str:
+def _inside(effect: str, folder: str, root: str, places: Sequence[ResolvedPath]) -> str:
     if any(place.touches(GUARDED, root) for place in places):
         return ""
     below = folder[len(root) :].strip("/")
@@ -151,5 +157,5 @@ def _for_address(target: str) -> str:
     host = re.match(r"(?:[A-Za-z][A-Za-z0-9+.-]*://)?([A-Za-z0-9.-]+)(?=[:/?#]|$)", target)
     if host is None:
         return ""
-    address = Address.of(host[1])
+    address = AddressPattern.of(host[1])
     return f"fetch({host[1].lower()})" if address and address.allows(target) else ""

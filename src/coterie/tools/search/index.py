@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from coterie.tools.ground import Ground, Refusal
-from coterie.tools.listing import files_below
-from coterie.tools.search import snippets
+from coterie.tools.list_files import files_below
+from coterie.tools.search import vocabulary
+from coterie.tools.search.database import IndexDatabase
 from coterie.tools.search.embeddings import Vector, by_meaning, fused, packed
-from coterie.tools.search.passages import digest, read
+from coterie.tools.search.passages import digest, split_file
 from coterie.tools.search.ranking import rank
-from coterie.tools.search.shelves import Shelves
+from coterie.tools.workspace_root import ToolError, WorkspaceRoot
 
 LARGEST = 1024 * 1024
 LONGEST_LINES = 400
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Refreshed:
+class RefreshCounts:
     """How many files came, changed and went since the index was last looked at."""
 
     added: int
@@ -53,7 +53,7 @@ class Hit:
 
 
 @dataclass(frozen=True)
-class Meant:
+class QueryVector:
     """A question as a model of the user's understands it."""
 
     model: str
@@ -61,19 +61,19 @@ class Meant:
 
 
 class CodeIndex:
-    """The index of the workspace `ground`, kept in the file `path`; any number may share it."""
+    """The index of the workspace `root`, kept in the file `path`; any number may share it."""
 
-    def __init__(self, path: Path, ground: Ground) -> None:
+    def __init__(self, path: Path, root: WorkspaceRoot) -> None:
         self._path = path
-        self._ground = ground
+        self._root = root
         self._sound: tuple[int, int] | None = None
         """The file that was looked through and found undamaged."""
 
-    def refresh(self) -> Refreshed:
+    def refresh(self) -> RefreshCounts:
         """Take in what changed."""
         return self._with(self._refresh)
 
-    def search(self, question: str, limit: int = 10, meant: Meant | None = None) -> list[Hit]:
+    def search(self, question: str, limit: int = 10, meant: QueryVector | None = None) -> list[Hit]:
         """The files that answer a question best, as they were at the last `refresh`."""
         return self._with(lambda shelves: self._search(shelves, question, limit, meant))
 
@@ -90,19 +90,19 @@ class CodeIndex:
 
     # -- the file --------------------------------------------------------------------------------
 
-    def _with(self, use: Callable[[Shelves], _T]) -> _T:
+    def _with(self, use: Callable[[IndexDatabase], _T]) -> _T:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             try:
                 return self._used(use)
             except sqlite3.Error as error:
                 if error.sqlite_errorcode & 0xFF not in _DAMAGE:
-                    raise Refusal(f"The index of the code cannot be used: {error}.") from error
+                    raise ToolError(f"The index of the code cannot be used: {error}.") from error
             # It holds nothing that is not in the files, so nothing is lost.
             self._remove()
             return self._used(use)
 
-    def _used(self, use: Callable[[Shelves], _T]) -> _T:
+    def _used(self, use: Callable[[IndexDatabase], _T]) -> _T:
         shelves = self._open()
         if not self._good(shelves):
             shelves.close()
@@ -113,7 +113,7 @@ class CodeIndex:
         finally:
             shelves.close()
 
-    def _good(self, shelves: Shelves) -> bool:
+    def _good(self, shelves: IndexDatabase) -> bool:
         state = self._path.stat()
         if self._sound != (state.st_dev, state.st_ino):
             if not (shelves.fits and shelves.sound):
@@ -121,13 +121,13 @@ class CodeIndex:
             self._sound = (state.st_dev, state.st_ino)
         return shelves.fits
 
-    def _open(self) -> Shelves:
+    def _open(self) -> IndexDatabase:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
             # A power cut may damage it, and then it is made anew; a killed process never does.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("PRAGMA temp_store=MEMORY")
-            return Shelves(connection)
+            return IndexDatabase(connection)
         except BaseException:
             connection.close()
             raise
@@ -145,7 +145,7 @@ class CodeIndex:
             deadline = time.monotonic() + PATIENCE
             while not _taken(descriptor):
                 if time.monotonic() > deadline:
-                    raise Refusal("The index of the code is in use for too long: use grep.")
+                    raise ToolError("The index of the code is in use for too long: use grep.")
                 time.sleep(0.005)
             yield
         finally:
@@ -153,7 +153,7 @@ class CodeIndex:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def _refresh(self, shelves: Shelves) -> Refreshed:
+    def _refresh(self, shelves: IndexDatabase) -> RefreshCounts:
         known, present = shelves.stamps(), self._present()
         gone = known.keys() - present.keys()
         new = present.keys() - known.keys()
@@ -165,22 +165,22 @@ class CodeIndex:
                     shelves.drop(path)
                 for path in sorted(new | changed):
                     # Files that are no text are in it too, so that they are not read again.
-                    shelves.put(path, present[path], read(path, self._text(path)))
+                    shelves.put(path, present[path], split_file(path, self._text(path)))
                 shelves.commit()
             except BaseException:
                 shelves.rollback()
                 raise
-        return Refreshed(len(new), len(changed), len(gone))
+        return RefreshCounts(len(new), len(changed), len(gone))
 
     def _present(self) -> dict[str, str]:
         """Every file that counts, and what it looks like from outside."""
-        root = os.open(self._ground.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = os.open(self._root.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             found: dict[str, str] = {}
-            for path in files_below(self._ground, root, "."):
+            for path in files_below(self._root, root, "."):
                 with suppress(OSError):
                     state = os.stat(path, dir_fd=root, follow_symlinks=False)
-                    if stat.S_ISREG(state.st_mode) and self._ground.sees(path):
+                    if stat.S_ISREG(state.st_mode) and self._root.may_read(path):
                         found[path] = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size}"
             return found
         finally:
@@ -189,9 +189,9 @@ class CodeIndex:
     def _text(self, path: str) -> str:
         """What is in a file; nothing if it went away, is too large, or nobody wrote it."""
         try:
-            with self._ground.reach(path) as place, place.open_file() as file:
+            with self._root.resolve(path) as place, place.open_file() as file:
                 data = file.read(LARGEST + 1)
-        except (OSError, Refusal):
+        except (OSError, ToolError):
             return ""
         if len(data) > LARGEST or b"\0" in data:
             return ""
@@ -201,7 +201,7 @@ class CodeIndex:
     # -- answers ---------------------------------------------------------------------------------
 
     def _search(
-        self, shelves: Shelves, question: str, limit: int, meant: Meant | None
+        self, shelves: IndexDatabase, question: str, limit: int, meant: QueryVector | None
     ) -> list[Hit]:
         if not shelves.stamps():  # never filled, or just made anew
             self._refresh(shelves)
@@ -213,7 +213,7 @@ class CodeIndex:
         for one in ranked[:limit]:
             first, last = places[one.passage][1:] if one.passage is not None else (1, 1)
             lines = self._lines(paths[one.file])[first - 1 : last]
-            snippet = snippets.telling(lines, question)
+            snippet = vocabulary.best_lines(lines, question)
             hits.append(Hit(paths[one.file], first, last, round(one.score, 3), snippet))
         return hits
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from coterie.tools.search.words import split
+from coterie.tools.search.vocabulary import split_words
 
 LONGEST, SHORTEST = 60, 12
 """A passage ends before the next definition, once it has some lines; at the latest when full."""
@@ -46,7 +46,7 @@ _COMMENT_OR_STRING = re.compile(
 
 
 @dataclass(frozen=True)
-class Words:
+class IndexedText:
     """What is indexed of a text, by where in it the words stand."""
 
     path: str
@@ -65,47 +65,47 @@ class Passage:
     last: int
     digest: str
     """Of the lines, so that what is known of them outlives a change elsewhere in the file."""
-    words: Words
+    words: IndexedText
 
 
 @dataclass(frozen=True)
-class Page:
+class IndexedFile:
     """All that is indexed of one file."""
 
     passages: tuple[Passage, ...]
-    whole: Words
-    outline: Words
+    whole: IndexedText
+    outline: IndexedText
     """What the file says about itself: its path, what it defines, how its comments begin."""
 
 
-def read(path: str, text: str) -> Page:
+def split_file(path: str, text: str) -> IndexedFile:
     """Cut a file up."""
     lines = text.split("\n")
     prose, code = _apart(path, text)
     defined = [found[1] if (found := _DEFINITION.match(line)) else "" for line in lines]
-    above = split(path)
+    above = split_words(path)
     passages = tuple(
         Passage(
             first + 1,
             last,
             digest("\n".join(lines[first:last])),
-            Words(
+            IndexedText(
                 above,
-                split(" ".join(defined[first:last])),
-                split("\n".join(prose[first:last])),
-                split("\n".join(code[first:last])),
+                split_words(" ".join(defined[first:last])),
+                split_words("\n".join(prose[first:last])),
+                split_words("\n".join(code[first:last])),
             ),
         )
         for first, last in _cuts(lines, defined)
     )
-    whole = Words(
+    whole = IndexedText(
         above,
         " ".join(passage.words.names for passage in passages),
         " ".join(passage.words.prose for passage in passages),
         " ".join(passage.words.code for passage in passages),
     )
-    heads = split("\n".join(_heads(prose)))
-    return Page(passages, whole, Words(above, whole.names, heads, ""))
+    heads = split_words("\n".join(_heads(prose)))
+    return IndexedFile(passages, whole, IndexedText(above, whole.names, heads, ""))
 
 
 def digest(text: str) -> str:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
-from coterie.tools.search.shelves import OUTLINES, PASSAGES, WHOLES, Shelves
-from coterie.tools.search.thesaurus import related, stems
-from coterie.tools.search.words import terms
+from coterie.tools.search.database import OUTLINES, PASSAGES, WHOLES, IndexDatabase
+from coterie.tools.search.vocabulary import related, stems, terms
 
 SYNONYM, LONGER = 0.6, 0.4
 """What a word counts that may stand for the one asked for, and one that begins with it."""
@@ -46,7 +45,7 @@ class _Term:
     synonyms: Mapping[str, str]
 
 
-def rank(shelves: Shelves, question: str) -> list[Ranked]:
+def rank(shelves: IndexDatabase, question: str) -> list[Ranked]:
     """Every file that has to do with a question, best first."""
     asked = _asked(question)
     passages = _passages(shelves, asked)
@@ -82,12 +81,12 @@ def _synonyms(stem: str, known: frozenset[str]) -> dict[str, str]:
     return {word: form for form, word in by_stem.items()}
 
 
-def _fits(shelves: Shelves, shelf: str, asked: Iterable[_Term]) -> list[Mapping[int, float]]:
+def _fits(shelves: IndexDatabase, shelf: str, asked: Iterable[_Term]) -> list[Mapping[int, float]]:
     """For each term the rows of a shelf that it finds, by itself or by another word."""
     return [_fit(shelves, shelf, term) for term in asked]
 
 
-def _fit(shelves: Shelves, shelf: str, term: _Term) -> Mapping[int, float]:
+def _fit(shelves: IndexDatabase, shelf: str, term: _Term) -> Mapping[int, float]:
     fit, chorus = defaultdict[int, float](float), defaultdict[int, float](float)
     rarity = shelves.rarity(shelf, {term.word: term.stem, **term.synonyms})
     if term.word in rarity:
@@ -128,7 +127,7 @@ def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
     return total
 
 
-def _passages(shelves: Shelves, asked: Sequence[_Term]) -> dict[int, float]:
+def _passages(shelves: IndexDatabase, asked: Sequence[_Term]) -> dict[int, float]:
     """Passages count for more the more of the question is in them."""
     fits = [fit for fit in _fits(shelves, PASSAGES, asked) if fit]
     total = _sum(fits)

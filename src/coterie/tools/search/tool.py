@@ -9,21 +9,20 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.model.action import Action
-from coterie.tools.excerpt import cut, visible
-from coterie.tools.inputs import Inputs, Text
+from coterie.tools.excerpt import truncated, visible
 from coterie.tools.search.embeddings import Embedder
-from coterie.tools.search.index import CodeIndex, Hit, Meant
-from coterie.tools.toolbox import Outcome
+from coterie.tools.search.index import CodeIndex, Hit, QueryVector
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
 
 BATCH, MOST_BATCHES = 64, 20
 """How many passages a model is asked about at once, and how often before one search; the rest
 follow with the next searches."""
 
 
-class SearchCodeInput(Inputs):
+class SearchCodeInput(ToolInput):
     """What is looked for."""
 
-    query: Text = Field(description="A question, or what the code does, in plain words.")
+    query: Utf8Text = Field(description="A question, or what the code does, in plain words.")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class SearchCode:
         """Looks at the whole workspace."""
         return Action("read", self.name, cwd, paths=(".",), confined=True)
 
-    async def run(self, given: Mapping[str, object]) -> Outcome:
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The files as they are now."""
         query = SearchCodeInput.model_validate(given).query
         await anyio.to_thread.run_sync(self.index.refresh)
@@ -55,9 +54,9 @@ class SearchCode:
         output: dict[str, object] = {"count": len(hits), "results": _told(hits)}
         if problem:
             output["note"] = f"Found by words alone: the embedding model failed ({problem})."
-        return Outcome(output)
+        return ToolOutcome(output)
 
-    async def _meant(self, query: str) -> tuple[Meant | None, str]:
+    async def _meant(self, query: str) -> tuple[QueryVector | None, str]:
         """The question as the model has it, or what went wrong."""
         if self.embedder is None:
             return None, ""
@@ -66,7 +65,7 @@ class SearchCode:
             (vector,) = await self.embedder.embed([query])
         except (OSError, ValueError) as error:
             return None, str(error)
-        return Meant(self.embedder.model, vector), ""
+        return QueryVector(self.embedder.model, vector), ""
 
     async def _teach(self, embedder: Embedder) -> None:
         for _ in range(MOST_BATCHES):
@@ -79,7 +78,7 @@ class SearchCode:
 
 
 def _told(hits: list[Hit]) -> str:
-    return cut(
+    return truncated(
         visible(
             "\n\n".join(
                 f"{hit.path}:{hit.first_line}-{hit.last_line}\n{hit.snippet}" for hit in hits

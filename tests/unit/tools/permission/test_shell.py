@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.tools.permission.shell import Line, parse
+from coterie.tools.permission.shell_parser import CommandLine, parse
 
 
-def commands(line: Line) -> list[list[str]]:
+def commands(line: CommandLine) -> list[list[str]]:
     return [list(command.texts) for command in line.commands]
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coterie.tools.search.words import small_words
+from coterie.tools.search.vocabulary import stop_words
 
 Found = Mapping[str, Counter[str]]
 """For each file how often each word of the question is in it."""
@@ -27,7 +27,7 @@ def ranks(files: Mapping[str, str], question: str, targets: frozenset[str]) -> d
     who knows the answer could choose: a bound, not a way.
     """
     every = re.findall(r"[a-z0-9]+", question.lower())
-    words = [word for word in dict.fromkeys(every) if word not in small_words()]
+    words = [word for word in dict.fromkeys(every) if word not in stop_words()]
     found = {
         path: Counter({word: text.count(word) for word in words}) for path, text in files.items()
     }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.tools.ground import Ground
 from coterie.tools.search.index import CodeIndex
+from coterie.tools.workspace_root import WorkspaceRoot
 from tests.unit.tools.search import plain_grep
 from tests.unit.tools.search.asked import package, questions
 
@@ -18,7 +18,7 @@ OURS, ORACLE = "searchCode", "luckiest word"
 def test_fifteen_of_twenty_questions_find_their_file_among_the_first_five(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    index = CodeIndex(tmp_path / "index.db", Ground.at(package()))
+    index = CodeIndex(tmp_path / "index.db", WorkspaceRoot.at(package()))
     index.refresh()
     texts = plain_grep.texts(package())
     rows: list[dict[str, int]] = []

@@ -14,7 +14,7 @@ from coterie.model.action import Action
 from coterie.tools.search.embeddings import Embedder, HttpEmbedder
 from coterie.tools.search.index import CodeIndex
 from coterie.tools.search.tool import SearchCode
-from coterie.tools.toolbox import Outcome, Prepared
+from coterie.tools.toolbox import PreparedCall, ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
 TOPICS = (("colour", "paint", "vermilion"), ("letter", "parcel", "courier"))
@@ -65,31 +65,31 @@ def shop(tmp_path: Path) -> Workshop:
 
 
 def tool(shop: Workshop, embedder: Embedder | None = None) -> SearchCode:
-    return SearchCode(CodeIndex(shop.workspace.tmp / "search.db", shop.ground), embedder)
+    return SearchCode(CodeIndex(shop.workspace.tmp / "search.db", shop.root), embedder)
 
 
 def embedder(model: Model, key: str = "key") -> HttpEmbedder:
     return HttpEmbedder(f"http://127.0.0.1:{model.server_port}/v1/", "topics", key)
 
 
-async def asked(shop: Workshop, one: SearchCode, query: str) -> Outcome:
+async def asked(shop: Workshop, one: SearchCode, query: str) -> ToolOutcome:
     return await call(toolbox(shop, one), "searchCode", query=query)
 
 
 async def test_files_are_found_as_they_are_now(shop: Workshop) -> None:
     one = tool(shop)
-    assert await asked(shop, one, "drying paint") == Outcome(
+    assert await asked(shop, one, "drying paint") == ToolOutcome(
         {"count": 1, "results": "brush.py:1-2\n# how paint dries"}
     )
     shop.write("brush.py", "# how glue dries\n")
-    assert await asked(shop, one, "paint") == Outcome({"count": 0, "results": ""})
+    assert await asked(shop, one, "paint") == ToolOutcome({"count": 0, "results": ""})
 
 
 def test_it_reads_and_says_so(shop: Workshop) -> None:
     prepared = toolbox(shop, tool(shop)).check("searchCode", {"query": "paint"})
-    assert isinstance(prepared, Prepared)
+    assert isinstance(prepared, PreparedCall)
     assert prepared.tool.read_only
-    where = str(shop.ground.root)
+    where = str(shop.root.path)
     expected = Action("read", "searchCode", where, paths=(".",), confined=True)
     assert prepared.action == expected
 

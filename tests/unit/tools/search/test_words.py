@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.tools.search.passages import Words, read
-from coterie.tools.search.snippets import telling
-from coterie.tools.search.thesaurus import groups, related, stems
-from coterie.tools.search.words import parts, terms
+from coterie.tools.search.passages import IndexedText, split_file
+from coterie.tools.search.vocabulary import best_lines, groups, related, stems, subwords, terms
 
 
 @pytest.mark.parametrize(
@@ -23,7 +21,7 @@ from coterie.tools.search.words import parts, terms
     ],
 )
 def test_a_name_comes_apart(name: str, expected: str) -> None:
-    assert parts(name) == expected
+    assert subwords(name) == expected
 
 
 def test_a_question_is_what_it_is_about() -> None:
@@ -40,17 +38,17 @@ def test_prose_is_told_from_code_in_several_languages() -> None:
     python = 'def load():\n    """Read all of it."""\n    return "key"  # at once\n'
     script = "/* Reads\n   all */\nexport async function load() { return 'key' } // at once\n"
 
-    assert read("reader.py", python).whole == Words(
+    assert split_file("reader.py", python).whole == IndexedText(
         "reader py", "load", "read all of it at once", "def load return key"
     )
-    found = read("c.js", script).whole
+    found = split_file("c.js", script).whole
     assert (found.names, found.prose) == ("load", "reads all at once")
     assert found.code == "export async function load return key"
 
 
 def test_a_passage_begins_with_what_leads_in_to_a_definition() -> None:
     body = "".join(f"    step{number}()\n" for number in range(14))
-    page = read("m.py", f"def one():\n{body}\n# Why two\n@cached\ndef two():\n{body}")
+    page = split_file("m.py", f"def one():\n{body}\n# Why two\n@cached\ndef two():\n{body}")
 
     assert [(passage.first, passage.last) for passage in page.passages] == [(1, 16), (17, 34)]
     assert page.outline.names == "one two"
@@ -58,7 +56,7 @@ def test_a_passage_begins_with_what_leads_in_to_a_definition() -> None:
 
 
 def test_a_file_of_unclosed_quotes_is_read_at_once() -> None:
-    assert read("q.txt.py", "\"\"\"a /* b ''' " * 20_000).passages
+    assert split_file("q.txt.py", "\"\"\"a /* b ''' " * 20_000).passages
 
 
 def test_words_stand_for_one_another_by_their_stems() -> None:
@@ -75,5 +73,5 @@ def test_the_lines_shown_are_those_that_tell_most() -> None:
     lines = [f"line {number}" for number in range(30)]
     lines[20] = "the colours are converted here"
 
-    assert "converted" in telling(lines, "Where are colours converted?")
-    assert telling([], "anything") == ""
+    assert "converted" in best_lines(lines, "Where are colours converted?")
+    assert best_lines([], "anything") == ""

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from math import log
 
-from coterie.tools.search.passages import Page, Words
-from coterie.tools.search.thesaurus import STEMMER
+from coterie.tools.search.passages import IndexedFile, IndexedText
+from coterie.tools.search.vocabulary import STEMMER
 
 VERSION = 1
 """Of the tables, and of how files are cut up: an index of another is made anew."""
 PASSAGES, WHOLES, OUTLINES = "passages", "wholes", "outlines"
-SHELVES = (PASSAGES, WHOLES, OUTLINES)
+TABLES = (PASSAGES, WHOLES, OUTLINES)
 WEIGHTS = (1.8, 1.8, 1.2, 0.6)
 """What a word counts in a path, in a definition, in prose and in code.
 
@@ -33,17 +33,17 @@ _SCHEMA = (
     "CREATE INDEX places_of_file ON places (file)",
     *(
         f"CREATE VIRTUAL TABLE {shelf} USING fts5(path, names, prose, code, tokenize='{STEMMER}')"
-        for shelf in SHELVES
+        for shelf in TABLES
     ),
     f"PRAGMA user_version={VERSION}",
 )
 _FOR_ASKING = tuple(
     f"CREATE VIRTUAL TABLE temp.{shelf}_used USING fts5vocab('main', '{shelf}', 'row')"
-    for shelf in SHELVES
+    for shelf in TABLES
 )
 
 
-class Shelves:
+class IndexDatabase:
     """An open index."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -94,7 +94,7 @@ class Shelves:
         rows = self._connection.execute("SELECT id, file, first, last FROM places")
         return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
-    def put(self, path: str, stamp: str, page: Page) -> None:
+    def put(self, path: str, stamp: str, page: IndexedFile) -> None:
         """Index a file that is not indexed."""
         ask = self._connection.execute
         file = ask("INSERT INTO files (path, stamp) VALUES (?, ?)", (path, stamp)).lastrowid
@@ -184,5 +184,5 @@ def _insert(shelf: str) -> str:
     return f"INSERT INTO {shelf} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 
 
-def _row(number: int | None, words: Words) -> tuple[object, ...]:
+def _row(number: int | None, words: IndexedText) -> tuple[object, ...]:
     return number, words.path, words.names, words.prose, words.code

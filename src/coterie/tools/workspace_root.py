@@ -27,16 +27,16 @@ MOST_LINKS = 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Refusal(Exception):
+class ToolError(Exception):
     """A tool does not do what it was asked; the text says why, and what would be better."""
 
 
-class MissingFolder(Refusal):
+class MissingFolder(ToolError):
     """There is no such folder on the way, and it was not to be made."""
 
 
 @dataclass(frozen=True)
-class Place:
+class PathEntry:
     """A name in an open folder of the workspace; whether there is such a file is another matter."""
 
     folder: int
@@ -50,21 +50,21 @@ class Place:
             # Not to be held up by a pipe that nobody writes to.
             fd = self._open(os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
-            raise Refusal(f"There is no file {self.path}.{self._near()}") from None
+            raise ToolError(f"There is no file {self.path}.{self._near()}") from None
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
             return os.fdopen(fd, "rb")
         os.close(fd)
         if stat.S_ISDIR(mode):
-            raise Refusal(f"{self.path} is a folder: listFiles shows what is in it.")
-        raise Refusal(f"{self.path} is no file but a device or a pipe.")
+            raise ToolError(f"{self.path} is a folder: listFiles shows what is in it.")
+        raise ToolError(f"{self.path} is no file but a device or a pipe.")
 
     def open_folder(self) -> int:
         """The folder, as a descriptor that the caller closes."""
         try:
             return self._open(_FOLDER)
         except FileNotFoundError:
-            raise Refusal(f"There is no folder {self.path}.{self._near()}") from None
+            raise ToolError(f"There is no folder {self.path}.{self._near()}") from None
 
     def exists(self) -> bool:
         """Whether anything is there now, a link included."""
@@ -79,7 +79,7 @@ class Place:
         try:
             mode = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
-            raise Refusal(f"There is no {self.path}.{self._near()}") from None
+            raise ToolError(f"There is no {self.path}.{self._near()}") from None
         return stat.S_ISDIR(mode)
 
     def _open(self, flags: int) -> int:
@@ -90,11 +90,11 @@ class Place:
 
     def _explained(self, error: OSError) -> Exception:
         if error.errno == errno.ELOOP:
-            return Refusal(f"{self.path} became a link while it was opened: try again.")
+            return ToolError(f"{self.path} became a link while it was opened: try again.")
         if error.errno == errno.ENOTDIR:
-            return Refusal(f"{self.path} is no folder.")
+            return ToolError(f"{self.path} is no folder.")
         if error.errno == errno.ENXIO:
-            return Refusal(f"{self.path} is no file but a device or a pipe.")
+            return ToolError(f"{self.path} is no file but a device or a pipe.")
         return error
 
     def _near(self) -> str:
@@ -105,7 +105,7 @@ class Place:
 
 
 @dataclass
-class _Walk:
+class _Descent:
     """The folders that are open, from the top down, and their names."""
 
     folders: list[int]
@@ -140,18 +140,18 @@ class _Walk:
 
 
 @dataclass(frozen=True)
-class Ground:
+class WorkspaceRoot:
     """The workspace of one member, as its tools may enter it."""
 
-    root: Path
+    path: Path
     """The top, with no link in it."""
-    also: Path
+    alias: Path
     """The top as it was named, which may be a link."""
     own: tuple[str, ...] = ()
     """What may be read of `.coterie`, from the top."""
 
     @classmethod
-    def at(cls, folder: Path, own: Sequence[Path] = ()) -> Ground:
+    def at(cls, folder: Path, own: Sequence[Path] = ()) -> WorkspaceRoot:
         """The workspace with this top; of `.coterie` only what is the member's own is seen."""
         root = folder.resolve(strict=True)
         real = [path.resolve() for path in own]
@@ -159,15 +159,17 @@ class Ground:
         return cls(root, folder.absolute(), tuple(str(path) for path in inside))
 
     @contextmanager
-    def reach(self, path: str, *, writing: bool = False, make: bool = False) -> Generator[Place]:
+    def resolve(
+        self, path: str, *, writing: bool = False, make: bool = False
+    ) -> Generator[PathEntry]:
         """The place that a path means; Refusal where it leads out or to what is not to be touched.
 
         With `make`, folders on the way are made.
         """
-        walk = _Walk([os.open(self.root, _FOLDER)], make)
+        walk = _Descent([os.open(self.path, _FOLDER)], make)
         try:
             name = self._follow(walk, path, writing=writing)
-            place = Place(walk.folders[-1], name, walk.path(name))
+            place = PathEntry(walk.folders[-1], name, walk.path(name))
             if not writing:
                 self._refuse_unseen(place.path)
             yield place
@@ -175,30 +177,30 @@ class Ground:
             for folder in walk.folders:
                 os.close(folder)
 
-    def sees(self, path: str) -> bool:
+    def may_read(self, path: str) -> bool:
         """Whether a path from the top, without links, may be read."""
         if COTERIE not in path.casefold().split("/"):
             return True
         return any(path == own or path.startswith(f"{own}/") for own in self.own)
 
     def _refuse_unseen(self, path: str) -> None:
-        if not self.sees(path):
-            raise Refusal(f"{path} is Coterie's own and not for tools.")
+        if not self.may_read(path):
+            raise ToolError(f"{path} is Coterie's own and not for tools.")
 
-    def _follow(self, walk: _Walk, path: str, *, writing: bool) -> str:
+    def _follow(self, walk: _Descent, path: str, *, writing: bool) -> str:
         """Walk to the folder of the last name, which is returned."""
         left, links = deque(self._parts(path, path)), 0
         while left:
             part = left.popleft()
             if writing and part.casefold() in KEPT_FROM_EDITS:
-                raise Refusal(f"{path} is in {part}, which is not to be edited.")
+                raise ToolError(f"{path} is in {part}, which is not to be edited.")
             if part == "..":
                 if not walk.up():
                     raise self._outside(path)
             elif (target := walk.link(part)) is not None:
                 links += 1
                 if links > MOST_LINKS:
-                    raise Refusal(f"{path} goes through links in a circle.")
+                    raise ToolError(f"{path} goes through links in a circle.")
                 left.extendleft(reversed(self._through(walk, target, path)))
             elif left:
                 self._down(walk, part, path)
@@ -206,7 +208,7 @@ class Ground:
                 return part
         return "."
 
-    def _through(self, walk: _Walk, target: str, path: str) -> list[str]:
+    def _through(self, walk: _Descent, target: str, path: str) -> list[str]:
         """What a link adds to the way; one with a whole path starts again from the top."""
         if not target.startswith("/"):
             return _split(target)
@@ -215,29 +217,29 @@ class Ground:
             pass
         return parts
 
-    def _down(self, walk: _Walk, part: str, path: str) -> None:
+    def _down(self, walk: _Descent, part: str, path: str) -> None:
         try:
             walk.down(part)
         except FileNotFoundError:
             raise MissingFolder(f"There is no folder {walk.path(part)} (for {path}).") from None
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP):
-                raise Refusal(f"{walk.path(part)} is no folder (for {path}).") from None
+                raise ToolError(f"{walk.path(part)} is no folder (for {path}).") from None
             raise
 
     def _parts(self, path: str, asked: str) -> list[str]:
         if not path or "\0" in path:
-            raise Refusal("A path cannot be empty or hold a NUL.")
+            raise ToolError("A path cannot be empty or hold a NUL.")
         if not path.startswith("/"):
             return _split(path)
-        for top in (self.root, self.also):
+        for top in (self.path, self.alias):
             if Path(path).is_relative_to(top):
                 return _split(str(Path(path).relative_to(top)))
         raise self._outside(asked)
 
-    def _outside(self, path: str) -> Refusal:
-        return Refusal(
-            f"{path} leads out of the workspace, {self.root}. "
+    def _outside(self, path: str) -> ToolError:
+        return ToolError(
+            f"{path} leads out of the workspace, {self.path}. "
             "Paths count from there and stay inside."
         )
 

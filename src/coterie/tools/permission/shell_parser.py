@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from coterie.tools.permission.words import Tape, Word, names
+from coterie.tools.permission.shell_lexer import Lexer, Word, name_set
 
 LONGEST = 1_000_000
 DEEPEST = 8
@@ -29,7 +29,7 @@ class Redirection:
 
 
 @dataclass(frozen=True)
-class Command:
+class SimpleCommand:
     """A simple command: what may stand between two operators."""
 
     words: tuple[Word, ...] = ()
@@ -50,11 +50,11 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Line:
+class CommandLine:
     """A command line."""
 
     text: str
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     """In order; those inside substitutions come last."""
     clear: bool
     """Whether every word is exactly what a program gets, but for the names of files."""
@@ -69,14 +69,14 @@ class Line:
         return "\n".join((self.text, plain, _EXPANSION.sub("", plain), spelled))
 
 
-KEYWORDS = names(
+KEYWORDS = name_set(
     "if then elif else fi for foreach while until do done end case esac select function coproc "
     "repeat always in [[ ]] !"
 )
 """`time` is not among them: it runs what follows, as `timeout` does."""
 
 _UNFOLLOWED = frozenset({"case", "coproc", "function", "select"})
-OPAQUE = names(
+OPAQUE = name_set(
     "eval source . alias unalias trap enable hash bind builtin fc history set shopt setopt "
     "unsetopt autoload emulate"
 )
@@ -111,12 +111,12 @@ class _Draft:
         return not (self.words or self.assignments or self.redirections)
 
 
-class _Parser(Tape):
+class _Parser(Lexer):
     def __init__(self, text: str, depth: int) -> None:
         super().__init__(text)
         self._depth = depth
         self._draft = _Draft()
-        self._commands: list[Command] = []
+        self._commands: list[SimpleCommand] = []
         self._before = ""
         self._open = 0
         self._documents: list[_Document] = []
@@ -135,7 +135,7 @@ class _Parser(Tape):
             ">": self._redirect,
         }
 
-    def line(self) -> Line:
+    def line(self) -> CommandLine:
         self._look_for_odd_characters()
         while char := self.ahead():
             self._tokens.get(char, self._argument)()
@@ -146,7 +146,7 @@ class _Parser(Tape):
             inner = parse(text, self._depth + 1)
             self._commands += inner.commands
             self.understood = self.understood and inner.understood
-        return Line(self.text, tuple(self._commands), self.clear, self.understood)
+        return CommandLine(self.text, tuple(self._commands), self.clear, self.understood)
 
     def _look_for_odd_characters(self) -> None:
         odd = [char for char in self.text if not (char.isprintable() or char in "\n\t")]
@@ -244,7 +244,7 @@ class _Parser(Tape):
         draft, self._draft = self._draft, _Draft()
         if not draft.empty:
             self._commands.append(
-                Command(
+                SimpleCommand(
                     tuple(draft.words),
                     tuple(draft.assignments),
                     tuple(draft.redirections),
@@ -322,15 +322,15 @@ class _Parser(Tape):
         if literal or not re.search(r"[$`\\]", body):
             return
         self.clear = False
-        inside = Tape(body)
+        inside = Lexer(body)
         inside.expansions()
         self.inner += inside.inner
         self.understood = self.understood and inside.understood
 
 
 @lru_cache(maxsize=64)
-def parse(text: str, depth: int = 0) -> Line:
+def parse(text: str, depth: int = 0) -> CommandLine:
     """Take a command line apart."""
     if len(text) > LONGEST or depth > DEEPEST + 1:
-        return Line(text, (), clear=False, understood=False)
+        return CommandLine(text, (), clear=False, understood=False)
     return _Parser(text, depth).line()

@@ -14,9 +14,9 @@ import pytest
 
 from coterie.tools.edit_file import EditFile
 from coterie.tools.grep import Grep
-from coterie.tools.ground import Ground, MissingFolder, Refusal
 from coterie.tools.read_file import ReadFile
-from coterie.tools.seen import Seen
+from coterie.tools.text_file import FileVersions
+from coterie.tools.workspace_root import MissingFolder, ToolError, WorkspaceRoot
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
 
@@ -28,20 +28,20 @@ def shop(tmp_path: Path) -> Workshop:
     return made
 
 
-def read(ground: Ground, path: str) -> str:
-    with ground.reach(path) as place, place.open_file() as file:
+def read(root: WorkspaceRoot, path: str) -> str:
+    with root.resolve(path) as place, place.open_file() as file:
         return f"{place.path}: {file.read().decode().strip()}"
 
 
 def refusal(act: Callable[[], object]) -> str:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(ToolError) as caught:
         act()
     return str(caught.value)
 
 
 def test_paths_are_taken_as_they_are_meant(shop: Workshop) -> None:
-    ground, work = shop.ground, shop.workspace.execution_dir
-    assert ground.root == shop.project.resolve()
+    root, work = shop.root, shop.workspace.execution_dir
+    assert root.path == shop.project.resolve()
     for path in (
         "src/main.py",
         "./src//main.py",
@@ -49,7 +49,7 @@ def test_paths_are_taken_as_they_are_meant(shop: Workshop) -> None:
         f"{shop.project}/src/main.py",
         f"{work}/src/main.py",
     ):
-        assert read(ground, path) == "src/main.py: main"
+        assert read(root, path) == "src/main.py: main"
 
 
 def test_links_that_stay_inside_are_followed(shop: Workshop) -> None:
@@ -63,8 +63,8 @@ def test_links_that_stay_inside_are_followed(shop: Workshop) -> None:
     for name, target in links.items():
         (shop.project / name).symlink_to(target)
     for path in ("file", "folder/main.py", "src/deep/up", "whole/main.py", "twice"):
-        assert read(shop.ground, path) == "src/main.py: main"
-    assert read(shop.ground, "folder/deep/../main.py") == "src/main.py: main"
+        assert read(shop.root, path) == "src/main.py: main"
+    assert read(shop.root, "folder/deep/../main.py") == "src/main.py: main"
 
 
 def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
@@ -77,7 +77,7 @@ def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
     }
     for name, target in links.items():
         (shop.project / name).symlink_to(target)
-    root = shop.ground.root
+    root = shop.root.path
     for path in (
         "../outside/secret.txt",
         "src/../../outside/secret.txt",
@@ -93,7 +93,7 @@ def test_what_leads_out_is_refused_and_says_so(shop: Workshop) -> None:
         "..",
     ):
         for writing in (False, True):
-            told = refusal(lambda p=path, w=writing: shop.ground.reach(p, writing=w).__enter__())
+            told = refusal(lambda p=path, w=writing: shop.root.resolve(p, writing=w).__enter__())
             assert told == (
                 f"{path} leads out of the workspace, {root}. "
                 "Paths count from there and stay inside."
@@ -115,32 +115,32 @@ def test_other_refusals_say_what_is_wrong(shop: Workshop) -> None:
         ".coterie/coterie.db": ".coterie/coterie.db is Coterie's own and not for tools.",
         "src/../.coterie": ".coterie is Coterie's own and not for tools.",
     }.items():
-        assert refusal(lambda p=path: read(shop.ground, p)) == told
+        assert refusal(lambda p=path: read(shop.root, p)) == told
 
 
 def test_of_coterie_a_member_sees_its_own(shop: Workshop) -> None:
     mine = shop.write(".coterie/teams/review/ann/notes.md", "mine").relative_to(shop.project)
     shop.write(".coterie/teams/review/bob/notes.md", "his")
     shop.write(".coterie/teams/review/_shared_assets/guide.md", "ours")
-    assert read(shop.ground, str(mine)) == f"{mine}: mine"
-    assert read(shop.ground, ".coterie/teams/review/_shared_assets/guide.md").endswith("ours")
-    assert refusal(lambda: read(shop.ground, ".coterie/teams/review/bob/notes.md"))
+    assert read(shop.root, str(mine)) == f"{mine}: mine"
+    assert read(shop.root, ".coterie/teams/review/_shared_assets/guide.md").endswith("ours")
+    assert refusal(lambda: read(shop.root, ".coterie/teams/review/bob/notes.md"))
     # Its work folder is in there too, and is the project.
-    assert read(shop.ground, ".coterie/teams/review/ann/work/src/main.py") == "src/main.py: main"
+    assert read(shop.root, ".coterie/teams/review/ann/work/src/main.py") == "src/main.py: main"
 
 
 @pytest.mark.parametrize("path", [".git/config", "sub/.git/hooks/x", ".coterie/x", "g/x", ".GIT/x"])
 def test_git_and_coterie_are_not_written(shop: Workshop, path: str) -> None:
     (shop.project / "g").symlink_to(".git")
-    told = refusal(lambda: shop.ground.reach(path, writing=True, make=True).__enter__())
+    told = refusal(lambda: shop.root.resolve(path, writing=True, make=True).__enter__())
     assert "not to be edited" in told
     assert not (shop.project / ".git").exists()
 
 
 def test_folders_are_made_only_when_asked(shop: Workshop) -> None:
-    with pytest.raises(MissingFolder), shop.ground.reach("a/b/c", writing=True):
+    with pytest.raises(MissingFolder), shop.root.resolve("a/b/c", writing=True):
         pass
-    with shop.ground.reach("a/b/c", writing=True, make=True) as place:
+    with shop.root.resolve("a/b/c", writing=True, make=True) as place:
         assert (place.path, place.exists()) == ("a/b/c", False)
     assert (shop.project / "a" / "b").is_dir()
 
@@ -151,8 +151,8 @@ def test_nothing_stays_open(shop: Workshop) -> None:
 
     before = descriptors()
     for path in ("src/deep/er.py", "src/none/x", "../x", "src"):
-        with suppress(Refusal):
-            read(shop.ground, path)
+        with suppress(ToolError):
+            read(shop.root, path)
     assert descriptors() == before
 
 
@@ -190,8 +190,8 @@ def swapping(real: Path, target: Path) -> Iterator[list[int]]:
 async def test_a_link_swapped_in_never_leads_out(shop: Workshop, swapped: str) -> None:
     shop.write("d/f", "inside\n")
     (shop.outside / "f").write_text("outside\n")
-    ground, seen = shop.ground, Seen()
-    tools = (ReadFile(ground, seen), EditFile(ground, seen), Grep(ground, os.environ["PATH"]))
+    root, seen = shop.root, FileVersions()
+    tools = (ReadFile(root, seen), EditFile(root, seen), Grep(root, os.environ["PATH"]))
     box = toolbox(shop, *tools)
     target = shop.outside if swapped == "d" else shop.outside / "f"
     outcomes: Counter[tuple[str, bool]] = Counter()

@@ -1,20 +1,20 @@
 """What the CLIs ask a model for themselves: titles, summaries, choices between models.
 
-Such a request is no turn of anybody's, so it neither reaches the brain nor moves a script on.
+Such a request is no turn of anybody's, so it neither reaches the responder nor moves a script on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from coterie.rehearsal.dialogue import Asked, Reply, reply
-from coterie.rehearsal.loose import compact, items, mapping, text
+from coterie.rehearsal.lenient_json import compact, items, mapping, text
+from coterie.rehearsal.model_api import CompletionRequest, ModelReply, reply
 
 _DEEPEST = 8
 _PLAINEST: Mapping[str, object] = {"boolean": False, "null": None}
 
 
-def aside(asked: Asked) -> tuple[str, Reply] | None:
+def side_call(asked: CompletionRequest) -> tuple[str, ModelReply] | None:
     """The name of the side call and its answer; None for a turn."""
     match asked.client:
         case "opencode" if asked.instructions.startswith("You are a title generator"):
@@ -23,7 +23,7 @@ def aside(asked: Asked) -> tuple[str, Reply] | None:
         # detector, edit corrector and session summary have neither.
         case "gemini" if not asked.stream and not asked.tools:
             if asked.schema:
-                return "choice", reply(compact(smallest(asked.schema)))
+                return "choice", reply(compact(minimal_value(asked.schema)))
             return "summary", reply(_title(asked))
         case "qwen" if asked.tools == ("respond_in_schema",):
             return "choice", reply("")
@@ -33,12 +33,12 @@ def aside(asked: Asked) -> tuple[str, Reply] | None:
             return None
 
 
-def _title(asked: Asked) -> str:
+def _title(asked: CompletionRequest) -> str:
     words = asked.newest.strip('"').split()[:6]
     return " ".join(["Rehearsal:", *words])[:48]
 
 
-def smallest(schema: Mapping[str, object], depth: int = 0) -> object:
+def minimal_value(schema: Mapping[str, object], depth: int = 0) -> object:
     """The plainest value that follows a schema, as far as the CLIs' schemas go."""
     if choices := items(schema.get("enum")):
         return choices[0]
@@ -49,7 +49,7 @@ def smallest(schema: Mapping[str, object], depth: int = 0) -> object:
             return _object(schema, depth)
         case "array":
             least = _least(schema, "minItems", 0)
-            return [smallest(mapping(schema.get("items")), depth + 1)] * least
+            return [minimal_value(mapping(schema.get("items")), depth + 1)] * least
         case "integer":
             return _least(schema, "minimum", 1)  # a score begins at 1, and does not always say so
         case "number":
@@ -64,7 +64,9 @@ def _object(schema: Mapping[str, object], depth: int) -> object:
     parts = mapping(schema.get("properties"))
     wanted = {text(name) for name in items(schema.get("required"))}
     return {
-        name: smallest(mapping(part), depth + 1) for name, part in parts.items() if name in wanted
+        name: minimal_value(mapping(part), depth + 1)
+        for name, part in parts.items()
+        if name in wanted
     }
 
 

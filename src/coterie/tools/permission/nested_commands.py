@@ -1,32 +1,87 @@
-"""Commands inside commands: what `sudo`, `bash -c`, `xargs`, `find -exec` and their like would run.
+"""Commands inside commands: what `sudo`, `bash -c`, `xargs`, `find -exec` and the like would run.
 
-For what is forbidden every way in is followed, and what cannot be followed is a doubt.  For what
-is allowed only a few wrappers that add nothing are taken off.
+For deny rules every way in is followed, and what cannot be followed counts as unsure.  For allow
+rules only a few wrappers that add nothing are stripped.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coterie.tools.permission.programs import (
-    AWKS,
-    FINDS,
-    INLINE,
-    INTERPRETERS,
-    NONE,
-    OPERANDS,
-    RUNNERS,
-    RUNS_VALUE,
-    SED_RUNS,
-    SHELLS,
-    SPACED,
-    TELLING,
-    WRAPPERS,
+from coterie.tools.permission.shell_lexer import Word, name_set
+from coterie.tools.permission.shell_parser import (
+    DEEPEST,
+    KEYWORDS,
+    OPAQUE,
+    CommandLine,
+    SimpleCommand,
+    parse,
 )
-from coterie.tools.permission.shell import DEEPEST, KEYWORDS, OPAQUE, Command, Line, parse
-from coterie.tools.permission.words import Word
+
+SHELLS = name_set("ash bash dash fish ksh mksh sh zsh")
+
+WRAPPERS = name_set(
+    "busybox bwrap caffeinate chroot chrt command doas env exec firejail flock ionice ltrace nice "
+    "nohup nsenter parallel runuser script setsid ssh stdbuf strace su sudo systemd-run taskset "
+    "time timeout toybox unbuffer unshare watch xargs"
+)
+"""They run what their arguments say."""
+
+OPERANDS: Mapping[str, int] = dict.fromkeys(
+    name_set("chroot docker flock kubectl podman ssh taskset"), 1
+)
+"""How many words of its own a program takes before the command that it runs, if any."""
+
+RUNNERS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(name_set("bunx npx pnpx uvx"), name_set("")),
+    **dict.fromkeys(
+        name_set(
+            "bun bundle docker hatch kubectl mise nix npm pdm pipenv pixi pnpm podman poetry rye "
+            "uv yarn"
+        ),
+        name_set("dlx exec run x"),
+    ),
+}
+"""They run what comes after one of these words; where there are none, after their own name."""
+
+INTERPRETERS = re.compile(
+    r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|osascript|pwsh|Rscript|ghci"
+    r"|julia|groovy|scala|elixir|guile|racket)[0-9.]*"
+)
+INLINE = re.compile(r"-[A-Za-z]*[ceEprn]|--(eval|print|exec|run)(=.*)?|-|eval")
+"""With these an interpreter is given its program on the command line, or on its input."""
+
+AWKS = name_set("awk gawk mawk nawk")
+SED_RUNS = re.compile(
+    r"(^|[;{}/$0-9\s!])e(\s|$)|(^|[;{}/$0-9\s!])s(.).*\4.*\4[gpiImM0-9]*e", re.DOTALL
+)
+"""The scripts of sed that run commands."""
+
+ANY = re.compile("")
+NONE = re.compile(r"(?!)")
+SPACED = re.compile(r"[\s;&|$`(]")
+TELLING: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(WRAPPERS, SPACED),
+    **dict.fromkeys(SHELLS, ANY),
+    # In a name such as `x[$(rm y)]` the shell runs what is in the brackets.
+    **dict.fromkeys(
+        name_set(
+            "[ declare export getopts let local mapfile printf read readarray readonly test "
+            "typeset unset wait"
+        ),
+        re.compile(r"\$\(|`"),
+    ),
+}
+"""By program: which of its arguments hold command lines."""
+
+RUNS_VALUE = re.compile(
+    r"--(pre|hostname-bin|pager|editor|rsh|[a-z-]*(program|command|exec|cmd|-pack))"
+)
+"""Options whose value is a command, in whichever program they are."""
+FINDS = name_set("-exec -execdir -ok -okdir")
+
 
 MOST_COMMANDS = 200
 """What holds more commands inside commands than these was made to be looked at for ever."""
@@ -46,7 +101,7 @@ _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 # -- for what is allowed -----------------------------------------------------------------------
 
 
-def without_shell(line: Line) -> Line:
+def without_shell(line: CommandLine) -> CommandLine:
     """The script of `bash -lc '…'`, where that is all that the line is."""
     for _ in range(DEEPEST):
         script = _script(line)
@@ -56,7 +111,7 @@ def without_shell(line: Line) -> Line:
     return line
 
 
-def _script(line: Line) -> str | None:
+def _script(line: CommandLine) -> str | None:
     if not line.clear or len(line.commands) != 1:
         return None
     command = line.commands[0]
@@ -67,7 +122,7 @@ def _script(line: Line) -> str | None:
     return script.text if wrapped else None
 
 
-def without_wrappers(command: Command) -> Command:
+def without_wrappers(command: SimpleCommand) -> SimpleCommand:
     """A command without `timeout 60`, `nice` and `time` in front of it: they change nothing."""
     words = command.words
     while words:
@@ -85,30 +140,30 @@ def without_wrappers(command: Command) -> Command:
 
 
 @dataclass(frozen=True)
-class Unfolded:
+class ExpandedLine:
     """Every command that a line may run, as far as can be told."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     sure: bool
     """Whether there can be no others."""
     said: str
     """All that was written, to look for a name in where it is not sure."""
 
 
-def unfold(line: Line) -> Unfolded:
+def expand(line: CommandLine) -> ExpandedLine:
     """All commands of a line, and those that they run."""
-    found = _Finding()
+    found = _Expansion()
     found.follow(line, 0)
-    return Unfolded(tuple(found.commands), found.sure, "\n".join(found.said))
+    return ExpandedLine(tuple(found.commands), found.sure, "\n".join(found.said))
 
 
-class _Finding:
+class _Expansion:
     def __init__(self) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[SimpleCommand] = []
         self.said: list[str] = []
         self.sure = True
 
-    def follow(self, line: Line, depth: int) -> None:
+    def follow(self, line: CommandLine, depth: int) -> None:
         self.said.append(line.said)
         self.sure = self.sure and line.understood and depth <= DEEPEST
         for command in line.commands:
@@ -124,7 +179,7 @@ class _Finding:
         for start in _inner(words):
             if self._is_full():
                 return
-            self.commands.append(Command(tuple(words[start:])))
+            self.commands.append(SimpleCommand(tuple(words[start:])))
             self._run(words[start:], depth + 1)
         for script in _scripts(words):
             if self._is_full():

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Literal, Protocol
 from uuid import uuid4
 
-from coterie.rehearsal.loose import compact
+from coterie.rehearsal.lenient_json import compact
 
 Dialect = Literal["anthropic", "responses", "chat", "gemini"]
 """The wire format a request came in."""
@@ -42,7 +42,7 @@ def new_id(kind: str) -> str:
 
 
 @dataclass(frozen=True)
-class Said:
+class TextMessage:
     """A text of the conversation."""
 
     role: Literal["user", "assistant"]
@@ -75,11 +75,11 @@ class ToolResult:
     failed: bool = False
 
 
-Item = Said | ToolCall | ToolResult
+Item = TextMessage | ToolCall | ToolResult
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompletionRequest:
     """One request for a reply of the model."""
 
     dialect: Dialect
@@ -98,7 +98,9 @@ class Asked:
     @cached_property
     def newest(self) -> str:
         """The newest thing the user said, without what the CLI put around it."""
-        said = [item.text for item in self.conversation if isinstance(item, Said) and _user(item)]
+        said = [
+            item.text for item in self.conversation if isinstance(item, TextMessage) and _user(item)
+        ]
         return said[-1].strip() if said else ""
 
     @cached_property
@@ -116,12 +118,12 @@ class Asked:
     def instructions(self) -> str:
         """All that tells the model who it is: the system texts, and what the CLI put beside
         the user's messages (where Codex has its AGENTS.md)."""
-        said = (item for item in self.conversation if isinstance(item, Said))
+        said = (item for item in self.conversation if isinstance(item, TextMessage))
         beside = (item.text for item in said if _CONTEXT.match(item.text))
         return "\n\n".join([*self.system, *beside])
 
 
-def _user(said: Said) -> bool:
+def _user(said: TextMessage) -> bool:
     return said.role == "user" and not _CONTEXT.match(said.text)
 
 
@@ -129,7 +131,7 @@ def _user(said: Said) -> bool:
 
 
 @dataclass(frozen=True)
-class Usage:
+class ReplyUsage:
     """Tokens that a real model would have counted; nobody pays for them."""
 
     input: int
@@ -137,7 +139,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Reply:
+class ModelReply:
     """What the model says and calls."""
 
     pieces: tuple[str, ...] = ()
@@ -145,7 +147,7 @@ class Reply:
     calls: tuple[ToolCall, ...] = ()
     thinking: str = ""
     stop: Stop = "end"
-    usage: Usage | None = None
+    usage: ReplyUsage | None = None
     """None: counted from the texts, four characters a token."""
     pause: float = 0.0
     """Seconds before every piece but the first."""
@@ -157,16 +159,16 @@ class Reply:
         """The text in one."""
         return "".join(self.pieces)
 
-    def counted(self, asked: Asked) -> Usage:
+    def counted(self, asked: CompletionRequest) -> ReplyUsage:
         """The usage to report."""
         if self.usage is not None:
             return self.usage
         said = [self.text, self.thinking, *(str(call.input) for call in self.calls)]
-        return Usage(tokens(asked.size), tokens(sum(map(len, said))))
+        return ReplyUsage(tokens(asked.size), tokens(sum(map(len, said))))
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ErrorReply:
     """An HTTP error in place of a reply."""
 
     status: int
@@ -184,17 +186,17 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Silence:
+class NoReply:
     """No answer at all: the connection stays open until the client gives up."""
 
 
-Answer = Reply | Refusal | Silence
+Answer = ModelReply | ErrorReply | NoReply
 
 
-class Brain(Protocol):
+class Responder(Protocol):
     """Whatever answers in place of a model.  Several requests may be answered at once."""
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         """What to send back; may take its time, and may be cancelled."""
         ...
 
@@ -209,6 +211,6 @@ def in_pieces(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"\S+\s*|\s+", text))
 
 
-def reply(text: str, calls: Iterable[ToolCall] = ()) -> Reply:
+def reply(text: str, calls: Iterable[ToolCall] = ()) -> ModelReply:
     """A plain reply."""
-    return Reply(in_pieces(text), tuple(calls))
+    return ModelReply(in_pieces(text), tuple(calls))

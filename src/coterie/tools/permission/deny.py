@@ -7,29 +7,34 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from coterie.model.action import Action
-from coterie.tools.permission.addresses import Address
-from coterie.tools.permission.commands import Pattern
-from coterie.tools.permission.globs import Glob
-from coterie.tools.permission.looking import Look, look_of
-from coterie.tools.permission.paths import FREE, Place, at_home, files_named, folder_of, locate
-from coterie.tools.permission.rule import Rule, Tool
-from coterie.tools.permission.shell import Command, parse
-from coterie.tools.permission.unfolding import Unfolded, program, unfold
-from coterie.tools.permission.words import Word, names
+from coterie.tools.permission.nested_commands import ExpandedLine, expand, program
+from coterie.tools.permission.paths import (
+    FREE,
+    PathPattern,
+    ResolvedPath,
+    at_home,
+    files_named,
+    folder_of,
+    resolve,
+)
+from coterie.tools.permission.read_only import ReadAccess, read_access
+from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
+from coterie.tools.permission.shell_lexer import Word, name_set
+from coterie.tools.permission.shell_parser import SimpleCommand, parse
 
-_UPROOTING = names("chmod chown mv rm rmdir rsync shred unlink")
+_UPROOTING = name_set("chmod chown mv rm rmdir rsync shred unlink")
 """What these do to a folder they do to all that is in it."""
 _ENTERING = frozenset({"cd", "pushd", "chdir"})
 
 
-def forbidding(
+def denying_rule(
     action: Action, rules: Sequence[Rule], root: str, cwd: str, *, nobody_asks: bool
 ) -> Rule | None:
     """The first rule that forbids an action, if one does.
 
     Where nobody would be asked, a search through a folder is forbidden for one file in it.
     """
-    seen = _Seen(action, root, cwd)
+    seen = _Reach(action, root, cwd)
     found = (
         rule
         for rule in rules
@@ -39,17 +44,17 @@ def forbidding(
 
 
 @dataclass(frozen=True)
-class _Named:
+class _TouchedPath:
     """A place that a command has to do with."""
 
-    place: Place
+    place: ResolvedPath
     reads: bool
     writes: bool
     whole: bool = False
     """Whether it is a folder and all in it is meant."""
 
 
-class _Seen:
+class _Reach:
     """An action with all that it may do, found out once for all rules."""
 
     def __init__(self, action: Action, root: str, cwd: str) -> None:
@@ -59,20 +64,20 @@ class _Seen:
 
     def is_forbidden_by(self, rule: Rule) -> bool:
         match rule.about:
-            case Tool():
-                return Tool(rule.about.name.casefold()).matches(self._action.tool.casefold())
-            case Pattern():
+            case ToolPattern():
+                return ToolPattern(rule.about.name.casefold()).matches(self._action.tool.casefold())
+            case CommandPattern():
                 return bool(self._action.command) and self._runs(rule.about)
-            case Address():
+            case AddressPattern():
                 return self._fetches(rule.about)
-            case Glob():
+            case PathPattern():
                 return self._touches(rule.about, writing=rule.kind == "write")
 
     def searches_through(self, rule: Rule) -> bool:
         """Whether a command reads all of a folder in which something must not be read."""
         glob = rule.about
         return (
-            isinstance(glob, Glob)
+            isinstance(glob, PathPattern)
             and rule.kind == "read"
             and any(
                 glob.lies_in(each, self._root)
@@ -84,19 +89,19 @@ class _Seen:
         )
 
     @cached_property
-    def _unfolded(self) -> Unfolded:
-        return unfold(parse(self._action.command))
+    def _unfolded(self) -> ExpandedLine:
+        return expand(parse(self._action.command))
 
     # -- commands ------------------------------------------------------------------------------
 
-    def _runs(self, pattern: Pattern) -> bool:
+    def _runs(self, pattern: CommandPattern) -> bool:
         if any(pattern.forbids(command.words) for command in self._unfolded.commands):
             return True
         return not self._unfolded.sure and pattern.hinted_in(self._unfolded.said)
 
     # -- addresses -----------------------------------------------------------------------------
 
-    def _fetches(self, address: Address) -> bool:
+    def _fetches(self, address: AddressPattern) -> bool:
         action = self._action
         if action.effect == "fetch" and (not action.target or address.host == "*"):
             return True
@@ -110,7 +115,7 @@ class _Seen:
 
     # -- paths ---------------------------------------------------------------------------------
 
-    def _touches(self, glob: Glob, *, writing: bool) -> bool:
+    def _touches(self, glob: PathPattern, *, writing: bool) -> bool:
         for named in self._named:
             if not (named.writes if writing else named.reads):
                 continue
@@ -134,17 +139,17 @@ class _Seen:
         )
 
     @cached_property
-    def _named(self) -> tuple[_Named, ...]:
+    def _named(self) -> tuple[_TouchedPath, ...]:
         action = self._action
         reads, writes = action.effect != "write", action.effect != "read"
         tools = [
-            _Named(locate(text, self._cwd), reads, writes)
+            _TouchedPath(resolve(text, self._cwd), reads, writes)
             for path in action.paths
             for text in {path, at_home(path), path.strip(), path.removeprefix("file://")}
         ]
         return (*tools, *self._in_words(), *self._in_redirections())
 
-    def _in_words(self) -> Iterator[_Named]:
+    def _in_words(self) -> Iterator[_TouchedPath]:
         # The same words stand in a command and in those that it runs.
         once: dict[tuple[Word, bool, bool], None] = {}
         for command in self._unfolded.commands:
@@ -152,42 +157,42 @@ class _Seen:
             once |= dict.fromkeys((word, *how) for word in command.words + command.assignments)
         for word, writes, uproots in once:
             for place in self._places(word):
-                yield _Named(place, True, writes)
+                yield _TouchedPath(place, True, writes)
                 if uproots:
-                    yield _Named(place, False, True, whole=True)
+                    yield _TouchedPath(place, False, True, whole=True)
             for place in self._wide(word):
-                yield _Named(place, True, writes, whole=True)
+                yield _TouchedPath(place, True, writes, whole=True)
 
-    def _in_redirections(self) -> Iterator[_Named]:
+    def _in_redirections(self) -> Iterator[_TouchedPath]:
         for command in self._unfolded.commands:
             for opened in command.redirections:
                 if opened.target.text not in FREE:
                     for place in self._places(opened.target):
-                        yield _Named(place, opened.effect == "read", opened.effect == "write")
+                        yield _TouchedPath(place, opened.effect == "read", opened.effect == "write")
 
-    def _look(self, command: Command) -> Look | None:
+    def _look(self, command: SimpleCommand) -> ReadAccess | None:
         plain = all(word.known and not word.glob for word in command.words)
-        return look_of(command, command.texts[1:], self._cwd) if plain else None
+        return read_access(command, command.texts[1:], self._cwd) if plain else None
 
-    def _search(self, command: Command) -> Look | None:
+    def _search(self, command: SimpleCommand) -> ReadAccess | None:
         """What it looks at as far as is known: what is not may only add to it."""
         known = tuple(word for word in command.words if word.known)
         return self._look(replace(command, words=known))
 
-    def _places(self, word: Word) -> Iterator[Place]:
+    def _places(self, word: Word) -> Iterator[ResolvedPath]:
         for text in _spellings(word.text):
             for folder in self._folders:
-                yield locate(text, folder)
+                yield resolve(text, folder)
                 if word.glob:
                     for file in files_named(text, folder) or ():
-                        yield locate(file, folder)
+                        yield resolve(file, folder)
 
-    def _wide(self, word: Word) -> Iterator[Place]:
+    def _wide(self, word: Word) -> Iterator[ResolvedPath]:
         """The folders in which a word names files too many to look at each."""
         for folder in self._folders if word.glob else ():
             for text in _spellings(word.text):
                 if files_named(text, folder) is None:
-                    yield locate(folder_of(text), folder)
+                    yield resolve(folder_of(text), folder)
 
     @cached_property
     def _folders(self) -> tuple[str, ...]:
@@ -196,7 +201,7 @@ class _Seen:
         for command in self._unfolded.commands:
             if program(command.words) in _ENTERING and len(command.words) > 1:
                 target = command.words[-1].text
-                folders |= {locate(at_home(target), folder).real: None for folder in [*folders]}
+                folders |= {resolve(at_home(target), folder).real: None for folder in [*folders]}
         return tuple(folders)[:20]
 
 

@@ -1,7 +1,7 @@
 """A scripted agent: a real process that really reads a file, with rules in place of a model.
 
-Run as `python scripted.py SCRIPT.json` in the folder of the file; the prompt comes on stdin, the
-reply goes out as one JSON line.  Nothing but the standard library is used, and nothing of ours
+Run as `python scripted_agent.py SCRIPT.json` in the folder of the file; the prompt comes on stdin,
+the reply goes out as one JSON line.  Nothing but the standard library is used, and nothing of ours
 is imported, so that it starts as fast as Python does and is as foreign to Coterie as any CLI.
 """
 

@@ -7,14 +7,12 @@ from pathlib import Path
 
 from coterie.model.action import Action, Ruling, Verdict
 from coterie.model.team import Mode, Permissions
-from coterie.tools.permission.allowance import Allowance, Kind, Part
-from coterie.tools.permission.denial import forbidding
-from coterie.tools.permission.globs import Glob
-from coterie.tools.permission.parts import parts_of
-from coterie.tools.permission.paths import PRIVATE, locate
-from coterie.tools.permission.rule import Rule, RuleError
+from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of
+from coterie.tools.permission.deny import denying_rule
+from coterie.tools.permission.paths import PRIVATE, PathPattern, resolve
+from coterie.tools.permission.rules import Rule, RuleError
 
-UNASKED: Mapping[Mode, Mapping[Kind, Verdict]] = {
+UNASKED: Mapping[Mode, Mapping[PartKind, Verdict]] = {
     "read": {"look": "allow", "peek": "ask", "edit": "deny", "act": "deny"},
     "ask": {"look": "allow", "peek": "ask", "edit": "ask", "act": "ask"},
     "accept-edits": {"look": "allow", "peek": "ask", "edit": "allow", "act": "ask"},
@@ -39,21 +37,25 @@ def decide(
     """
     both = (permissions, team) if team else (permissions,)
     deny, broken = _read(text for one in both for text in one.deny)
-    top = locate(str(root), "/").real
-    cwd = locate(action.cwd or ".", top)
+    top = resolve(str(root), "/").real
+    cwd = resolve(action.cwd or ".", top)
     nobody_asks = permissions.mode == "full"
-    forbidden = forbidding(action, deny, top, cwd.real, nobody_asks=nobody_asks)
+    forbidden = denying_rule(action, deny, top, cwd.real, nobody_asks=nobody_asks)
     if forbidden:
         return Ruling("deny", f"deny {forbidden}")
     allowed = [
         *(("allow", rule) for one in both for rule in _read(one.allow)[0]),
         *(("granted", rule) for rule in _read(granted)[0]),
     ]
-    allowance = Allowance(
+    allowance = AllowRules(
         top,
         cwd.real,
         [(f"{word} {rule}", rule) for word, rule in allowed],
-        [rule.about for rule in deny if rule.kind == "read" and isinstance(rule.about, Glob)],
+        [
+            rule.about
+            for rule in deny
+            if rule.kind == "read" and isinstance(rule.about, PathPattern)
+        ],
         by_link=cwd.named != cwd.real,
     )
     ruling = _combined(parts_of(action, allowance), permissions.mode)
@@ -87,14 +89,14 @@ def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
     return rules, broken
 
 
-def _combined(parts: Sequence[Part], mode: Mode) -> Ruling:
+def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
     """An action is allowed if all of it is; what is heaviest against it counts."""
     rulings = [_of_part(part, mode) for part in parts]
     heaviest = min(rulings, key=lambda one: _HEAVIEST_FIRST.index(one.verdict)).verdict
     return Ruling(heaviest, ", ".join(_reasons(rulings, heaviest)))
 
 
-def _of_part(part: Part, mode: Mode) -> Ruling:
+def _of_part(part: ActionPart, mode: Mode) -> Ruling:
     if part.rule:
         return Ruling("allow", part.rule)
     return Ruling(UNASKED[mode][part.kind], f"mode {mode}")

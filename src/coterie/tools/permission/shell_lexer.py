@@ -26,7 +26,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*|[0-9@*#?$!-]", re.ASCII)
 _ESCAPED_IN_QUOTES = frozenset('$`"\\')
 
 
-def names(text: str) -> frozenset[str]:
+def name_set(text: str) -> frozenset[str]:
     """The names in a text, with blanks between them."""
     return frozenset(text.split())
 
@@ -64,7 +64,7 @@ class _Parts:
         return Word(raw, "".join(self.text), self.known and not expanded, glob)
 
 
-class Tape:
+class Lexer:
     """A command line with a place in it; gathers what is found on the way."""
 
     def __init__(self, text: str) -> None:

@@ -1,0 +1,314 @@
+"""Commands that are known to only read, which files they read, and what would make them do more.
+
+A program that is not in these tables is not known to be harmless.  Options are refused in every
+form that a program may take them in: `-ro` contains `-o`, and `--outp` means `--output`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from coterie.tools.permission.paths import PathPattern, resolve
+from coterie.tools.permission.shell_parser import SimpleCommand
+
+_NOTHING = re.compile(r"(?!)")
+
+LeftOut = Literal["nothing", "hidden", "untracked"]
+
+
+@dataclass(frozen=True)
+class ReadOnlyProgram:
+    """A program, or a subcommand of git, that changes nothing unless it is told to."""
+
+    letters: str = ""
+    """Short options with which it does more."""
+    long: tuple[str, ...] = ()
+    """Long ones, without their dashes."""
+    refused: re.Pattern[str] = _NOTHING
+    """Other arguments with which it does."""
+    only: re.Pattern[str] | None = None
+    """If given, the arguments that are known, and no others."""
+    operands: int | None = None
+    """How many arguments it may have that are no options."""
+    files: bool = True
+    """Whether its arguments may be files that it reads."""
+    deep: str | None = None
+    """The short options with which it reads all files of a folder; empty: it always does."""
+    leaves_out: LeftOut = "nothing"
+    """What it then does not read of the folder."""
+    unless: re.Pattern[str] = _NOTHING
+    """Arguments with which it reads that too."""
+    values: str = ""
+    """Short options that have a value."""
+
+    def only_looks(self, arguments: tuple[str, ...]) -> bool:
+        """Whether it changes nothing with these arguments."""
+        if self.only and not all(self.only.fullmatch(one) for one in arguments):
+            return False
+        plain = [one for one in arguments if not one.startswith("-") or one == "-"]
+        if self.operands is not None and len(plain) > self.operands:
+            return False
+        return not any(self._does_more(one) for one in arguments)
+
+    def reads_folders(self, arguments: tuple[str, ...]) -> bool:
+        """Whether it reads the files below the folders it is given."""
+        if self.deep is None:
+            return False
+        return not self.deep or any(
+            has_letter(one, self.deep) or one.startswith("--r") for one in arguments
+        )
+
+    def left_out(self, arguments: tuple[str, ...]) -> LeftOut:
+        """What it does not read of a folder."""
+        return "nothing" if any(map(self.unless.fullmatch, arguments)) else self.leaves_out
+
+    def reads_where_it_is(self, arguments: tuple[str, ...]) -> bool:
+        """Whether it may read the folder that it runs in: no other is surely named.
+
+        Of two arguments that are no values of options, only the first can be what is looked for.
+        """
+        operands, value = 0, False
+        for one in arguments:
+            if one.startswith("-"):
+                short = not one.startswith("--")
+                value = one[-1] in self.values if short else "=" not in one
+            else:
+                operands += not value
+                value = False
+        return operands < 2
+
+    def _does_more(self, argument: str) -> bool:
+        if self.refused.fullmatch(argument) or has_letter(argument, self.letters):
+            return True
+        name = argument[2:].partition("=")[0] if argument.startswith("--") else ""
+        return bool(name) and any(long.startswith(name) for long in self.long)
+
+
+def has_letter(argument: str, letters: str) -> bool:
+    """Whether an argument may hold one of these short options."""
+    short = argument.startswith("-") and not argument.startswith("--")
+    return short and not set(letters).isdisjoint(argument[1:])
+
+
+def _each(names: str, reader: ReadOnlyProgram) -> Mapping[str, ReadOnlyProgram]:
+    return dict.fromkeys(names.split(), reader)
+
+
+READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
+    **_each(
+        "cat cksum cmp comm cut fold head join ls md5sum nl od paste readlink", ReadOnlyProgram()
+    ),
+    **_each("realpath rev sha1sum sha256sum sha512sum stat tac tail", ReadOnlyProgram()),
+    **_each("column df", ReadOnlyProgram()),
+    **_each("du wc", ReadOnlyProgram(long=("files0-from",))),  # a list of files is in a file
+    **_each(
+        ": basename dirname echo false groups id nproc pwd seq tr", ReadOnlyProgram(files=False)
+    ),
+    **_each("true type uname which whoami", ReadOnlyProgram(files=False)),
+    "date": ReadOnlyProgram(
+        only=re.compile(r"\+.*|-[uR]|-I\w*|--utc|--iso-8601(=\w+)?|--date=.*|-d.+", re.DOTALL),
+        files=False,
+    ),
+    "diff": ReadOnlyProgram("rl", ("recursive", "paginate")),
+    "env": ReadOnlyProgram(only=_NOTHING),
+    "file": ReadOnlyProgram(
+        "CfzZS", ("files-from", "compile", "uncompress", "uncompress-noreport", "no-sandbox")
+    ),
+    "find": ReadOnlyProgram(
+        refused=re.compile(r"-(exec.*|ok.*|delete|fprint.*|fls|follow|files0-from|L|H)")
+    ),
+    "grep": ReadOnlyProgram(
+        "Rd", ("dereference-recursive", "directories"), deep="r", values="ABCDefm"
+    ),
+    "jq": ReadOnlyProgram(refused=re.compile(r".*\b(import|include)\b.*", re.DOTALL)),
+    "rg": ReadOnlyProgram(
+        "Lz",
+        ("pre", "pre-glob", "hostname-bin", "follow", "search-zip"),
+        deep="",
+        leaves_out="hidden",
+        unless=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
+        values="ABCEMTdefgjmrt",
+    ),
+    "sort": ReadOnlyProgram(
+        "oT", ("output", "compress-program", "files0-from", "temporary-directory")
+    ),
+    "tree": ReadOnlyProgram("oRl", ("output",)),
+    "uniq": ReadOnlyProgram(operands=1),  # the second is what it writes to
+}
+
+_SHOWS = ReadOnlyProgram(long=("output", "ext-diff", "textconv"))
+_LISTS = r"-[arv]+|-vv|--all|--remotes|--verbose|--show-current|--(no-)?color.*|--(sort|format)=.*"
+
+READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
+    **_each("log shortlog blame rev-list", _SHOWS),
+    **_each(
+        "diff show",
+        ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", leaves_out="untracked"),
+    ),
+    **_each(
+        "status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()
+    ),
+    "branch": ReadOnlyProgram(only=re.compile(rf"--list|{_LISTS}")),
+    "cat-file": ReadOnlyProgram(long=("textconv", "filters")),
+    "grep": ReadOnlyProgram(
+        "O",
+        ("open-files-in-pager", "textconv", "ext-grep"),
+        deep="",
+        leaves_out="untracked",
+        unless=re.compile(r"--(u|no-i|no-e).*"),
+    ),
+    "remote": ReadOnlyProgram(only=re.compile(r"-v|--verbose")),
+    "stash list": _SHOWS,
+    "tag": ReadOnlyProgram(only=re.compile(r"--list|-l|-n[0-9]*|--(sort|format)=.*")),
+    "version": ReadOnlyProgram(),
+    "worktree list": ReadOnlyProgram(),
+}
+GIT_OPTIONS = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"})
+"""Before the subcommand."""
+
+
+_STRINGS = re.compile(r"([^%]|%%|%-?[0-9]*(\.[0-9]+)?[sbqc])*", re.DOTALL)
+_NUMBERS = re.compile(r"([^%]|%%|%[-+ #0]*[0-9]*(\.[0-9]+)?[sbqcdiouxXeEfgG])*", re.DOTALL)
+_NUMBER = re.compile(r"-?[0-9.]*")
+_FILE_TESTS = frozenset({"-d", "-e", "-f", "-h", "-L", "-n", "-r", "-s", "-w", "-x", "-z"})
+_LINES = re.compile(r"(([0-9]+|\$)(,([0-9]+|\$))?p;?)+")
+
+
+@dataclass(frozen=True)
+class ReadAccess:
+    """What a command looks at."""
+
+    files: tuple[str, ...]
+    """As it names them; a word may be no file at all."""
+    deep: bool = False
+    """Whether it reads all files of these folders."""
+    here: bool = False
+    """Whether it then reads those of the folder it runs in."""
+    leaves_out: LeftOut = "nothing"
+
+    def folders(self, cwd: str) -> list[str]:
+        """The folders that it reads all of."""
+        if not self.deep:
+            return []
+        named = [resolve(file, cwd).real for file in self.files]
+        return [*filter(os.path.isdir, named), *([cwd] if self.here else [])]
+
+    def reads(self, glob: PathPattern) -> bool:
+        """Whether it reads what a pattern covers, where that is in such a folder."""
+        return self.leaves_out != "hidden" or not glob.is_hidden
+
+
+def read_access(
+    command: SimpleCommand, arguments: tuple[str, ...], folder: str
+) -> ReadAccess | None:
+    """What a clear command looks at; None where it is not known to do nothing else.
+
+    The arguments are those that it gets, with the names of files in place of patterns.
+    """
+    if command.assignments or not command.words:
+        return None
+    program = command.words[0].text
+    special = _SPECIAL.get(program)
+    if special is not None:
+        return special(arguments, folder)
+    return _ordinary(READ_ONLY_PROGRAMS.get(program), arguments)
+
+
+def _ordinary(reader: ReadOnlyProgram | None, arguments: tuple[str, ...]) -> ReadAccess | None:
+    if reader is None or not reader.only_looks(arguments):
+        return None
+    files = tuple(named for one in arguments for named in _named(one)) if reader.files else ()
+    if not reader.reads_folders(arguments):
+        return ReadAccess(files)
+    here, left_out = reader.reads_where_it_is(arguments), reader.left_out(arguments)
+    return ReadAccess(files, deep=True, here=here, leaves_out=left_out)
+
+
+def _named(argument: str) -> Iterator[str]:
+    """The files that an argument may name: itself, or the value of an option."""
+    if not argument.startswith("-"):
+        yield argument
+        return
+    yield from filter(None, [argument.partition("=")[2]])
+    if not argument.startswith("--") and len(argument) > 3:
+        yield argument[2:]  # -f/etc/passwd; one letter is a separator, as in cut -d/
+
+
+def _git(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    rest = list(arguments)
+    while rest and rest[0] in GIT_OPTIONS:
+        rest.pop(0)
+    if rest == ["--version"]:
+        return ReadAccess(())
+    if not rest or not plain_repository(folder):
+        return None
+    for length in (2, 1):
+        reader = READ_ONLY_GIT.get(" ".join(rest[:length]))
+        if reader is not None:
+            return _ordinary(reader, tuple(rest[length:]))
+    return None
+
+
+def plain_repository(folder: str) -> bool:
+    """Whether git would not take a folder of files for a repository.
+
+    One can be made out of ordinary files, and its settings name programs that git runs.
+    """
+    while folder:
+        if all(os.path.lexists(f"{folder}/{name}") for name in ("HEAD", "objects", "refs")):
+            return False
+        if os.path.lexists(f"{folder}/.git"):
+            return True
+        folder = folder.rpartition("/")[0]
+    return True
+
+
+def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    """`-v` and `%n` assign to variables; zsh takes the number of a `%d` for an expression."""
+    if not arguments or arguments[0].startswith("-"):
+        return None
+    if _STRINGS.fullmatch(arguments[0]):
+        return ReadAccess(())
+    numbers = all(_NUMBER.fullmatch(one) for one in arguments[1:])
+    return ReadAccess(()) if numbers and _NUMBERS.fullmatch(arguments[0]) else None
+
+
+def _test(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    """One question about a file; comparisons are expressions in some shells, and may assign."""
+    if len(arguments) == 2 and arguments[0] in _FILE_TESTS:
+        return ReadAccess(arguments[1:])
+    return None
+
+
+def _bracket(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    return _test(arguments[:-1], folder) if arguments[-1:] == ("]",) else None
+
+
+def _sed(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    """`sed -n 1,80p FILE` shows lines; any other script may write files or run commands."""
+    if len(arguments) < 2 or arguments[0] != "-n" or not _LINES.fullmatch(arguments[1]):
+        return None
+    return None if any(one.startswith("-") for one in arguments[2:]) else ReadAccess(arguments[2:])
+
+
+def _command(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
+    return ReadAccess(()) if arguments[:1] in (("-v",), ("-V",)) else None
+
+
+def is_read_only_program(program: str) -> bool:
+    """Whether a program is one that may only look."""
+    return program in READ_ONLY_PROGRAMS or program in _SPECIAL
+
+
+_SPECIAL: Mapping[str, Callable[[tuple[str, ...], str], ReadAccess | None]] = {
+    "git": _git,
+    "printf": _printf,
+    "test": _test,
+    "[": _bracket,
+    "sed": _sed,
+    "command": _command,
+}

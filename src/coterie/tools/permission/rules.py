@@ -1,0 +1,350 @@
+"""Permission rules and their patterns of commands, addresses and tool names.
+
+A command pattern matches one simple command, word by word, never a substring of a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from urllib.parse import unquote
+
+from coterie.tools.permission.paths import PathPattern, is_below, mentions, resolve
+from coterie.tools.permission.shell_lexer import Word, name_set
+from coterie.tools.permission.shell_parser import SimpleCommand
+
+_PATTERN = re.compile(
+    r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://)?(?P<host>[A-Za-z0-9.*-]+|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]+))?(?P<path>/[^\s\\]*)?"
+)
+# Stricter than any browser: what two programs may read in two ways is not matched at all.
+_TARGET = re.compile(
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://)?(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])"
+    r"(?::(?P<port>[0-9]+))?(?P<path>/[^\s\\?#]*)?(?:[?#][^\s\\]*)?"
+)
+_HOSTS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)*|\[[0-9a-f:.]+\]")
+_ASTRAY = re.compile(r"\.\.|//|%2e|%2f|%5c", re.IGNORECASE)
+_NETWORK = name_set("aria2c curl ftp lftp nc ncat netcat scp sftp socat ssh telnet wget")
+
+
+@dataclass(frozen=True)
+class AddressPattern:
+    """Which addresses are meant; parts that are not given may be anything."""
+
+    scheme: str
+    host: str
+    port: str
+    path: str
+
+    @classmethod
+    def of(cls, text: str) -> AddressPattern | None:
+        """The pattern that a text means; None where it means none."""
+        found = _PATTERN.fullmatch(text)
+        if found is None:
+            return None
+        host = found["host"].lower().rstrip(".")
+        return cls(found["scheme"] or "", host, found["port"] or "", found["path"] or "")
+
+    def allows(self, target: str) -> bool:
+        """Whether an address is surely one of those that are meant."""
+        found = _TARGET.fullmatch(target)
+        if found is None or not self._is_host(found["host"].lower().rstrip(".")):
+            return False
+        if self.scheme and (found["scheme"] or "").lower() != self.scheme:
+            return False
+        if self.port and found["port"] != self.port:
+            return False
+        path = found["path"] or "/"
+        return not self.path or (
+            not _ASTRAY.search(path) and wildcard(self.path).fullmatch(path) is not None
+        )
+
+    def forbids(self, target: str) -> bool:
+        """Whether the host of the pattern stands anywhere in an address, or in a word."""
+        text = unquote(target).lower()
+        return any(self._is_host(host) for host in _HOSTS.findall(text))
+
+    def forbids_words(self, words: tuple[str, ...]) -> bool:
+        """Whether a command may reach what is meant."""
+        if self.host == "*":
+            program = words[0].rpartition("/")[2] if words else ""
+            return program in _NETWORK or any("://" in word for word in words)
+        return any(self.forbids(word) for word in words)
+
+    def _is_host(self, host: str) -> bool:
+        if self.host == "*":
+            return True
+        wanted, given = self.host.split("."), host.split(".")
+        if wanted[0] == "*" and len(given) > len(wanted):
+            given = ["", *given[len(given) - len(wanted) + 1 :]]  # `*.` is any number of names
+        return len(wanted) == len(given) and all(
+            wildcard(one).fullmatch(other) for one, other in zip(wanted, given, strict=True)
+        )
+
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_SHORT = re.compile(r"-[A-Za-z0-9]+")
+
+
+@dataclass(frozen=True)
+class CommandPattern:
+    """Words; `*` in a word is any text within it, a last `*` alone any further arguments."""
+
+    assignments: tuple[str, ...]
+    words: tuple[str, ...]
+    open: bool
+    """Whether further arguments may follow."""
+
+    @classmethod
+    def of(cls, text: str) -> CommandPattern:
+        """The pattern that a text means; blanks stand between words and nothing is quoted."""
+        words = text.split()
+        count = 0
+        while count < len(words) and _ASSIGNMENT.match(words[count]):
+            count += 1
+        opened = words[-1] == "*"
+        fixed = words[count:-1] if opened else words[count:]
+        return cls(tuple(words[:count]), tuple(fixed), opened)
+
+    # -- allowing: all must fit, exactly -------------------------------------------------------
+
+    def allows(self, command: SimpleCommand, folders: Sequence[str], root: str) -> bool:
+        """Whether a clear command is one of those that are meant, wherever of these it runs."""
+        given = tuple(word.raw for word in command.assignments)
+        if given != self.assignments:
+            return False
+        return self._fits(command.words, folders, root)
+
+    def _fits(self, words: Sequence[Word], folders: Sequence[str], root: str) -> bool:
+        count = len(self.words)
+        if not words or len(words) < count or (len(words) > count and not self.open):
+            return False
+        pairs = list(zip(self.words, words, strict=False))
+        if any(word.glob for _, word in pairs):
+            return False
+        return all(
+            _program_fits(wanted, word.text, folder, root)
+            if place == 0
+            else _word_fits(wanted, word.text, folder)
+            for folder in folders
+            for place, (wanted, word) in enumerate(pairs)
+        )
+
+    # -- forbidding: in doubt it fits ----------------------------------------------------------
+
+    def forbids(self, words: Sequence[Word]) -> bool:
+        """Whether a command may be one of those that are meant, with more arguments or fewer."""
+        if not self.words:
+            return True
+        if not words or not _may_be(self.words[0].rpartition("/")[2], _base(words[0])):
+            return False
+        wanted = [word for word in self.words[1:] if not word.startswith("-")]
+        options = [word for word in self.words[1:] if word.startswith("-")]
+        return _in_order(wanted, words[1:]) and all(
+            _has_option(option, words[1:]) for option in options
+        )
+
+    def hinted_in(self, text: str) -> bool:
+        """Whether a text that nobody can take apart speaks of such a command."""
+        names = [word for word in self.words if not word.startswith("-") and "*" not in word]
+        return all(mentions(text, name.rpartition("/")[2]) for name in names)
+
+
+# -- allowing ----------------------------------------------------------------------------------
+
+
+def _program_fits(wanted: str, given: str, folder: str, root: str) -> bool:
+    """A program with a path in its name is one file; a bare name is never a path."""
+    if "/" not in wanted:
+        return "/" not in given and bool(wildcard(wanted).fullmatch(given))
+    if folder == root and wanted == given:
+        return True
+    # By way of `..` a link could lead to another file of that name.
+    if "/" not in given or ".." in given.split("/"):
+        return False
+    return _word_fits(resolve(wanted, root).named, resolve(given, folder).named, folder)
+
+
+def _word_fits(wanted: str, given: str, folder: str) -> bool:
+    if "*" not in wanted:
+        return wanted == given
+    found = wildcard(wanted).fullmatch(given)
+    if found is None or any(".." in part.split("/") for part in found.groups()):
+        return False
+    return _stays(wanted, given, folder)
+
+
+def _stays(wanted: str, given: str, folder: str) -> bool:
+    """`src/*` is no way out of src: neither by `..` nor by a link."""
+    fixed = wanted.partition("*")[0]
+    before, slash, _ = fixed.rpartition("/")
+    if not slash:
+        return not {".."} & set(given.split("/"))
+    value = before.rpartition("=")[2]
+    above = resolve(f"{value}/", folder)
+    place = resolve(given.removeprefix(before.removesuffix(value)), folder)
+    return place.sure and is_below(place.real, above.real)
+
+
+@lru_cache(maxsize=512)
+def wildcard(text: str) -> re.Pattern[str]:
+    """A matcher of a text in which `*` is any text, as a group."""
+    return re.compile("(.*)".join(re.escape(part) for part in text.split("*")), re.DOTALL)
+
+
+# -- forbidding --------------------------------------------------------------------------------
+
+
+def _base(word: Word) -> Word:
+    """`/usr/bin/rm` is `rm`."""
+    return Word(word.raw, word.text.rpartition("/")[2], word.known, word.glob)
+
+
+def _may_be(wanted: str, word: Word) -> bool:
+    if word.glob:
+        pattern = word.text.replace("[^", "[!")
+        return fnmatchcase(wanted, pattern) or bool(wildcard(wanted).fullmatch(word.text))
+    return bool(wildcard(wanted).fullmatch(word.text))
+
+
+def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> bool:
+    """Whether the words come one after another, options and their values left out between."""
+    given = iter(words)
+    return all(_comes_next(name, given) for name in wanted)
+
+
+def _comes_next(wanted: str, given: Iterator[Word]) -> bool:
+    after_option = False
+    for word in given:
+        if _may_be(wanted, word):
+            return True
+        if word.text.startswith("-"):
+            after_option = True
+        elif after_option:
+            after_option = False  # the option's value, known or not
+        else:
+            # One that is unknown may be the word, with any number of those after it.
+            return not word.known
+    return False
+
+
+def _has_option(wanted: str, words: Sequence[Word]) -> bool:
+    letters = _letters([wanted])
+    if letters and len(wanted) < 5:  # `-exec` is one word, `-rf` are two letters
+        return letters <= _letters([word.text for word in words]) or _unknown(words)
+    return any(_is_long(wanted, word.text) for word in words) or _unknown(words)
+
+
+def _letters(words: Sequence[str]) -> set[str]:
+    """`-rf` and `-f -r` say the same."""
+    return {letter for word in words if _SHORT.fullmatch(word) for letter in word[1:]}
+
+
+def _is_long(wanted: str, given: str) -> bool:
+    """`--forc` is `--force` to most programs, and so is `--force=yes`."""
+    name = given.partition("=")[0]
+    return name == wanted or (len(name) > 3 and name.startswith("--") and wanted.startswith(name))
+
+
+def _unknown(words: Sequence[Word]) -> bool:
+    return any(not word.known for word in words)
+
+
+KINDS = ("run", "write", "read", "fetch", "tool")
+_FORMS = "run(COMMAND), write(PATH), read(PATH), fetch(HOST), tool(NAME) or a command"
+_CALLED = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
+_NOT_IN_COMMANDS = re.compile(r"[;&|<>()$`'\"\\\x00-\x08\x0a-\x1f\x7f]")
+_NAME = re.compile(r"[\w*.:/@+-]+")
+
+
+class RuleError(ValueError):
+    """A text that is no rule; says what was expected in its place."""
+
+    def __init__(self, text: str, expected: str) -> None:
+        super().__init__(text, expected)
+        self.text = text
+        self.expected = expected
+
+    def __str__(self) -> str:
+        return f"{json.dumps(self.text, ensure_ascii=False)}; expected {self.expected}."
+
+
+@dataclass(frozen=True)
+class ToolPattern:
+    """The agent's own names of tools, with `*`."""
+
+    name: str
+
+    def matches(self, tool: str) -> bool:
+        """Whether a tool is meant."""
+        return wildcard(self.name).fullmatch(tool) is not None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One line of `allow` or `deny`."""
+
+    text: str
+    """As it was written."""
+    kind: str
+    about: CommandPattern | PathPattern | AddressPattern | ToolPattern
+
+    def __str__(self) -> str:
+        return self.text
+
+    @classmethod
+    def parse(cls, text: str) -> Rule:
+        """The rule that a text means; RuleError where it means none."""
+        return _parse(text)
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str) -> Rule:
+    called = _CALLED.fullmatch(text)
+    kind, inside = (called[1], called[2].strip()) if called else ("run", text.strip())
+    if kind not in KINDS:
+        import difflib
+
+        near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
+        raise RuleError(text, _FORMS + (f" (did you mean {near[0]}?)" if near else ""))
+    if not inside:
+        raise RuleError(text, _FORMS)
+    return Rule(text.strip(), kind, _PARSERS[kind](text, inside))
+
+
+def _command(text: str, inside: str) -> CommandPattern:
+    if _NOT_IN_COMMANDS.search(inside):
+        raise RuleError(text, "one command in plain words, with * for any, such as npm install *")
+    pattern = CommandPattern.of(inside)
+    if not pattern.words and not pattern.open:
+        raise RuleError(text, "a program after the variables")
+    return pattern
+
+
+def _path(text: str, inside: str) -> PathPattern:
+    names = inside.split("/")
+    if any("**" in name and name != "**" for name in names):
+        raise RuleError(text, "** as a whole name, such as src/**/test_*.py")
+    if any(char < " " or char == "\x7f" for char in inside):
+        raise RuleError(text, "a path")
+    return PathPattern(re.sub(r"\*\*(/\*\*)+", "**", inside))
+
+
+def _address(text: str, inside: str) -> AddressPattern:
+    address = AddressPattern.of(inside)
+    if address is None:
+        raise RuleError(text, "a host or an address, such as *.python.org or https://host/path/*")
+    return address
+
+
+def _tool(text: str, inside: str) -> ToolPattern:
+    if not _NAME.fullmatch(inside):
+        raise RuleError(text, "the name of a tool, with * for any, such as mcp__github__*")
+    return ToolPattern(inside)
+
+
+_PARSERS = {"run": _command, "write": _path, "read": _path, "fetch": _address, "tool": _tool}
