@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coterie.rehearsal.dialogue import Answer, Asked, Reply, ToolCall, ToolResult, reply
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ModelReply,
+    ToolCall,
+    ToolResult,
+    reply,
+)
 
 HERE = Path(__file__).parent
 MADE_IN = "/srv/shop"
@@ -72,12 +79,12 @@ class Counting:
 
     calls: int
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> Answer:
         done = sum(isinstance(item, ToolResult) for item in asked.conversation)
         if done >= self.calls:
             return reply("All done.")
         command = {"command": f"echo ran >> ran-{done + 1}"}
-        return Reply(("Next.",), (ToolCall("runCommand", command),))
+        return ModelReply(("Next.",), (ToolCall("runCommand", command),))
 
 
 def git(folder: Path, *words: str, given: str | None = None) -> str:
