@@ -24,10 +24,11 @@ from coterie.model.task import TaskState
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
 from coterie.workflows.tickets import FINAL
-from coterie.workspace.acceptance import Acceptance, Figures
+from coterie.workspace.acceptance import Acceptance
+from coterie.workspace.git import FileDiffStat
 from coterie.workspace.snapshots import FolderSnapshots
+from coterie.workspace.snapshots.changes import Patch
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
-from coterie.workspace.snapshots.patch import FileDiffStat, Patch
 from coterie.workspace.snapshots.revert import RevertResult
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
@@ -45,7 +46,7 @@ class Accepted:
     branch: str
     before: str
     commit: str
-    files: tuple[Figures, ...]
+    files: tuple[FileDiffStat, ...]
     checks: tuple[CheckOutcome, ...] = ()
     """Those that were run again."""
 
@@ -298,8 +299,7 @@ def _outcome(step: Step) -> CheckOutcome | None:
 def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
     before, after = work.accepted or (work.ground.base, work.ground.head())
     text, files = work.patch(before, after)
-    shown = tuple(FileDiffStat(one.path, one.added, one.removed) for one in files)
-    patches = (Patch(work.git.folder, "", text, shown),) if files else ()
+    patches = (Patch(work.git.folder, "", text, files),) if files else ()
     return TaskDiff(patches, reverted_at=reverted_at)
 
 

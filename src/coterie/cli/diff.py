@@ -17,8 +17,9 @@ from coterie.model.paths import shown
 
 if TYPE_CHECKING:
     from coterie.app.project import App
+    from coterie.workspace.git import FileDiffStat
+    from coterie.workspace.snapshots.changes import Patch
     from coterie.workspace.snapshots.folder_snapshots import TaskDiff
-    from coterie.workspace.snapshots.patch import FileDiffStat, Patch
     from coterie.workspace.snapshots.revert import RevertResult
 
 _STARTS: dict[str, Meaning] = {

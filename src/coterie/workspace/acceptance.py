@@ -7,12 +7,12 @@ that would lose anything.  Hooks of the repository are not run (see `git`).  All
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted
-from coterie.workspace.git import CHECKOUT, Git
+from coterie.workspace.git import CHECKOUT, FileDiffStat, Git, diff_trees
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _REFS = "refs/coterie"
@@ -25,15 +25,6 @@ _IN_THE_MIDDLE = {
     "BISECT_LOG": "a bisection",
 }
 _PLAIN = ("--quiet", "--no-stat", "--no-verify-signatures", "--no-autostash")
-
-
-@dataclass(frozen=True)
-class Figures:
-    """How much of a file differs between two commits; None of what is no text."""
-
-    path: str
-    added: int | None
-    removed: int | None
 
 
 @dataclass(frozen=True)
@@ -93,12 +84,9 @@ class Acceptance:
         """Every file of a commit."""
         return self.git.run("ls-tree", "-r", "-z", "--name-only", commit).split("\0")[:-1]
 
-    def patch(self, before: str, after: str) -> tuple[str, tuple[Figures, ...]]:
-        """The same as a patch, and as figures."""
-        words = ("diff-tree", "-r", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
-        text = self.git.run(*words, "-p", "--binary", "--abbrev=7", before, after)
-        told = self.git.run(*words, "--numstat", "-z", before, after)
-        return text, tuple(_figures(told))
+    def patch(self, before: str, after: str) -> tuple[str, tuple[FileDiffStat, ...]]:
+        """What differs between two commits, as a patch and as its size."""
+        return diff_trees(self.git.run, before, after)
 
     # -- taking in -----------------------------------------------------------------------------
 
@@ -221,13 +209,3 @@ class Acceptance:
 
     def _drop(self, what: str) -> None:
         self.git.run("update-ref", "-d", self._name(what))
-
-
-def _figures(told: str) -> Iterator[Figures]:
-    for entry in told.split("\0")[:-1]:
-        added, removed, path = entry.split("\t", 2)
-        yield Figures(path, _number(added), _number(removed))
-
-
-def _number(told: str) -> int | None:
-    return None if told == "-" else int(told)

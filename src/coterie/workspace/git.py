@@ -1,6 +1,6 @@
 """The one place that runs git; safe in a repository that nobody here wrote.  All of it blocks.
 
-Whose words count:
+Whose configuration counts:
 
 - The user's own configuration and the system's are read, as when the user types `git`: who they
   are, which folders are safe, line endings, Git LFS.  So GIT_CONFIG_NOSYSTEM is not set.
@@ -11,34 +11,36 @@ Whose words count:
 - The environment is built from nothing: a GIT_DIR or GIT_INDEX_FILE of ours, which there is one
   of when Coterie is started from a hook, would lead git to another repository.
 
-Nothing here merges; who does (`ticket_ground`) refuses the merge drivers of a repository.
+Nothing here merges; `ticket_worktrees` does, and refuses the merge drivers of a repository.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.errors import GitFailed
 from coterie.model.workspace import UNFINISHED
-from coterie.workspace.worktree import HEADS, Worktree, common_of, folder_of, top_of
+from coterie.workspace.worktree import HEADS, Worktree, common_of, folder_of, named_by, top_of
 
 PATIENCE = 60.0
 CHECKOUT = 900.0
 """How long writing a whole tree may take, on the slowest disk with the largest repository."""
 KEPT = "refs/coterie/kept"
-"""Where the work of a removed worktree is found again."""
+"""Where commits of a worktree whose folder is gone are found again."""
 
 _TAIL = 2000
-_NOBODYS = f":(exclude,glob)**/{UNFINISHED}"
-"""What a crash left behind of our own, half-way to its place."""
+_UNFINISHED_FILES = f":(exclude,glob)**/{UNFINISHED}"
+"""Files of ours that a crash left before they were renamed."""
 _SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -64,9 +66,13 @@ _VARIABLES = {
 _SHOWING = frozenset(
     {"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"}
 )
-_PLAINLY = ("--no-ext-diff", "--no-textconv")
-_USERS = frozenset({"system", "global", "command"})
-"""Where a setting stands that the user or the machine made, and no repository."""
+_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
+_USER_SCOPES = frozenset({"system", "global", "command"})
+"""Scopes of settings that the user or the machine made, and no repository."""
+_FILTER_SECTION = re.compile(rb"\[\s*filter", re.IGNORECASE)
+_FILTER_NAME = re.compile(rb'\[filter[ \t]+"((?:[^"\\\n]|\\.)*)"\]', re.IGNORECASE)
+_LARGEST_CONFIG = 1_000_000
+_INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class Git:
 
     folder: Path
     worktree: Worktree | None = None
-    """Which repository is meant, so that git does not ask the folder, where an agent works."""
+    """Which repository is meant; without it git reads `.git` in the folder, where agents write."""
     held: tuple[int, ...] = ()
     """Open files, such as a lock, that stay open as long as git runs, even without us."""
 
@@ -104,15 +110,15 @@ class Git:
         patience: float = PATIENCE,
         accept: Collection[int] = (0,),
     ) -> str:
-        """What git prints; raises GitFailed when it ends with anything else, or not in time."""
+        """What git prints; raises GitFailed on another exit status, or when it takes too long."""
         settings = [word for setting in self._settings() for word in ("-c", setting)]
         first, *more = words
-        plainly = _PLAINLY if first in _SHOWING else ()
+        options = _NO_PROGRAMS if first in _SHOWING else ()
         command = " ".join(words[:2]) if first == "worktree" else first
-        every = ("--no-pager", *settings, first, *plainly, *more)
-        status, out, said = self._child(command, every, input, env or {}, patience)
+        every = ("--no-pager", *settings, first, *options, *more)
+        status, out, errors = self._child(command, every, input, env or {}, patience)
         if status not in accept:
-            raise self._failed(command, said, status)
+            raise self._failed(command, errors, status)
         return out
 
     # -- what there is ---------------------------------------------------------------------------
@@ -160,35 +166,16 @@ class Git:
         files = () if checkout else ("--no-checkout",)
         self.run("worktree", "add", "--quiet", *files, *which, patience=CHECKOUT)
 
-    def remove_worktree(self, path: Path) -> str | None:
-        """Delete a worktree, its work kept before; the ref that keeps it, None if there was none.
-
-        Its branch stays.  Files that git ignores are not kept.  Raises GitFailed, and then
-        nothing was deleted.
-        """
-        path = path.resolve()
-        linked = next((one for one in self.worktrees() if one.path == path), None)
-        if linked is None:
-            raise self._failed("worktree remove", f"{path} is no worktree of this repository", None)
-        if not linked.alive:
-            return self.forget(linked)
-        tree = Git(path, Worktree(path, linked.git_dir, self.common_dir))
-        ref = self._keep(linked, tree.snapshot(f"Kept before {path} was removed"))
-        self.run("worktree", "remove", "--force", str(path), patience=CHECKOUT)
-        return ref
-
     def forget(self, linked: LinkedWorktree) -> str | None:
         """Drop what the repository still knows of a worktree whose folder is gone.
 
         Commits that are on no branch are kept: the ref that does so, None if there are none.
         """
-        ref = self._keep(linked, linked.head) if linked.head and not linked.branch else None
+        ref = None
+        if linked.head and not linked.branch:
+            ref = f"{KEPT}/{linked.git_dir.name}/{linked.head[:12]}"
+            self.run("update-ref", ref, linked.head)
         shutil.rmtree(linked.git_dir)
-        return ref
-
-    def _keep(self, linked: LinkedWorktree, commit: str) -> str:
-        ref = f"{KEPT}/{linked.git_dir.name}/{commit[:12]}"
-        self.run("update-ref", ref, commit)
         return ref
 
     # -- commits ---------------------------------------------------------------------------------
@@ -202,7 +189,7 @@ class Git:
         with tempfile.TemporaryDirectory() as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             self.run("read-tree", head or "--empty", env=index)
-            self.run("add", "--all", "--", ".", _NOBODYS, env=index, patience=CHECKOUT)
+            self.run("add", "--all", "--", ".", _UNFINISHED_FILES, env=index, patience=CHECKOUT)
             self._refuse_repositories(index)
             tree = self.run("write-tree", env=index).strip()
         if head and tree == self.run("rev-parse", f"{head}^{{tree}}").strip():
@@ -213,24 +200,22 @@ class Git:
 
     def identity(self) -> dict[str, str]:
         """Who commits: whoever the user told git they are, else Coterie."""
-        known: dict[str, str] = {}
-        for key, variable, fallback in (
-            ("user.name", "NAME", "Coterie"),
-            ("user.email", "EMAIL", "coterie@localhost"),
-        ):
-            try:
-                self.run("config", "--get", key)
-            except GitFailed:
-                known |= {f"GIT_{who}_{variable}": fallback for who in ("AUTHOR", "COMMITTER")}
-        return known
+        words = ("config", "--name-only", "--get-regexp", r"^user\.(name|email)$")
+        known = self.run(*words, accept=(0, 1)).split()
+        return {
+            f"GIT_{role}_{key.upper()}": fallback
+            for key, fallback in (("name", "Coterie"), ("email", "coterie@localhost"))
+            if f"user.{key}" not in known
+            for role in ("AUTHOR", "COMMITTER")
+        }
 
     def _refuse_repositories(self, index: Mapping[str, str]) -> None:
         """A repository inside the folder is no more than a number to a commit."""
         for entry in self.run("ls-files", "--stage", "-z", env=index).split("\0"):
             facts, _, name = entry.partition("\t")
             if facts.startswith("160000 ") and (self.folder / name / ".git").exists():
-                said = f"{name} is a repository of its own, which a commit does not hold"
-                raise self._failed("add", said, None)
+                problem = f"{name} is a repository of its own, which a commit does not hold"
+                raise self._failed("add", problem, None)
 
     # -- the child -------------------------------------------------------------------------------
 
@@ -243,16 +228,39 @@ class Git:
             yield f"filter.{name}.required=false"
 
     def _repository_filters(self) -> set[str]:
+        """The filters that the repository's own configuration names.
+
+        Its files are read here, as a git of its own for this would double the cost of each call;
+        git is asked where they include others, or where only git knows how to read them.
+        """
+        config = self._repository_config()
+        if config is None or _INCLUDE.search(config):
+            return self._filters_by_git()
+        names = _FILTER_NAME.findall(config)
+        if len(names) != len(_FILTER_SECTION.findall(config)):
+            return self._filters_by_git()
+        return {_text(re.sub(rb"\\(.)", rb"\1", name)) for name in names}
+
+    def _repository_config(self) -> bytes | None:
+        """The text of the repository's configuration; None where it cannot be found or read."""
+        pointer = self.folder / ".git"
+        common = self.worktree.common if self.worktree else common_of(pointer)
+        git_dir = self.worktree.git_dir if self.worktree else named_by(pointer) or common
+        if common is None or git_dir is None:
+            return None
+        texts = [_config_text(path) for path in (common / "config", git_dir / "config.worktree")]
+        return None if None in texts else b"\n".join(text for text in texts if text)
+
+    def _filters_by_git(self) -> set[str]:
         words = ("config", "--show-scope", "--name-only", "-z", "--get-regexp", r"^filter\.")
-        status, out, said = self._child("config", words, None, {}, PATIENCE)
+        status, out, errors = self._child("config", words, None, {}, PATIENCE)
         if status not in (0, 1):  # 1: there are none
-            raise self._failed("config", said, status)
-        told = out.split("\0")[:-1]
-        pairs = zip(told[::2], told[1::2], strict=True)
+            raise self._failed("config", errors, status)
+        fields = out.split("\0")[:-1]
         return {
             key.removeprefix("filter.").rpartition(".")[0]
-            for scope, key in pairs
-            if scope not in _USERS
+            for scope, key in zip(fields[::2], fields[1::2], strict=True)
+            if scope not in _USER_SCOPES
         }
 
     def _child(
@@ -267,7 +275,7 @@ class Git:
             child = subprocess.Popen(
                 ["git", *words],
                 cwd=self.folder,
-                env={**_environment(), **self._place(), **env},
+                env={**_environment(), **self._location(), **env},
                 stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -275,21 +283,22 @@ class Git:
                 process_group=0,
             )
         except OSError as error:
-            problem = "git is not installed" if _absent() else f"git cannot be run: {error}"
+            absent = shutil.which("git") is None
+            problem = "git is not installed" if absent else f"git cannot be run: {error}"
             raise self._failed(command, problem, None) from error
         with child:
             try:
-                given = None if input is None else input.encode("utf-8", "surrogateescape")
-                out, said = child.communicate(given, patience)
-            except subprocess.TimeoutExpired:
-                _end(child)
+                data = None if input is None else input.encode("utf-8", "surrogateescape")
+                out, errors = child.communicate(data, patience)
+            except BaseException as error:
+                with suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)  # git and what it started
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
                 raise self._failed(command, f"it took over {patience:g} s", None) from None
-            except BaseException:
-                _end(child)
-                raise
-        return child.returncode, _text(out), _text(said)
+        return child.returncode, _text(out), _text(errors)
 
-    def _place(self) -> dict[str, str]:
+    def _location(self) -> dict[str, str]:
         if self.worktree is None:
             return {}
         return {
@@ -298,41 +307,70 @@ class Git:
             "GIT_WORK_TREE": str(self.folder),
         }
 
-    def _failed(self, command: str, said: str, status: int | None) -> GitFailed:
-        return GitFailed(command, str(self.folder), said.strip()[-_TAIL:], status)
+    def _failed(self, command: str, problem: str, status: int | None) -> GitFailed:
+        return GitFailed(command, str(self.folder), problem.strip()[-_TAIL:], status)
+
+
+@dataclass(frozen=True)
+class FileDiffStat:
+    """How many lines of a file differ between two trees; None of what is no text."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+    def __str__(self) -> str:
+        counts = "(binary)" if self.added is None else f"+{self.added} -{self.removed}"
+        return f"{self.path} {counts}"
+
+
+def diff_trees(
+    run: Callable[..., str], before: str, after: str
+) -> tuple[str, tuple[FileDiffStat, ...]]:
+    """What differs between two trees or commits: a patch that `git apply` takes, and its size."""
+    words = ("diff-tree", "-r", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
+    text = run(*words, "-p", "--binary", "--abbrev=7", before, after)
+    entries = run(*words, "--numstat", "-z", before, after).split("\0")[:-1]
+    return text, tuple(_diff_stat(*entry.split("\t", 2)) for entry in entries)
+
+
+def _diff_stat(added: str, removed: str, path: str) -> FileDiffStat:
+    return FileDiffStat(path, *(None if count == "-" else int(count) for count in (added, removed)))
 
 
 def repository_of(folder: Path) -> Git | None:
-    """The repository that a folder is in, None if it is in none; without git nothing is run."""
+    """The repository that a folder is in, None if it is in none.  Runs no git."""
     top = top_of(folder.resolve())
     return None if top is None else Git(top)
 
 
 def _environment() -> dict[str, str]:
     env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
-    with suppress(RuntimeError):  # nobody's home: then there is no configuration of a user's
+    with suppress(RuntimeError):  # no home: then there is no configuration of a user's
         env["HOME"] = str(Path.home())
     return env
 
 
-def _listed(told: str) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
-    for block in told.split("\n\n"):
+def _config_text(path: Path) -> bytes | None:
+    """What is in a configuration file, if anything; None where reading it could take for ever."""
+    try:
+        facts = path.stat()
+        regular = stat.S_ISREG(facts.st_mode) and facts.st_size <= _LARGEST_CONFIG
+        return path.read_bytes() if regular else None
+    except FileNotFoundError:
+        return b""
+    except OSError:
+        return None
+
+
+def _listed(output: str) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
+    for block in output.split("\n\n"):
         lines = (line.partition(" ") for line in block.splitlines())
         facts = {word: rest for word, _, rest in lines}
         if "worktree" in facts:
             branch = facts.get("branch")
             head = facts.get("HEAD", "").strip("0") and facts["HEAD"]
             yield facts["worktree"], (head or None, branch and branch.removeprefix(HEADS))
-
-
-def _absent() -> bool:
-    return shutil.which("git") is None
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
 
 
 def _text(data: bytes) -> str:

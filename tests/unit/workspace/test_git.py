@@ -59,8 +59,6 @@ def test_what_git_says_when_it_fails(house: House, repository: Git) -> None:
     assert str(failed) == (
         f"git rev-parse failed in {house.project}: fatal: Needed a single revision"
     )
-    with pytest.raises(GitFailed, match="no worktree of this repository"):
-        repository.remove_worktree(house.home)
     with pytest.raises(GitFailed, match="not a git repository"):
         _ = Git(house.home).common_dir
 
@@ -82,8 +80,7 @@ def test_one_that_never_ends_is_ended_with_what_it_started(
     program = house.home / "git"
     held = house.home / "held"
     os.mkfifo(held)
-    # `config` is what is asked first, so that one ends.
-    program.write_text(f'#!/bin/sh\n[ "$1" = config ] && exit 1\nsleep 60 > {held} &\nwait\n')
+    program.write_text(f"#!/bin/sh\nsleep 60 > {held} &\nwait\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
     reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
@@ -151,9 +148,62 @@ def test_nothing_of_a_hostile_repository_runs(house: House, repository: Git) -> 
     assert "+changed" in git.run("diff")
     assert git.run("status", "--porcelain") == " M new.txt\n"
     assert git.run("log", "--patch", "--format=%s").startswith("attributes\n")
-    kept = repository.remove_worktree(tree)
+    kept = git.snapshot("kept")
     assert repository.run("show", f"{kept}:new.txt") == "changed\n"
     assert not fired.exists()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        '[Filter "evil"]\n\tclean = "{0}"\n\tsmudge = "{0}"\n\trequired = true\n',
+        '[core] [FILTER \t"evi\\l"] smudge = "{0}"\n',
+        '[filter.evil]\nsmudge = "{0}"\n',
+        "[include]\npath = included\n",
+        '[includeIf "gitdir:/"]\npath = included\n',
+    ],
+)
+@pytest.mark.parametrize("file", ["config", "config.worktree"])
+def test_a_filter_is_off_however_it_is_configured(
+    house: House, repository: Git, config: str, file: str
+) -> None:
+    fired, program = house.home / "fired", house.home / "program"
+    program.write_text(f"#!/bin/sh\ntouch {fired}\nexit 1\n")
+    program.chmod(0o755)
+    (house.project / ".gitattributes").write_text("* filter=evil\n")
+    commit(house.project, "attributes")
+    bare_git(house.project, "config", "extensions.worktreeConfig", "true")
+    included = f'[filter "evil"]\nsmudge = "{program}"\n'
+    (house.project / ".git" / "included").write_text(included)
+    with (house.project / ".git" / file).open("a") as written:
+        written.write(config.format(program))
+    (house.project / "file.txt").unlink()
+    repository.run("reset", "--hard", "--quiet")
+    assert (house.project / "file.txt").exists()
+    assert not fired.exists()
+    (house.project / "file.txt").unlink()
+    bare_git(house.project, "reset", "--hard", "--quiet", check=False)
+    assert fired.exists()  # a bare git obeys it
+
+
+def test_one_call_is_one_process(
+    house: House, repository: Git, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile(house)
+    program, calls = house.home / "git", house.home / "calls"
+    real = next(path for path in os.get_exec_path() if Path(path, "git").exists())
+    program.write_text(f'#!/bin/sh\necho "$@" >> {calls}\nexec {real}/git "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{house.home}:{os.environ['PATH']}")
+    assert repository.head() is not None
+    assert len(calls.read_text().splitlines()) == 1
+
+
+def test_a_configuration_that_cannot_be_read_does_not_hold_us_up(
+    house: House, repository: Git
+) -> None:
+    os.mkfifo(house.project / ".git" / "config.worktree")
+    assert repository.head() is not None
 
 
 @pytest.mark.parametrize(
@@ -230,28 +280,24 @@ def test_a_branch_that_is_there_is_gone_on_with(repository: Git) -> None:
     tree = add(repository)
     (tree / "work.txt").write_text("work\n")
     done = commit(tree, "work")
-    repository.remove_worktree(tree)
+    bare_git(repository.folder, "worktree", "remove", str(tree))
     assert Git(add(repository)).head() == done
 
 
-def test_nothing_is_deleted_before_it_is_kept(house: House, repository: Git) -> None:
+def test_a_snapshot_holds_all_that_is_not_ignored(house: House, repository: Git) -> None:
     tree = add(repository)
     (tree / "staged.txt").write_text("staged\n")
     bare_git(tree, "add", "staged.txt")
     (tree / "untracked.txt").write_text("untracked\n")
     (tree / "file.txt").unlink()
-    kept = repository.remove_worktree(tree)
-    assert kept is not None
-    assert kept.startswith("refs/coterie/kept/tree/")
-    assert not tree.exists()
-    assert repository.worktrees() == ()
+    kept = Git(tree).snapshot("Kept")
     assert repository.run("diff", "--name-status", "HEAD", kept).splitlines() == [
         "D\tfile.txt",
         "A\tstaged.txt",
         "A\tuntracked.txt",
     ]
-    told = repository.run("log", "-1", "--format=%an <%ae> %s", kept).strip()
-    assert told == f"Coterie <coterie@localhost> Kept before {tree} was removed"
+    shown = repository.run("log", "-1", "--format=%an <%ae> %s", kept).strip()
+    assert shown == "Coterie <coterie@localhost> Kept"
     assert repository.commit("coterie/pair/ann") == repository.head()
     assert bare_git(house.project, "status", "--porcelain") == ""
 
@@ -286,8 +332,7 @@ def test_a_repository_inside_is_not_lost(repository: Git) -> None:
     tree = add(repository)
     new_repository(tree / "inner")
     with pytest.raises(GitFailed, match="inner is a repository of its own"):
-        repository.remove_worktree(tree)
-    assert (tree / "inner" / "file.txt").exists()
+        Git(tree).snapshot("Kept")
 
 
 def test_the_folder_is_gone_already(repository: Git) -> None:
@@ -296,8 +341,10 @@ def test_the_folder_is_gone_already(repository: Git) -> None:
     done = bare_git(tree, "commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "loose")
     bare_git(tree, "reset", "-q", "--hard", done)
     tree.rename(tree.with_name("elsewhere"))
-    kept = repository.remove_worktree(tree)
+    [linked] = repository.worktrees()
+    kept = repository.forget(linked)
     assert kept is not None
+    assert kept.startswith("refs/coterie/kept/tree/")
     assert repository.commit(kept) == done
     assert repository.worktrees() == ()
 

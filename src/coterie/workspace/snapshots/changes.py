@@ -6,10 +6,11 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed
 from coterie.model import instant
+from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.snapshots.capture import CurrentSnapshots
 from coterie.workspace.snapshots.repository import (
     REPOSITORY,
@@ -300,3 +301,71 @@ def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
     for change in changes:
         found.setdefault(change.folder, []).append(change)
     return found
+
+
+# -- as a patch --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Patch:
+    """What was changed in one folder."""
+
+    folder: Path
+    prefix: str
+    """What stands before its paths, so that they are right from the project's root."""
+    text: str
+    """In git's format; bytes that are no UTF-8 stand in it as surrogates."""
+    files: tuple[FileDiffStat, ...]
+
+
+def patch_of(
+    shadow: SnapshotRepository, folder: Path, prefix: str, changes: Iterable[FileChange]
+) -> Patch:
+    """The changes to one folder, those of one file put together where nobody came between."""
+    text, files = "", dict[str, FileDiffStat]()
+    for layer in _layers(changes):
+        before, after = (_tree(shadow, prefix, layer, side) for side in (0, 1))
+        more, stats = diff_trees(shadow.run, before, after)
+        text += more
+        for stat in stats:
+            files[stat.path] = _sum(files.get(stat.path), stat)
+    return Patch(folder, prefix, text, tuple(files[path] for path in sorted(files)))
+
+
+def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
+    """The changes as few patches, one after the other: a file stands in each but once."""
+    chains: dict[str, list[_Sides]] = {}
+    for change in changes:
+        chain = chains.setdefault(change.path, [])
+        if chain and chain[-1][1] == change.before:
+            chain[-1] = (chain[-1][0], change.after)
+        else:
+            chain.append((change.before, change.after))
+    real = {path: [pair for pair in chain if pair[0] != pair[1]] for path, chain in chains.items()}
+    if any(str(parent) in real for path in real for parent in PurePosixPath(path).parents):
+        # A file here is a folder there: no tree has both.
+        yield from ({path: pair} for path, chain in real.items() for pair in chain)
+        return
+    for depth in range(max(map(len, real.values()), default=0)):
+        yield {path: chain[depth] for path, chain in real.items() if depth < len(chain)}
+
+
+def _tree(shadow: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], side: int) -> str:
+    """A tree of nothing but these files."""
+    lines = [
+        f"{blob.mode} {blob.id}\t{prefix}{path}\0"
+        for path, sides in layer.items()
+        if (blob := sides[side]) is not None
+    ]
+    with tempfile.TemporaryDirectory() as scratch:
+        env = {"GIT_INDEX_FILE": f"{scratch}/index"}
+        shadow.run("update-index", "-z", "--index-info", input="".join(lines), env=env)
+        return shadow.run("write-tree", env=env).strip()
+
+
+def _sum(first: FileDiffStat | None, then: FileDiffStat) -> FileDiffStat:
+    if first is None:
+        return then
+    if first.added is None or first.removed is None or then.added is None or then.removed is None:
+        return FileDiffStat(then.path, None, None)
+    return FileDiffStat(then.path, first.added + then.added, first.removed + then.removed)

@@ -10,8 +10,7 @@ from pathlib import Path
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
 from coterie.workspace.snapshots.capture import CurrentSnapshots, keep
-from coterie.workspace.snapshots.changes import TaskChanges, belongs, by_folder
-from coterie.workspace.snapshots.patch import Patch, patch_of
+from coterie.workspace.snapshots.changes import Patch, TaskChanges, belongs, by_folder, patch_of
 from coterie.workspace.snapshots.repository import (
     ChangeSpan,
     FileChange,
