@@ -7,7 +7,6 @@ from pathlib import Path
 from coterie.ports import Storage
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.storage import StorageContract
-from coterie.testing.memory import MemoryDatabase, MemoryStorage
 
 
 class TestSqliteStorage(StorageContract):
@@ -16,8 +15,5 @@ class TestSqliteStorage(StorageContract):
 
 
 class TestMemoryStorage(StorageContract):
-    def setup_method(self) -> None:
-        self.database = MemoryDatabase()
-
     async def open(self, place: Path) -> Storage:
-        return MemoryStorage(self.database)
+        return await SqliteStorage.in_memory(str(place))

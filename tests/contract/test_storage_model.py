@@ -1,4 +1,5 @@
-"""Whatever is done, in whatever order, the SQLite store and the memory store tell the same."""
+"""Whatever is done, in whatever order: a store in a file and one in memory tell the same, what is
+refused changes nothing, and every list says what the events say."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from coterie.model.journal import (
     TakeRequest,
     Write,
 )
-from coterie.model.task import TaskCanceled, TaskCompleted
+from coterie.model.task import ENDED, TaskCanceled, TaskCompleted, fold
 from coterie.ports import Storage
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import (
@@ -40,7 +41,6 @@ from coterie.testing.contracts.samples import (
     started,
     step,
 )
-from coterie.testing.memory import MemoryDatabase, MemoryStorage
 
 TASKS = ("a", "b")
 tasks = st.sampled_from(TASKS)
@@ -77,19 +77,21 @@ class TwoStores(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
         self.loop = asyncio.new_event_loop()
-        self.database = MemoryDatabase()
         self.spoiled = False
         self.open()
+        # So that the one in memory is there when the others are closed.
+        self.kept = self.loop.run_until_complete(SqliteStorage.in_memory(str(self.folder)))
 
     def open(self) -> None:
         async def both() -> tuple[Storage, Storage]:
             real = await SqliteStorage.open(self.folder / "coterie.db")
-            return real, MemoryStorage(self.database)
+            return real, await SqliteStorage.in_memory(str(self.folder))
 
         self.stores = self.loop.run_until_complete(both())
 
     def teardown(self) -> None:
         self.close()
+        self.outcome(self.kept.close())
         self.loop.close()
         shutil.rmtree(self.folder)
 
@@ -106,8 +108,11 @@ class TwoStores(RuleBasedStateMachine):
         return self.loop.run_until_complete(run())
 
     def both(self, call: Callable[[Storage], Awaitable[Any]]) -> Any:
+        before = self.outcome(everything(self.stores[0]))
         real, memory = (self.outcome(call(storage)) for storage in self.stores)
         assert real == memory
+        if isinstance(real, type):
+            assert self.outcome(everything(self.stores[0])) == before
         self.spoiled = self.spoiled or real is LeaseLost
         return real
 
@@ -130,8 +135,10 @@ class TwoStores(RuleBasedStateMachine):
                 storage.post(fence, *each)
             await storage.commit(None)
 
-        if self.both(posted) is not None:
-            self.spoiled = True
+        # What was posted before the one that is refused is kept, unlike with a commit.
+        real, memory = (self.outcome(posted(storage)) for storage in self.stores)
+        assert real == memory
+        self.spoiled = self.spoiled or real is not None
 
     @rule(question=questions, task=tasks)
     def respond(self, question: str, task: str) -> None:
@@ -176,6 +183,32 @@ class TwoStores(RuleBasedStateMachine):
     def the_same_is_there(self) -> None:
         real, memory = (self.outcome(everything(storage)) for storage in self.stores)
         assert real == memory
+
+    @invariant()
+    def lists_say_what_the_events_say(self) -> None:
+        self.outcome(self.check(self.stores[0]))
+
+    async def check(self, storage: Storage) -> None:
+        questions = await storage.inbox.questions()
+        count = 0
+        for row in await storage.events.tasks():
+            history = await storage.history(row.id)
+            state = fold(history.events)
+            count += len(history.events)
+            assert (row.status, row.reason, row.changed_at) == (
+                state.status,
+                state.reason,
+                state.changed_at,
+            )
+            named = {
+                q.interaction.interaction_id for q in questions if q.interaction.task_id == row.id
+            }
+            assert named == (set() if state.status in ENDED else set(state.open_questions))
+            assert [said.seq for said in history.messages] == [
+                n for n, _ in enumerate(history.messages, 1)
+            ]
+            assert history.lease is not None
+        assert (await storage.events.head())[0] == count
 
 
 async def everything(storage: Storage) -> dict[str, Any]:

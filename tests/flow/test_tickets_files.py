@@ -26,9 +26,9 @@ from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
 from coterie.ports import ChildLog
 from coterie.stores.ledger import Ledger
+from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import created
 from coterie.testing.contracts.storage_tickets import said
-from coterie.testing.memory import MemoryStorage
 from coterie.testing.stage import TASK
 from coterie.workspace.session_files import key_path
 from tests.conftest import House
@@ -279,7 +279,7 @@ async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> N
 
 async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
     """What one more costs does not grow with how many there are: only those are asked for."""
-    storage = MemoryStorage()
+    storage = await SqliteStorage.in_memory()
     fence = await storage.create(created(), "me", None)
     asked: list[tuple[int, int]] = []
 
@@ -295,6 +295,7 @@ async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
     for minute in range(1, 40):
         await storage.commit(fence, AppendEnvelope(said(minute)))
         await kept.flush()
+    await storage.close()
     assert asked == [(number, 1) for number in range(39)]
 
 

@@ -108,6 +108,19 @@ class Request:
     at: str
 
 
+@dataclass(frozen=True)
+class TaskHistory:
+    """All that a run needs to know of a task, as of one moment."""
+
+    events: list[Event]
+    lease: Lease | None
+    children: list[ChildLease]
+    messages: list[Message]
+    steps: list[Step]
+    turns: list[Turn]
+    requests: list[Request]
+
+
 # -- writes ------------------------------------------------------------------------------------
 
 

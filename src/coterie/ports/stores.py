@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from coterie.model.interaction import Question
-from coterie.model.journal import ChildLease, Fence, Lease, Request, RequestKind, Step, Turn, Write
+from coterie.model.journal import (
+    ChildLease,
+    Fence,
+    Lease,
+    Request,
+    RequestKind,
+    Step,
+    TaskHistory,
+    Turn,
+    Write,
+)
 from coterie.model.message import Message
 from coterie.model.task import Event, TaskCreated, TaskRow
 from coterie.model.ticket import Ticket
@@ -19,8 +29,8 @@ if TYPE_CHECKING:  # a format of its own, which only a session with tickets need
 class EventStore(Protocol):
     """Domain events: what was decided."""
 
-    async def of_task(self, task_id: str) -> list[Event]:
-        """All events of a task, in their order."""
+    async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
+        """The events of a task in their order, without the first `after` of them."""
         ...
 
     async def tasks(self) -> list[TaskRow]:
@@ -35,8 +45,8 @@ class EventStore(Protocol):
 class AuditLog(Protocol):
     """Tool calls: what was done to the world.  Append-only."""
 
-    async def of_task(self, task_id: str) -> list[AuditEntry]:
-        """All entries of a task, in their order."""
+    async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        """The entries of a task in their order, without the first `after` of them."""
         ...
 
     async def all(self) -> list[AuditEntry]:
@@ -67,8 +77,11 @@ class JournalStore(Protocol):
         """Every recorded step, in the order in which they were opened."""
         ...
 
-    async def turns(self, task_id: str) -> list[Turn]:
-        """Every attempt, in the order in which they were opened."""
+    async def turns(self, task_id: str, after: int = 0) -> list[Turn]:
+        """The attempts in the order in which they were opened, without the first `after` of them.
+
+        An attempt that is open will change; one that is closed never does.
+        """
         ...
 
     async def spending(self, since: str = "") -> list[Turn]:
@@ -79,8 +92,11 @@ class JournalStore(Protocol):
 class TicketStore(Protocol):
     """Tickets and the envelopes about them, session by session."""
 
-    async def tickets(self, session_id: str) -> list[Ticket]:
-        """Every ticket, in the order in which they were made."""
+    async def tickets(self, session_id: str, seen: Mapping[str, int] | None = None) -> list[Ticket]:
+        """The tickets, in the order in which they were made.
+
+        With `seen`, how long a history is known by ticket: only those whose history is longer.
+        """
         ...
 
     async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
@@ -189,6 +205,10 @@ class Storage(Protocol):
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """A new task, its lease and its first message, at once; None if the id is taken."""
+        ...
+
+    async def history(self, task_id: str) -> TaskHistory:
+        """All that a run needs to know of a task, read at once; empty where there is none."""
         ...
 
     async def commit(

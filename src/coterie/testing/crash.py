@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coterie.model.journal import Fence, Write
+from coterie.model.journal import Fence, TaskHistory, Write
 from coterie.model.message import Message
 from coterie.model.task import TaskCreated
 from coterie.ports import Storage
@@ -67,6 +67,10 @@ class MortalStorage:
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """Pass on."""
         return await self.live(self.real.create, event, owner, opening)
+
+    async def history(self, task_id: str) -> TaskHistory:
+        """Pass on."""
+        return await self.live(self.real.history, task_id)
 
     async def commit(
         self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None

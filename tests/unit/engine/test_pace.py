@@ -8,7 +8,7 @@ from coterie.model.journal import Fence
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
-from coterie.testing.memory import MemoryStorage
+from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.scripted import Recorder, ScriptedChannels
 
 
@@ -31,7 +31,7 @@ def member(name: str, **metadata: object) -> Member:
     return Member(id=name, name=name, display_name=name, agent="x", metadata=metadata)
 
 
-def desk(recorder: Recorder) -> Desk:
+async def desk(recorder: Recorder, storage: SqliteStorage) -> Desk:
     created = TaskCreated(
         task_id="k3f9",
         at="2026-01-01T00:00:00Z",
@@ -43,12 +43,14 @@ def desk(recorder: Recorder) -> Desk:
         team=Team(name="t", members=()),
     )
     channels = ScriptedChannels(lambda member, prompt: "")
-    return Desk(created, Fence("k3f9", 1), MemoryStorage(), channels, recorder, None, [])
+    assert await storage.create(created, "me", None) == Fence("k3f9", 1)
+    return Desk(created, Fence("k3f9", 1), storage, channels, recorder, None, [])
 
 
 async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
     recorder, clock = Recorder(), Clock()
-    pace = Pace(desk(recorder), clock, clock.sleep)
+    storage = await SqliteStorage.in_memory()
+    pace = Pace(await desk(recorder, storage), clock, clock.sleep)
     wren = member("wren", rate_limit={"turns_per_minute": 2})
     await pace.begin(wren)
     clock.now += 10
@@ -63,6 +65,7 @@ async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
         ("wren", "waiting", "2 turns a minute are allowed; the next in 50 s"),
         ("wren", "waiting", "2 turns a minute are allowed; the next in 10 s"),
     ]
+    await storage.close()
 
 
 def test_metadata_that_says_nothing_is_no_limit() -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.stores.projection import chained, json_of, mended, title_of
+from coterie.stores.codec import json_of, mended
+from coterie.stores.projection import chained, title_of
 
 texts = st.text(st.characters(exclude_categories=()))
 

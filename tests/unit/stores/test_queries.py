@@ -30,7 +30,8 @@ def test_a_statement_compiles_and_is_used(connection: sqlite3.Connection, name: 
     if statement.startswith(("SELECT", "INSERT", "UPDATE", "DELETE")):
         numbered = set(re.findall(r"\?(\d+)", statement))
         count = len(numbered) or statement.count("?")
-        connection.execute(f"EXPLAIN {statement}", (None,) * count)
+        named = dict.fromkeys(re.findall(r":(\w+)", statement))
+        connection.execute(f"EXPLAIN {statement}", named or (None,) * count)
     used = name.removeprefix("all_") if name.startswith("all_") else name
     assert f'"{used}"' in SOURCE
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from coterie.errors import StorageError
 from coterie.stores.sqlite import failures
-from coterie.stores.sqlite.head import Head, HeadFile
+from coterie.stores.sqlite.integrity import Head, HeadFile
 from coterie.stores.sqlite.queries import SQL
 
 CHECKPOINT_PAGES = 125
@@ -34,6 +34,16 @@ def open_database(path: Path, timeout: float) -> sqlite3.Connection:
         return _opened(path, timeout)
     except (sqlite3.Error, OSError) as error:
         raise failures.explained(error, path) from error
+
+
+def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
+    """A connection to the database of this process by that name; it ends with its last one."""
+    connection = sqlite3.connect(
+        f"file:/{quote(name, safe='')}?vfs=memdb", uri=True, timeout=timeout, isolation_level=None
+    )
+    for number, script in migrations():
+        _apply(connection, number, script)
+    return connection
 
 
 def _opened(path: Path, timeout: float) -> sqlite3.Connection:

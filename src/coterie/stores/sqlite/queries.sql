@@ -1,7 +1,11 @@
--- Every statement of the store, by name.  `queries.py` reads this file once.
+-- Every statement of the store, by name.  `queries.py` reads this file once, and puts the columns
+-- of a type in the place of its name: {Message}, and as many values in that of {Message?}.
 
 -- name: begin
 BEGIN IMMEDIATE
+
+-- name: begin_reading
+BEGIN
 
 -- name: commit
 COMMIT
@@ -36,7 +40,7 @@ SELECT hash FROM events WHERE sequence = ?
 INSERT INTO events (sequence, task_id, type, at, data, hash) VALUES (?, ?, ?, ?, ?, ?)
 
 -- name: events_of_task
-SELECT data FROM events WHERE task_id = ? ORDER BY sequence
+SELECT data FROM events WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFSET ?
 
 -- name: all_events
 SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
@@ -47,16 +51,13 @@ SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
 SELECT status FROM tasks WHERE id = ?
 
 -- name: insert_task
-INSERT INTO tasks
-    (id, created, session_id, parent_id, workflow, title, status, reason, created_at, changed_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks ({TaskRow}, created) VALUES ({TaskRow?}, ?)
 
 -- name: update_task
 UPDATE tasks SET status = ?, reason = ?, changed_at = ? WHERE id = ?
 
 -- name: tasks
-SELECT id, session_id, parent_id, workflow, title, status, reason, created_at, changed_at
-FROM tasks ORDER BY created
+SELECT {TaskRow} FROM tasks ORDER BY created
 
 -- questions
 
@@ -102,48 +103,32 @@ ORDER BY q.requested
 SELECT sequence, hash FROM audit ORDER BY sequence DESC LIMIT 1
 
 -- name: insert_audit
-INSERT INTO audit
-    (sequence, task_id, kind, tool_call_id, tool_name, author_actor_id, timestamp,
-     input, output, is_error, duration_ms, hash)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO audit (sequence, {AuditEntry}, hash) VALUES (?, {AuditEntry?}, ?)
 
 -- name: audit_of_task
-SELECT kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
-       input, output, is_error, duration_ms
-FROM audit WHERE task_id = ? ORDER BY sequence
+SELECT {AuditEntry} FROM audit WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFSET ?
 
 -- name: audit_entries
-SELECT kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
-       input, output, is_error, duration_ms
-FROM audit ORDER BY sequence
-
--- name: audit_chain
-SELECT sequence, hash, kind, tool_call_id, tool_name, author_actor_id, task_id, timestamp,
-       input, output, is_error, duration_ms
-FROM audit ORDER BY sequence
+SELECT {AuditEntry} FROM audit ORDER BY sequence
 
 -- name: all_audit
-SELECT sequence, task_id, kind, tool_call_id, tool_name, author_actor_id, timestamp,
-       input, output, is_error, duration_ms, hash
-FROM audit ORDER BY sequence
+SELECT sequence, {AuditEntry}, hash FROM audit ORDER BY sequence
 
 -- conversation
 
 -- name: insert_message
-INSERT INTO messages (task_id, seq, member, text, at, turn, next, done, cut)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO messages ({Message}) VALUES ({Message?})
 
 -- name: last_message
 SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?
 
 -- name: messages
-SELECT task_id, seq, member, text, at, turn, next, done, cut
-FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
+SELECT {Message} FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
 
 -- name: insert_thread
 INSERT INTO threads (thread, place, task_id, entry)
-SELECT ?1, ?2, ?3, ?4
-WHERE ?2 = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = ?1), 0)
+SELECT :thread, :place, :task_id, :entry
+WHERE :place = 1 + coalesce((SELECT max(place) FROM threads WHERE thread = :thread), 0)
 
 -- name: thread
 SELECT entry FROM threads WHERE thread = ? ORDER BY place
@@ -157,38 +142,34 @@ SELECT max(
 )
 
 -- name: open_step
-INSERT INTO steps (task_id, name, kind, digest, input, result, opened)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO steps ({Step}, opened) VALUES ({Step?}, ?)
 
 -- name: close_step
-UPDATE steps SET result = ? WHERE task_id = ? AND name = ? AND result IS NULL
+UPDATE steps SET result = :result
+WHERE task_id = :task_id AND name = :name AND result IS NULL
 
 -- name: open_turn
-INSERT INTO turns
-    (task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail, opened)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO turns ({Turn}, opened) VALUES ({Turn?}, ?)
 
 -- name: spend_turn
-UPDATE turns SET usage = ? WHERE task_id = ? AND step = ? AND attempt = ? AND outcome IS NULL
+UPDATE turns SET usage = :usage
+WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS NULL
 
 -- name: close_turn
 UPDATE turns
-SET closed_at = ?, outcome = ?, detail = ?, thread = ?, usage = coalesce(?, usage)
-WHERE task_id = ? AND step = ? AND attempt = ? AND outcome IS NULL
+SET closed_at = :closed_at, outcome = :outcome, detail = :detail, thread = :thread,
+    usage = coalesce(:usage, usage)
+WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS NULL
 
 -- name: steps
-SELECT task_id, name, kind, digest, input, result
-FROM steps WHERE task_id = ? ORDER BY opened
+SELECT {Step} FROM steps WHERE task_id = ? ORDER BY opened
 
 -- name: turns
-SELECT task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail,
-       usage
-FROM turns WHERE task_id = ? ORDER BY opened
+SELECT {Turn} FROM turns WHERE task_id = ? ORDER BY opened LIMIT -1 OFFSET ?
 
 -- name: spending
-SELECT task_id, step, attempt, member, token, opened_at, thread, closed_at, outcome, detail,
-       usage
-FROM turns WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
+SELECT {Turn} FROM turns
+WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
 
 -- tickets
 
@@ -200,26 +181,25 @@ SELECT ?1, 1 + coalesce((SELECT max(sequence) FROM envelopes WHERE session_id = 
 SELECT sequence, body FROM envelopes WHERE session_id = ? AND sequence > ? ORDER BY sequence
 
 -- name: insert_ticket
-INSERT INTO tickets (session_id, id, made, state, body)
-SELECT ?1, ?2, 1 + coalesce((SELECT max(made) FROM tickets WHERE session_id = ?1), 0), ?3, ?4
+INSERT INTO tickets ({Ticket}, session_id, made)
+SELECT ?1, ?2, ?3, ?4, 1 + coalesce((SELECT max(made) FROM tickets WHERE session_id = ?4), 0)
 WHERE true ON CONFLICT DO NOTHING
 
 -- name: update_ticket
-UPDATE tickets SET state = ?, body = ? WHERE session_id = ? AND id = ? AND state = ?
+UPDATE tickets SET state = ?2, body = ?3 WHERE session_id = ?4 AND id = ?1 AND state = ?5
 
 -- name: insert_moment
-INSERT INTO ticket_history (session_id, ticket_id, place, at, event, message)
-VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+INSERT INTO ticket_history (session_id, ticket_id, place, {Moment})
+VALUES (?, ?, ?, {Moment?}) ON CONFLICT DO NOTHING
 
 -- name: last_moment
 SELECT coalesce(max(place), 0) FROM ticket_history WHERE session_id = ? AND ticket_id = ?
 
 -- name: tickets
-SELECT id, state, body FROM tickets WHERE session_id = ? ORDER BY made
+SELECT {Ticket} FROM tickets WHERE session_id = ? ORDER BY made
 
 -- name: ticket_history
-SELECT ticket_id, at, event, message FROM ticket_history
-WHERE session_id = ? ORDER BY ticket_id, place
+SELECT ticket_id, {Moment} FROM ticket_history WHERE session_id = ? ORDER BY ticket_id, place
 
 -- leases
 
@@ -242,15 +222,13 @@ WHERE task_id = ? AND token = ? AND state = 'reclaiming' RETURNING token
 UPDATE leases SET state = 'parked' WHERE task_id = ? AND token = ?
 
 -- name: lease
-SELECT task_id, owner, token, state FROM leases WHERE task_id = ?
+SELECT {Lease} FROM leases WHERE task_id = ?
 
 -- name: leases
-SELECT task_id, owner, token, state FROM leases ORDER BY task_id
+SELECT {Lease} FROM leases ORDER BY task_id
 
 -- name: insert_child
-INSERT INTO children
-    (task_id, member, agent, mark, boot_id, pid_namespace, host, started_at, pid)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO children ({ChildLease}) VALUES ({ChildLease?})
 
 -- name: set_child_pid
 UPDATE children SET pid = ? WHERE mark = ?
@@ -259,12 +237,10 @@ UPDATE children SET pid = ? WHERE mark = ?
 DELETE FROM children WHERE mark = ?
 
 -- name: children
-SELECT task_id, member, agent, mark, boot_id, pid_namespace, host, started_at, pid
-FROM children ORDER BY started_at, mark
+SELECT {ChildLease} FROM children ORDER BY started_at, mark
 
 -- name: children_of_task
-SELECT task_id, member, agent, mark, boot_id, pid_namespace, host, started_at, pid
-FROM children WHERE task_id = ? ORDER BY started_at, mark
+SELECT {ChildLease} FROM children WHERE task_id = ? ORDER BY started_at, mark
 
 -- requests and member states
 
@@ -272,7 +248,7 @@ FROM children WHERE task_id = ? ORDER BY started_at, mark
 INSERT INTO requests (task_id, kind, author, text, at) VALUES (?, ?, ?, ?, ?) RETURNING id
 
 -- name: requests
-SELECT id, task_id, kind, author, text, at FROM requests WHERE task_id = ? ORDER BY id
+SELECT {Request} FROM requests WHERE task_id = ? ORDER BY id
 
 -- name: delete_request
 DELETE FROM requests WHERE id = ?
@@ -287,7 +263,7 @@ UPDATE steps SET name = ? || name WHERE task_id = ? AND name = ?
 UPDATE turns SET step = ? || step WHERE task_id = ? AND step = ?
 
 -- name: set_member_state
-INSERT INTO member_states (task_id, member, state, reason, since) VALUES (?, ?, ?, ?, ?)
+INSERT INTO member_states ({SetMemberState}) VALUES ({SetMemberState?})
 ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, since = excluded.since
 
 -- name: drop_member_state

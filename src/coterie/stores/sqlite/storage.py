@@ -1,7 +1,8 @@
-"""`SqliteStorage`: every store of a project in one SQLite file."""
+"""`SqliteStorage`: every store of a project in one SQLite file, or in memory."""
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Callable
 from functools import partial
@@ -9,37 +10,38 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.model.journal import AppendEvent, Fence, Write
+from coterie.model.journal import AppendEvent, AppendMessage, Fence, TaskHistory, Write
 from coterie.model.message import Message
 from coterie.model.task import TaskCreated
-from coterie.stores.sqlite.events import head_of, task_exists
-from coterie.stores.sqlite.head import HeadFile
-from coterie.stores.sqlite.inbox import SqliteInbox
-from coterie.stores.sqlite.leases import SqliteLeases
-from coterie.stores.sqlite.opening import open_database
-from coterie.stores.sqlite.records import (
+from coterie.stores.sqlite.integrity import HeadFile, head_of, problems
+from coterie.stores.sqlite.opening import open_database, open_in_memory
+from coterie.stores.sqlite.queries import select
+from coterie.stores.sqlite.stores import (
     SqliteAudit,
     SqliteConversation,
     SqliteEvents,
+    SqliteInbox,
     SqliteJournal,
+    SqliteLeases,
+    SqliteTickets,
+    history,
 )
-from coterie.stores.sqlite.rows import select
-from coterie.stores.sqlite.tickets import SqliteTickets
-from coterie.stores.sqlite.verification import problems
 from coterie.stores.sqlite.writer import Writer
-from coterie.stores.sqlite.writes import Writes, append_message
+from coterie.stores.sqlite.writes import Writes, task_exists
 
 PATIENCE = 5.0
 """How long another process may hold the database before we say so, in seconds."""
 
 
 class SqliteStorage:
-    """All stores behind one writer; made by `open`, let go by `close`."""
+    """All stores behind one writer; made by `open` or `in_memory`, let go by `close`."""
 
-    def __init__(self, path: Path, patience: float) -> None:
-        self._head_file = HeadFile(path)
+    def __init__(
+        self, path: Path, connect: Callable[[], sqlite3.Connection], head_file: HeadFile | None
+    ) -> None:
+        self._head_file = head_file
         self._writes = Writes()
-        self._writer = Writer(path, partial(open_database, path, patience), self._keep_head)
+        self._writer = Writer(path, connect, self._keep_head)
         self.events: SqliteEvents = SqliteEvents(self._writer)
         self.audit: SqliteAudit = SqliteAudit(self._writer)
         self.conversation: SqliteConversation = SqliteConversation(self._writer)
@@ -54,7 +56,18 @@ class SqliteStorage:
 
         Raises StorageError where it is damaged, locked, newer than we are or cannot be written.
         """
-        storage = cls(path, patience)
+        storage = cls(path, partial(open_database, path, patience), HeadFile(path))
+        await storage._writer.start()
+        return storage
+
+    @classmethod
+    async def in_memory(cls, name: str | None = None) -> SqliteStorage:
+        """A database without a file, gone when the last storage on it is closed.
+
+        Two of one name, in this process, are on the same data, as two processes on one file.
+        """
+        name = name or secrets.token_hex(8)
+        storage = cls(Path(name), partial(open_in_memory, name, PATIENCE), None)
         await storage._writer.start()
         return storage
 
@@ -71,6 +84,9 @@ class SqliteStorage:
     ) -> None:
         self._writer.post(partial(self._writes.apply, fence, writes), fence, after)
 
+    async def history(self, task_id: str) -> TaskHistory:
+        return await self._writer.read(partial(history, task_id))
+
     async def changed(self, seen: int) -> int:
         return await self._writer.watch.changed(seen)
 
@@ -80,7 +96,7 @@ class SqliteStorage:
 
     async def problems(self) -> list[str]:
         """What a thorough look finds wrong with the file, in words; reads all of it."""
-        known = await anyio.to_thread.run_sync(self._head_file.read)
+        known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
         return await self._writer.read(partial(problems, known))
 
     async def close(self) -> None:
@@ -100,12 +116,12 @@ class SqliteStorage:
         if not select(connection, "insert_lease", event.task_id, owner, "running"):
             return None
         fence = Fence(event.task_id, 1)
-        self._writes.apply(fence, (AppendEvent(event),), connection)
-        if opening is not None:
-            append_message(connection, opening)
+        said = () if opening is None else (AppendMessage(opening),)
+        self._writes.apply(fence, (AppendEvent(event), *said), connection)
         return fence
 
     def _keep_head(self, connection: sqlite3.Connection) -> None:
         if self._writes.events_appended:
             self._writes.events_appended = False
-            self._head_file.raise_to(head_of(connection))
+            if self._head_file is not None:
+                self._head_file.raise_to(head_of(connection))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coterie.model.journal import (
@@ -25,18 +25,41 @@ from coterie.model.journal import (
     TakeRequest,
     Write,
 )
-from coterie.model.message import Message
-from coterie.stores.projection import KEPT_STATES, audit_row, chained
-from coterie.stores.sqlite.events import append_event
-from coterie.stores.sqlite.queries import SQL, execute
-from coterie.stores.sqlite.tickets import append_envelope, put_ticket
+from coterie.model.task import (
+    ENDED,
+    Event,
+    Status,
+    TaskCreated,
+    TaskRow,
+    TaskState,
+    UserInteractionRequested,
+    UserInteractionResponded,
+    after,
+)
+from coterie.model.ticket import IllegalMove, check_move
+from coterie.stores.codec import Value, envelope_text, event_text, mended_row
+from coterie.stores.projection import KEPT_STATES, chained, question_state, state_of, title_of
+from coterie.stores.sqlite.queries import (
+    AUDIT,
+    MEMBER_STATE,
+    MESSAGE,
+    MOMENT,
+    SQL,
+    STEP,
+    TASK,
+    TICKET,
+    TURN,
+    execute,
+    select,
+)
 
-_LAST_MESSAGE = SQL["last_message"]
-_INSERT_MESSAGE = SQL["insert_message"]
-_OPEN_STEP = SQL["open_step"]
-_CLOSE_STEP = SQL["close_step"]
-_OPEN_TURN = SQL["open_turn"]
-_CLOSE_TURN = SQL["close_turn"]
+_UPDATES: Mapping[type, tuple[str, str]] = {
+    AppendThread: (SQL["insert_thread"], "{thread} has no place {place} next"),
+    CloseStep: (SQL["close_step"], "step {name!r} is not open"),
+    SpendTurn: (SQL["spend_turn"], "attempt {attempt} of {step!r} is not open"),
+    CloseTurn: (SQL["close_turn"], "attempt {attempt} of {step!r} is not open"),
+}
+"""Writes that are one statement on their fields, and what it means that it changed nothing."""
 
 
 class Writes:
@@ -52,17 +75,14 @@ class Writes:
         self._token = 0
         self._opened: dict[str, tuple[int, int]] = {}
         self._apply: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
+            **dict.fromkeys(_UPDATES, _update),
             AppendEvent: self._append_event,
             AppendMessage: _append_message,
             AppendAudit: _append_audit,
-            AppendThread: _append_thread,
             OpenStep: self._open_step,
-            CloseStep: _close_step,
             OpenTurn: self._open_turn,
-            SpendTurn: _spend_turn,
-            CloseTurn: _close_turn,
-            AppendEnvelope: append_envelope,
-            PutTicket: put_ticket,
+            AppendEnvelope: _append_envelope,
+            PutTicket: _put_ticket,
             TakeRequest: _take_request,
             SetAside: _set_aside,
             SetMemberState: _set_member_state,
@@ -78,112 +98,56 @@ class Writes:
 
     def _append_event(self, connection: sqlite3.Connection, write: AppendEvent) -> None:
         self.events_appended: bool = True
-        append_event(connection, write.event, write.step)
+        _append_event(connection, write.event, write.step)
 
     def _open_step(self, connection: sqlite3.Connection, write: OpenStep) -> None:
         step = write.step
-        opened = self._next_opened(connection, step.task_id)
-        row = (step.task_id, step.name, step.kind, step.digest, step.input, step.result, opened)
-        try:
-            execute(connection, _OPEN_STEP, row)
-        except sqlite3.IntegrityError:
-            raise IllegalWrite(f"{step.task_id}: step {step.name!r} is recorded already") from None
+        row = (*STEP.row(step), self._next_opened(connection, step.task_id))
+        _insert(connection, "open_step", row, f"{step.task_id}: step {step.name!r}")
 
     def _open_turn(self, connection: sqlite3.Connection, write: OpenTurn) -> None:
         turn = write.turn
-        row = (
-            turn.task_id,
-            turn.step,
-            turn.attempt,
-            turn.member,
-            turn.token,
-            turn.opened_at,
-            turn.thread,
-            turn.closed_at,
-            turn.outcome,
-            turn.detail,
-            self._next_opened(connection, turn.task_id),
-        )
-        try:
-            execute(connection, _OPEN_TURN, row)
-        except sqlite3.IntegrityError:
-            raise IllegalWrite(
-                f"{turn.task_id}: attempt {turn.attempt} of {turn.step!r} is recorded already"
-            ) from None
+        row = (*TURN.row(turn), self._next_opened(connection, turn.task_id))
+        what = f"{turn.task_id}: attempt {turn.attempt} of {turn.step!r}"
+        _insert(connection, "open_turn", row, what)
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
         token, last = self._opened.get(task_id, (0, 0))
         if token == 0 or token != self._token:
-            last = connection.execute(SQL["last_opened"], (task_id, task_id)).fetchall()[0][0]
+            last = select(connection, "last_opened", task_id, task_id)[0][0]
         self._opened[task_id] = (self._token, last + 1)
         return last + 1
 
 
-def append_message(connection: sqlite3.Connection, message: Message) -> None:
-    """The next message of its task; any other number is refused."""
-    last = connection.execute(_LAST_MESSAGE, (message.task_id,)).fetchall()[0][0]
-    if message.seq != last + 1:
-        raise IllegalWrite(f"{message.task_id}: message {message.seq} does not follow {last}")
-    row = (
-        message.task_id,
-        message.seq,
-        message.member,
-        message.text,
-        message.at,
-        message.turn,
-        message.next,
-        message.done,
-        message.cut,
-    )
-    execute(connection, _INSERT_MESSAGE, row)
+def _insert(connection: sqlite3.Connection, name: str, row: tuple[Value, ...], what: str) -> None:
+    try:
+        execute(connection, SQL[name], row)
+    except sqlite3.IntegrityError:
+        raise IllegalWrite(f"{what} is recorded already") from None
+
+
+def _update(
+    connection: sqlite3.Connection, write: AppendThread | CloseStep | SpendTurn | CloseTurn
+) -> None:
+    statement, refusal = _UPDATES[type(write)]
+    if execute(connection, statement, vars(write)).rowcount != 1:
+        raise IllegalWrite(f"{write.task_id}: {refusal.format(**vars(write))}")
 
 
 def _append_message(connection: sqlite3.Connection, write: AppendMessage) -> None:
-    append_message(connection, write.message)
+    message = write.message
+    last = select(connection, "last_message", message.task_id)[0][0]
+    if message.seq != last + 1:
+        raise IllegalWrite(f"{message.task_id}: message {message.seq} does not follow {last}")
+    execute(connection, SQL["insert_message"], MESSAGE.row(message))
 
 
 def _append_audit(connection: sqlite3.Connection, write: AppendAudit) -> None:
-    rows: list[tuple[int, bytes]] = connection.execute(SQL["last_audit"]).fetchall()
+    rows = select(connection, "last_audit")
     last, previous = rows[0] if rows else (0, b"")
-    row = audit_row(last + 1, write.entry)
+    # Mended before the hash, which must be over what is kept.
+    row = mended_row((last + 1, *AUDIT.row(write.entry)))
     connection.execute(SQL["insert_audit"], (*row, chained(previous, row)))
-
-
-def _append_thread(connection: sqlite3.Connection, write: AppendThread) -> None:
-    row = (write.thread, write.place, write.task_id, write.entry)
-    if execute(connection, SQL["insert_thread"], row).rowcount != 1:
-        raise IllegalWrite(f"{write.task_id}: {write.thread} has no place {write.place} next")
-
-
-def _close_step(connection: sqlite3.Connection, write: CloseStep) -> None:
-    row = (write.result, write.task_id, write.name)
-    if execute(connection, _CLOSE_STEP, row).rowcount != 1:
-        raise IllegalWrite(f"{write.task_id}: step {write.name!r} is not open")
-
-
-def _spend_turn(connection: sqlite3.Connection, write: SpendTurn) -> None:
-    row = (write.usage, write.task_id, write.step, write.attempt)
-    if execute(connection, SQL["spend_turn"], row).rowcount != 1:
-        raise IllegalWrite(
-            f"{write.task_id}: attempt {write.attempt} of {write.step!r} is not open"
-        )
-
-
-def _close_turn(connection: sqlite3.Connection, write: CloseTurn) -> None:
-    row = (
-        write.closed_at,
-        write.outcome,
-        write.detail,
-        write.thread,
-        write.usage,
-        write.task_id,
-        write.step,
-        write.attempt,
-    )
-    if execute(connection, _CLOSE_TURN, row).rowcount != 1:
-        raise IllegalWrite(
-            f"{write.task_id}: attempt {write.attempt} of {write.step!r} is not open"
-        )
 
 
 def _take_request(connection: sqlite3.Connection, write: TakeRequest) -> None:
@@ -199,7 +163,105 @@ def _set_aside(connection: sqlite3.Connection, write: SetAside) -> None:
 
 def _set_member_state(connection: sqlite3.Connection, write: SetMemberState) -> None:
     if write.state in KEPT_STATES:
-        row = (write.task_id, write.member, write.state, write.reason, write.since)
-        execute(connection, SQL["set_member_state"], row)
+        execute(connection, SQL["set_member_state"], MEMBER_STATE.row(write))
     else:
         connection.execute(SQL["drop_member_state"], (write.task_id, write.member))
+
+
+# -- events: numbered, chained, and folded into tasks and questions at once ---------------------
+
+
+def task_exists(connection: sqlite3.Connection, task_id: str) -> bool:
+    """Whether the id is taken."""
+    return bool(select(connection, "task_status", task_id))
+
+
+def is_open(connection: sqlite3.Connection, event: UserInteractionResponded) -> bool:
+    """Whether the question that the event answers is one of its task's open ones."""
+    return (event.response.interaction_id,) in select(connection, "open_questions", event.task_id)
+
+
+def _append_event(connection: sqlite3.Connection, event: Event, step: str | None) -> None:
+    """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
+    state = after(_state(connection, event.task_id), event)
+    rows = select(connection, "last_event")
+    last, previous = rows[0] if rows else (0, b"")
+    sequence: int = last + 1
+    row = (sequence, event.task_id, event.type, event.at, event_text(event))
+    connection.execute(SQL["insert_event"], (*row, chained(previous, row)))
+    if isinstance(event, TaskCreated):
+        _insert_task(connection, event, state, sequence)
+        return
+    if isinstance(event, UserInteractionRequested):
+        asked = event.interaction.interaction_id
+        connection.execute(SQL["insert_question"], (asked, event.task_id, step or "", sequence))
+    elif isinstance(event, UserInteractionResponded):
+        answer = event.response
+        connection.execute(
+            SQL["respond_question"], (question_state(answer), sequence, answer.interaction_id)
+        )
+    elif state.status in ENDED:
+        connection.execute(SQL["close_questions"], (event.task_id,))
+    connection.execute(
+        SQL["update_task"], (state.status, state.reason, state.changed_at, event.task_id)
+    )
+
+
+def _state(connection: sqlite3.Connection, task_id: str) -> TaskState | None:
+    rows: list[tuple[Status]] = select(connection, "task_status", task_id)
+    if not rows:
+        return None
+    questions = select(connection, "open_questions", task_id)
+    return state_of(task_id, rows[0][0], (row[0] for row in questions))
+
+
+def _insert_task(
+    connection: sqlite3.Connection, event: TaskCreated, state: TaskState, sequence: int
+) -> None:
+    task = TaskRow(
+        id=event.task_id,
+        session_id=event.session_id,
+        parent_id=event.parent_id,
+        workflow=event.workflow,
+        title=title_of(event.goal),
+        status=state.status,
+        reason=state.reason,
+        created_at=event.at,
+        changed_at=state.changed_at,
+    )
+    execute(connection, SQL["insert_task"], (*TASK.row(task), sequence))
+
+
+# -- tickets: each change of state and what was said of it in one transaction -------------------
+
+
+def _append_envelope(connection: sqlite3.Connection, write: AppendEnvelope) -> None:
+    row = (write.envelope.session_id, envelope_text(write.envelope))
+    execute(connection, SQL["insert_envelope"], row)
+
+
+def _put_ticket(connection: sqlite3.Connection, write: PutTicket) -> None:
+    """A ticket as it is now, and the lines that its history has more."""
+    ticket, session = write.ticket, write.session_id
+    row = (*TICKET.row(ticket), session)
+    if write.before is None:
+        done = execute(connection, SQL["insert_ticket"], row)
+    else:
+        _check_move(write)
+        done = execute(connection, SQL["update_ticket"], (*row, write.before))
+    if done.rowcount != 1:
+        was = "there already" if write.before is None else f"not {write.before}"
+        raise IllegalWrite(f"{session}: ticket {ticket.id} is {was}")
+    last = select(connection, "last_moment", session, ticket.id)[0][0]
+    for place, moment in enumerate(ticket.history[last:], last + 1):
+        line = (session, ticket.id, place, *MOMENT.row(moment))
+        execute(connection, SQL["insert_moment"], line)
+
+
+def _check_move(write: PutTicket) -> None:
+    if write.before is None or write.before == write.ticket.state:
+        return
+    try:
+        check_move(write.ticket.id, write.before, write.ticket.state)
+    except IllegalMove as problem:
+        raise IllegalWrite(f"{write.session_id}: {problem}") from None

@@ -24,16 +24,18 @@ from coterie.model.journal import (
     SetMemberState,
     SpendTurn,
     Step,
+    TaskHistory,
     Turn,
 )
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import Storage
-from coterie.stores.projection import json_of
+from coterie.stores.codec import json_of
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,
     at,
+    child,
     closing,
     created,
     message,
@@ -121,6 +123,33 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
         assert await storage.audit.of_task(TASK) == ENTRIES
         assert await storage.audit.of_task("another") == []
+
+    async def test_only_what_is_new_can_be_asked_for(self, storage: Storage, fence: Fence) -> None:
+        events = await storage.events.of_task(TASK)
+        assert await storage.events.of_task(TASK, after=1) == events[1:]
+        await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
+        assert await storage.audit.of_task(TASK, after=1) == ENTRIES[1:]
+        assert await storage.audit.of_task(TASK, after=2) == []
+        await storage.commit(fence, *opening("z"), *opening("a"))
+        assert await storage.journal.turns(TASK, after=1) == [turn("a")]
+
+    async def test_the_history_of_a_task_is_all_that_its_stores_tell(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.create(created("b"), "me", message(1, "b"))
+        await storage.commit(fence, *opening(), *closing(), *opening("next"))
+        await storage.leases.record_child(fence, child("mark-1"))
+        await storage.inbox.request(TASK, "say", "max", "be quick")
+        assert await storage.history(TASK) == TaskHistory(
+            events=await storage.events.of_task(TASK),
+            lease=await storage.leases.get(TASK),
+            children=await storage.leases.children(TASK),
+            messages=await storage.conversation.messages(TASK),
+            steps=await storage.journal.steps(TASK),
+            turns=await storage.journal.turns(TASK),
+            requests=await storage.inbox.requests(TASK),
+        )
+        assert await storage.history("none") == TaskHistory([], None, [], [], [], [], [])
 
     async def test_the_audit_of_every_task_is_one_chain(
         self, storage: Storage, fence: Fence

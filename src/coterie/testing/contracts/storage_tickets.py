@@ -38,6 +38,8 @@ class TicketsContract(OpenedStorage):
         await storage.commit(fence, PutTicket(TASK, moved, "pending"))
         assert await storage.tickets.tickets(TASK) == [moved, other]
         assert await storage.tickets.tickets("other") == []
+        assert await storage.tickets.tickets(TASK, {"T1": 1, "T0": 0}) == [moved]
+        assert await storage.tickets.tickets(TASK, {"T1": 2}) == [other]
 
     async def test_envelopes_have_numbers_without_gaps(self, storage: Storage) -> None:
         fence = await self._fence(storage)

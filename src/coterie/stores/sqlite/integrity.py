@@ -1,4 +1,5 @@
-"""The heads of both chains, kept outside the database as well: `logs/head.json`.
+"""The two chains of hashes, events and audit: their heads, kept outside the database as well, in
+`logs/head.json`, and a thorough check for `doctor`.
 
 A database whose `-wal` file was lost is sound and yet older.  Events are numbered without gaps,
 so a head that is lower than the one on file, or another one, shows it.  The audit's head is kept
@@ -11,10 +12,14 @@ import contextlib
 import fcntl
 import json
 import os
+import sqlite3
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from coterie.stores.projection import chained
+from coterie.stores.sqlite.queries import select
 
 
 @dataclass(frozen=True)
@@ -25,6 +30,13 @@ class Head:
     hash: str
     audit: int = 0
     audit_hash: str = ""
+
+
+def head_of(connection: sqlite3.Connection) -> Head:
+    """The last event, and the last row of the audit, that the database holds."""
+    ends = (select(connection, name) for name in ("last_event", "last_audit"))
+    event, audit = ((rows[0][0], rows[0][1].hex()) if rows else (0, "") for rows in ends)
+    return Head(*event, *audit)
 
 
 class HeadFile:
@@ -80,3 +92,36 @@ def _flocked(descriptor: int, until: float) -> bool:
             time.sleep(0.002)
         else:
             return True
+
+
+def problems(known: Head | None, connection: sqlite3.Connection) -> list[str]:
+    """What is wrong, in words; nothing where all is well.  `known` was on file before."""
+    found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(10)").fetchall()]
+    if found != ["ok"]:
+        return found  # the rows cannot be trusted to be rows
+    broken = [*_broken_chain(connection, "events"), *_broken_chain(connection, "audit")]
+    return broken or [*_cut_off(connection, known)]
+
+
+def _cut_off(connection: sqlite3.Connection, known: Head | None) -> Iterator[str]:
+    """A chain that lost its end is whole in itself."""
+    if known is None or known.audit == 0:
+        return
+    hashes = [row[-1].hex() for row in select(connection, "all_audit")]
+    if len(hashes) < known.audit:
+        yield f"audit: {known.audit} rows were written, {len(hashes)} are there"
+    elif hashes[known.audit - 1] != known.audit_hash:
+        yield f"audit: row {known.audit} is not the one that was written"
+
+
+def _broken_chain(connection: sqlite3.Connection, table: str) -> Iterator[str]:
+    previous = b""
+    for place, row in enumerate(select(connection, f"all_{table}"), start=1):
+        *fields, found = row
+        if fields[0] != place:
+            yield f"{table}: row {place} is missing"
+            return
+        if chained(previous, fields) != found:
+            yield f"{table}: row {place} is not the one that was written"
+            return
+        previous = found

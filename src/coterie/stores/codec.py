@@ -1,0 +1,198 @@
+"""One way between values and rows: a codec for each stored type, made from the type's own fields.
+
+A field is a column of the same name; what a column cannot hold as it is, such as a mapping, is
+JSON in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from functools import cache
+from operator import attrgetter
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from coterie.model.task import EVENT, Event
+
+if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
+    from coterie.model.envelope import Envelope
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+Value = str | int | bytes | None
+"""What a column may hold."""
+Row = tuple[Any, ...]
+"""What a database gives back; its columns hold what the schema says."""
+
+
+class Decoder(Protocol[T_co]):
+    """Reads values from the rows of a query."""
+
+    def value(self, row: Row) -> T_co:
+        """The value of one row."""
+        ...
+
+
+class Codec(Generic[T]):
+    """Between the values of a dataclass and rows of `columns`, in this order."""
+
+    def __init__(
+        self,
+        kind: type[T],
+        *,
+        first: Sequence[str] = (),
+        alone: Sequence[str] | None = None,
+        apart: Sequence[str] = (),
+    ) -> None:
+        """The columns are the fields in their order, but for those that come `first`.
+
+        Where `alone` is given, only these have a column each; the others share one, `body`.
+        Fields in `apart` are kept in another table: the caller adds them.
+        """
+        hints = get_type_hints(kind)
+        names = [name for name in hints if name not in apart]
+        names.sort(key=lambda name: first.index(name) if name in first else len(first))
+        self.kind = kind
+        self._body = [] if alone is None else [name for name in names if name not in alone]
+        own = [name for name in names if name not in self._body]
+        self.columns: tuple[str, ...] = (*own, "body") if self._body else tuple(own)
+        self._json = frozenset(name for name in own if not _fits(hints[name]))
+        self._shaped = {name: hints[name] for name in names if _is_shaped(hints[name])}
+        self._fields = attrgetter(*own)
+        self._is_plain = not (first or self._body or self._json or self._shaped)
+
+    def row(self, value: T) -> tuple[Value, ...]:
+        """The value as a row."""
+        own: tuple[Any, ...] = self._fields(value)
+        if self._shaped:
+            own = tuple(map(self._held, self.columns, own))
+        if self._body:
+            return (*own, json_of({name: getattr(value, name) for name in self._body}))
+        return own
+
+    def _held(self, name: str, field: Any) -> Value:
+        """What the column holds: a hash over rows must not depend on who wrote them."""
+        if field is None:
+            return None
+        if name in self._json:
+            return json_of(field)
+        return int(field) if isinstance(field, bool) else field
+
+    def value(self, row: Row, **apart: object) -> T:
+        """The value of a row; `apart` are the fields that are kept in another table."""
+        if self._is_plain:
+            return self.kind(*row, **apart)
+        found: dict[str, Any] = dict(zip(self.columns, row, strict=True))
+        for name in self._json:
+            if found[name] is not None:
+                found[name] = json.loads(found[name])
+        if self._body:
+            found.update(json.loads(found.pop("body")))
+        for name, hint in self._shaped.items():
+            if found.get(name) is not None:  # a body of before the field was has none of it
+                found[name] = _shaped(hint)(found[name])
+        return self.kind(**found, **apart)
+
+
+def _fits(hint: Any) -> bool:
+    """Whether a column holds it as it is."""
+    return all(kind in (str, int, bool) or get_origin(kind) is Literal for kind in _kinds(hint))
+
+
+def _is_shaped(hint: Any) -> bool:
+    """Whether what is read has to be made into the type: a column knows no booleans or tuples."""
+    return not _fits(hint) or bool in _kinds(hint)
+
+
+@cache
+def _shaped(hint: Any) -> Callable[[Any], Any]:
+    return bool if _kinds(hint) == [bool] else TypeAdapter(hint).validate_python
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """The types of a union, or the only one; without None."""
+    union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return [each for each in union if each is not NoneType]
+
+
+# -- documents: values that are one JSON text --------------------------------------------------
+
+
+def event_text(event: Event) -> str:
+    """An event as JSON."""
+    try:
+        return event.model_dump_json(by_alias=True)
+    except PydanticSerializationError:
+        # Half a surrogate pair somewhere in what an agent wanted to be asked.
+        return json_of(event.model_dump(by_alias=True))
+
+
+class EventDecoder:
+    """Events from their JSON, the only column."""
+
+    def value(self, row: Row) -> Event:
+        return EVENT.validate_json(row[0])
+
+
+def envelope_text(envelope: Envelope) -> str:
+    """An envelope as JSON."""
+    return envelope.model_dump_json(exclude_none=True)
+
+
+class EnvelopeDecoder:
+    """Envelopes with their numbers, from both columns."""
+
+    def value(self, row: Row) -> tuple[int, Envelope]:
+        from coterie.model.envelope import Envelope
+
+        return row[0], Envelope.model_validate_json(row[1])
+
+
+# -- text --------------------------------------------------------------------------------------
+
+
+def json_of(value: object) -> str:
+    """A value as JSON; what JSON cannot say is kept as its text."""
+    return mended(json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_jsonable))
+
+
+def _jsonable(value: object) -> object:
+    if isinstance(value, BaseModel):
+        return value.model_dump(by_alias=True)
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+def mended(text: str) -> str:
+    """The text with halves of surrogate pairs joined, or replaced where the other is missing.
+
+    An agent may print one half of a character as an escape; UTF-8 has no way to keep that.
+    """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
+    """The row with every text mended; only worth its time where writing it has failed."""
+    return tuple(mended(field) if isinstance(field, str) else field for field in row)
+
+
+def mended_fields(given: Mapping[str, Value]) -> dict[str, Value]:
+    """The same for values by name."""
+    return dict(zip(given, mended_row(given.values()), strict=True))
