@@ -120,7 +120,7 @@ check-shape: $(DEV)
 
 check-schemas: $(DEV)
 	$(SAY) "checking that the shipped schemas are what the models say"
-	@$(BIN)/python -m coterie.config.schemas --check
+	@$(BIN)/python -m coterie.app.schemas --check
 
 # --------------------------------------------------------------------------------------- make
 
@@ -132,7 +132,7 @@ picture: $(RUNTIME) ## the picture in the README, from a real run
 	@$(BIN)/python scripts/picture
 
 schemas: $(RUNTIME) ## write src/coterie/config/schemas/*.json from the models
-	@$(BIN)/python -m coterie.config.schemas
+	@$(BIN)/python -m coterie.app.schemas
 
 # Not by way of .venv/.runtime: a lock that cannot be installed must still be replaceable.
 lock: ## write requirements/*.txt from pyproject.toml (ARGS=--upgrade for newer versions)

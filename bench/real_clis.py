@@ -18,7 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from coterie.agents.claude import home as claude_home
 from coterie.agents.claude.arguments import arguments as claude_arguments
+from coterie.agents.codex import home as codex_home
+from coterie.agents.gemini import home as gemini_home
 from coterie.app.project import App
 from coterie.config.environment import passthrough
 from coterie.model.agent import AgentDefinition
@@ -29,9 +32,6 @@ from coterie.model.workspace import Workspace
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.workspace.folder import open_workspace
-from coterie.workspace.homes import claude as claude_home
-from coterie.workspace.homes import codex as codex_home
-from coterie.workspace.homes import gemini as gemini_home
 
 ROOT = Path(__file__).parents[1]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"

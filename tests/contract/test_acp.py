@@ -10,10 +10,12 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.acp import AcpAdapter, channel, opening
+from coterie.agents.acp import channel, opening
 from coterie.agents.acp.actions import action_of
+from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.acp.calls import Call
 from coterie.agents.inside import listening
+from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
@@ -828,7 +830,7 @@ async def test_choices(
 
 
 async def test_what_must_not_be_started_is_not(tmp_path: Path) -> None:
-    house = PlayingHouse.made(tmp_path, AcpAdapter, "opencode")
+    house = PlayingHouse.made(tmp_path, OpencodeAdapter, "opencode")
     (house.project / ".opencode").mkdir()
     house.plays(hello())
     assert (await missing(house)).startswith("it would run the plug-ins of ")

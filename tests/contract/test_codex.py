@@ -15,7 +15,8 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.codex import CodexAdapter, adapter, channel
+from coterie.agents.codex import adapter, channel
+from coterie.agents.codex.adapter import CodexAdapter
 from coterie.agents.codex.arguments import passed_on
 from coterie.agents.codex.asking import Around, request_of
 from coterie.agents.codex.calls import Calls, command_of

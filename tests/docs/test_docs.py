@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.registry import define
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.registry import Registry, define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
 from coterie.model.scheduler import SchedulerConfig
@@ -85,7 +86,10 @@ def inside(house: House, command: str) -> Ran:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_team_files_of_a_page_are_teams(page: Path, tmp_path: Path) -> None:
-    agents = {name: define(name, {"command": name}) for name in ("claude", "codex", "gemini")}
+    named = (
+        define(KNOWN_AGENTS, name, {"command": name}) for name in ("claude", "codex", "gemini")
+    )
+    agents = Registry(tmp_path, known=KNOWN_AGENTS).with_agents(*named)
     for info, body in blocks(page):
         if info == "json" and '"members"' in body:
             path = tmp_path / "team.json"

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 from pydantic import Field
 
-from coterie.agents.builtin import BuiltinAdapter
+from coterie.agents.builtin.adapter import BuiltinAdapter
 from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
 from coterie.engine import steering
 from coterie.engine.children import SessionChannels

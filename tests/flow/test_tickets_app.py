@@ -10,6 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
@@ -65,7 +66,7 @@ def project(house: House) -> Path:
 
 def loaded(project: Path) -> LoadedTeam:
     place = Project(project)
-    return choose_team(place, roles_word(place), load_registry().agents)
+    return choose_team(place, roles_word(place), load_registry(KNOWN_AGENTS))
 
 
 async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) -> None:
@@ -125,7 +126,7 @@ async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house
     place.mkdir()
 
     def workspaces(app: App) -> list[Workspace]:
-        team = choose_team(Project(house.project), "shop", load_registry().agents).team
+        team = choose_team(Project(house.project), "shop", load_registry(KNOWN_AGENTS)).team
         members = app._members.of(team.sealed(), str(path), None)
         seats = [team.seated(name) for name in ("wren", "wren#2")]
         at_work = {"execution_dir": str(place)}

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.acp import AcpAdapter
+from coterie.agents.acp.adapter import AcpAdapter
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition

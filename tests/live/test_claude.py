@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coterie.agents.claude.home import prepare
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.interaction import Display, Response
@@ -37,7 +38,6 @@ from coterie.model.update import (
 from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply, ToolCall, in_pieces
 from coterie.rehearsal.model_api import CompletionRequest as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
-from coterie.workspace.homes.claude import prepare
 from tests.contract.acp.house import left_by_the_clock
 from tests.contract.claude.desk import ROLE, TEAM, Desk, answered, nobody, reject, reply, turn
 from tests.contract.gate import Answering, Gate, yes

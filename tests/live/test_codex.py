@@ -18,7 +18,7 @@ import anyio.to_thread
 import psutil
 import pytest
 
-from coterie.agents.codex import CodexAdapter
+from coterie.agents.codex.adapter import CodexAdapter
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.errors import AgentMissing

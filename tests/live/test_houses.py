@@ -18,6 +18,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coterie.agents.codex.home import SYNTHETIC
 from coterie.model.team import Member, Permissions, Team
 from coterie.rehearsal.model_api import (
     Answer,
@@ -28,7 +29,6 @@ from coterie.rehearsal.model_api import (
     reply,
 )
 from coterie.rehearsal.server import RehearsalServer
-from coterie.workspace.homes.codex import SYNTHETIC
 from tests.conftest import House
 from tests.live.tracing import Write, strace, writes
 

@@ -18,6 +18,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.demo_outcome import kept
 from coterie.cli.demo_tickets import Stage, begun, furnished
@@ -68,7 +69,7 @@ def stage(house: House, tmp_path: Path) -> Stage:
     missing = [name for name in AGENTS if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
-    known = [by_hand(name, [str(BINS / name)], instant.now(), {}) for name in AGENTS]
+    known = [by_hand(KNOWN_AGENTS, name, [str(BINS / name)], instant.now(), {}) for name in AGENTS]
     return furnished(tmp_path / "demo", AGENTS, known)
 
 

@@ -1,43 +1,41 @@
-"""Which adapter speaks to which agent: a table for ours, entry points for those of others."""
+"""Which adapter speaks to which agent, and the home that the agent's CLI needs."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Any, Protocol
 
+from coterie.agents import builtin
 from coterie.agents.human import HumanAdapter
+from coterie.agents.known import GROUP, KNOWN_AGENTS
 from coterie.errors import NotFound
-from coterie.model.agent import GENERIC, AgentDefinition
+from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import AdapterFacts
 from coterie.model.team import Member
+from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, ChildLog
 from coterie.process.child import KeeperName
 
-GROUP = "coterie.agents"
-OURS = "builtin"
-
 Recall = Callable[[str], Awaitable[list[str]]]
-
-BUILT_IN: Mapping[str, str] = {
-    GENERIC: "coterie.agents.generic:GenericAdapter",
-    "claude": "coterie.agents.claude:ClaudeAdapter",
-    "codex": "coterie.agents.codex:CodexAdapter",
-    "gemini": "coterie.agents.gemini:GeminiAdapter",
-    "acp": "coterie.agents.acp:AcpAdapter",
-    OURS: "coterie.agents.builtin:BuiltinAdapter",
-}
-"""By name: where the adapter is.  Named and not imported, so that a team pays for its own only."""
 
 
 class MakeAdapter(Protocol):
-    """What the table and the entry points hold: a registry entry becomes an adapter."""
+    """What makes an adapter of a registry entry."""
 
     def __call__(
         self, agent: AgentDefinition, children: ChildLog, keeper: KeeperName, quiet_after: float
     ) -> Adapter:
         """The adapter for one agent; starts nothing."""
+        ...
+
+
+class PrepareHome(Protocol):
+    """What writes a member's home for an agent."""
+
+    def __call__(self, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """The environment to start its CLI in by hand.  Blocks."""
         ...
 
 
@@ -62,30 +60,60 @@ class Adapters:
                 f'{member.id}: no agent "{member.agent}" in the registry; it has {known}.',
                 "coterie agents scan",
             )
-        if agent.adapter_in(BUILT_IN) == OURS:
-            from coterie.agents.builtin import BuiltinAdapter
+        if KNOWN_AGENTS.adapter_name(agent) == builtin.FACTS.name:
+            from coterie.agents.builtin.adapter import BuiltinAdapter
 
             return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
-        make = _make(agent.adapter_in(BUILT_IN), agent)
-        return make(agent, children, self.keeper, self.quiet_after)
+        return _make(agent)(agent, children, self.keeper, self.quiet_after)
 
 
 def has_adapter(name: str | None) -> bool:
     """Whether there is an adapter of that name: ours, or one that somebody installed."""
-    return name is None or name in BUILT_IN or bool(entry_points(group=GROUP, name=name))
+    if name is None or name in KNOWN_AGENTS.adapters:
+        return True
+    from importlib.metadata import entry_points
+
+    named = bool(entry_points(group=GROUP, name=name))
+    return named or any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values())
 
 
-def _make(name: str, agent: AgentDefinition) -> MakeAdapter:
-    ours = BUILT_IN.get(name)
-    if ours is not None:
-        module, _, attribute = ours.partition(":")
-        adapter: MakeAdapter = getattr(import_module(module), attribute)
-        return adapter
-    for found in entry_points(group=GROUP, name=name):
-        theirs: MakeAdapter = found.load()
+def home_environment(
+    agent: AgentDefinition, member: Member, workspace: Workspace
+) -> Mapping[str, str]:
+    """The environment of a member's CLI, its home written as Coterie itself would.  Blocks."""
+    adapter = _adapter(agent)
+    if adapter is None or adapter.home is None:
+        return workspace.env
+    prepare: PrepareHome = _loaded(adapter.home)
+    return prepare(member, workspace)
+
+
+def _adapter(agent: AgentDefinition) -> AdapterFacts | None:
+    """The facts of an agent's adapter; the agent's own come before those that it shares."""
+    name = KNOWN_AGENTS.adapter_name(agent)
+    facts = KNOWN_AGENTS.of(agent)
+    if facts is not None and facts.adapter.name == name:
+        return facts.adapter
+    return KNOWN_AGENTS.adapters.get(name)
+
+
+def _make(agent: AgentDefinition) -> MakeAdapter:
+    adapter = _adapter(agent)
+    if adapter is not None:
+        return _loaded(adapter.make)
+    from importlib.metadata import entry_points
+
+    name = KNOWN_AGENTS.adapter_name(agent)
+    for point in entry_points(group=GROUP, name=name):
+        theirs: MakeAdapter = point.load()
         return theirs
     raise NotFound(
-        f'{agent.name}: no adapter "{name}"; there are {", ".join(BUILT_IN)} '
+        f'{agent.name}: no adapter "{name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '
         f"and what is installed in the entry points {GROUP}.",
         "coterie agents list",
     )
+
+
+def _loaded(reference: str) -> Any:
+    module, _, attribute = reference.partition(":")
+    return getattr(import_module(module), attribute)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import anyio.from_thread
 import anyio.to_thread
 
-from coterie.agents.table import BUILT_IN, Adapters
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import Adapters, home_environment
 from coterie.config.environment import passthrough, user_home
-from coterie.config.known_agents import KNOWN_AGENTS, family, is_built_in, known_agent
 from coterie.config.project import Project
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.roles_file import agents_of
@@ -35,7 +35,6 @@ from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketSt
 from coterie.process.pool import ChannelPool
 from coterie.process.processes import Machine
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
-from coterie.workspace.homes.by_hand import home_environment
 from coterie.workspace.snapshots import FolderSnapshots
 
 if TYPE_CHECKING:
@@ -58,16 +57,17 @@ class MemberFactory:
 
     def of(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
         """The members of a team, with all that was not kept with the task.  Reads files."""
-        agents = {**load_registry(registry_path(self.home), BUILT_IN).agents, **agents_of(team)}
+        registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
+        registry = registry.with_agents(*agents_of(team).values())
         adapters = Adapters(
-            agents,
+            registry.agents,
             self.settings.keeper,
             self.settings.quiet_after_ms / 1000,
             self.storage.conversation.thread,
         )
         if any(member.env for member in team.members) and team_file:
             path = Path(team_file)
-            reading = reading_for(path, Project(self.root), agents, self.settings)
+            reading = reading_for(path, Project(self.root), registry, self.settings)
             team = team.unsealed(load_team(path, reading).team)
         trusted = is_material_trusted(self.root, self.home)
         return Members(self, adapters, team, trusted, rehearsal)
@@ -102,12 +102,13 @@ class Members:
         # What was not kept with the task; where it works, and for how long, is the workflow's say.
         member = member.model_copy(update={"env": known.env}) if known else member
         agent = self.adapters.agents.get(member.agent or "")
-        known = known_agent(family(agent)) if agent else None
+        facts = KNOWN_AGENTS.of(agent) if agent else None
         # In a rehearsal nobody's key is needed, so nobody gets one.
-        keys = known.keys if known and self.rehearsal is None else ()
+        keys = facts.keys if facts and self.rehearsal is None else ()
         env = agent.env if agent else None
         root = self.shared.root
-        made = open_workspace(root, self.team.name, member, passthrough(keys), env)
+        isolating = KNOWN_AGENTS.isolating(facts)
+        made = open_workspace(root, self.team.name, member, passthrough(keys), env, isolating)
         save_prompt_if_new(root, self.team.name, member)
         return replace(
             made,
@@ -120,11 +121,14 @@ class Members:
 
     def redactor(self) -> Redactor:
         """What takes the keys of these members out of all that is written."""
-        secrets = _secrets(passthrough([key for known in KNOWN_AGENTS for key in known.keys]))
+        keys = {key for facts in KNOWN_AGENTS.ours.values() for key in facts.keys}
+        secrets: set[str] = set()
         for member in self.team.members:
             agent = self.adapters.agents.get(member.agent or "")
+            facts = KNOWN_AGENTS.of(agent) if agent else None
+            keys |= {*facts.keys} if facts else set()
             secrets |= _secrets(member.env) | (_secrets(agent.env) if agent else set())
-        return Redactor(secrets)
+        return Redactor(secrets | _secrets(passthrough(keys)))
 
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
@@ -146,13 +150,13 @@ class ByHand:
 def by_hand(members: Members, member: Member) -> ByHand:
     """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
     agent = members.adapters.agents.get(member.agent or "")
-    if agent is None or is_built_in(agent):
+    if agent is None or KNOWN_AGENTS.is_part_of_coterie(agent):
         raise UsageError(f"{member.id} has no program to open.", "coterie team show")
     workspace = members.workspace(member)
     return ByHand(
         (agent.command, *member.additional_args),
         workspace.execution_dir,
-        home_environment(agent.adapter_in(BUILT_IN), agent, member, workspace),
+        home_environment(agent, member, workspace),
     )
 
 

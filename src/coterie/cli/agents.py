@@ -6,6 +6,7 @@ from typing import Literal
 
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.project import notices
 from coterie.cli.text import one_line, table
@@ -40,7 +41,7 @@ def scan(call: Call) -> None:
     """Look for agents on PATH and enter what is found; what you changed by hand is kept."""
     from coterie.app.project import version_of
 
-    made = scan_for(version_of, instant.now())
+    made = scan_for(KNOWN_AGENTS, version_of, instant.now())
     notices(call, made.registry.notices)
     call.record("scan", fields_of_scan(made))
     call.line(said_of_scan(made))
@@ -64,8 +65,8 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     """Enter an agent by hand: any program that reads a prompt and prints a reply."""
     facts = _facts(options)
     pty, replace = options["pty"] is True, options["replace"] is True
-    entry = by_hand(name, program_, instant.now(), facts, use_pty=pty)
-    registry = add_agent(entry, replacing=replace)
+    entry = by_hand(KNOWN_AGENTS, name, program_, instant.now(), facts, use_pty=pty)
+    registry = add_agent(KNOWN_AGENTS, entry, replacing=replace)
     call.record("agent", fields_of(entry))
     call.line(f"Added {name} to {registry.path}.")
     if program(entry.command) is None:
@@ -76,7 +77,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
 @pass_call
 def migrate(call: Call) -> None:
     """Rewrite an old registry to the newest form; a copy is kept, dropped prompts are shown."""
-    done = migration.migrate()
+    done = migration.migrate(KNOWN_AGENTS)
     dropped = [vars(one) for one in done.dropped]
     fields = {"path": str(done.path), "changed": done.changed, "dropped": dropped}
     call.record("migration", fields | {"backup": str(done.backup) if done.backup else None})
@@ -102,7 +103,7 @@ def said_of_scan(made: Scan) -> str:
     """What a scan found, in a sentence."""
     if not made.found:
         return f"Found no agent that Coterie knows by name. Registry: {made.registry.path}"
-    found = ", ".join(one.known.name for one in made.found)
+    found = ", ".join(one.facts.name for one in made.found)
     new = f"; new: {', '.join(made.added)}" if made.added else ""
     return f"Found {found}{new}. Registry: {made.registry.path}"
 
@@ -111,7 +112,7 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
     """What a scan found, for machines."""
     return {
         "path": str(made.registry.path),
-        "found": [one.known.name for one in made.found],
+        "found": [one.facts.name for one in made.found],
         "added": list(made.added),
         "updated": list(made.updated),
         "missing": list(made.missing),
@@ -121,12 +122,12 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
 def fields_of(agent: AgentDefinition) -> dict[str, object]:
     """An entry, for machines; the values of its environment are not shown."""
     shown: dict[str, object] = agent.model_dump(mode="json", exclude={"env"})
-    return shown | {"env": sorted(agent.env), "found": place(agent)}
+    return shown | {"env": sorted(agent.env), "found": place(KNOWN_AGENTS, agent)}
 
 
 def _list(call: Call, registry: Registry | None = None) -> None:
     if registry is None:
-        registry = load_registry()
+        registry = load_registry(KNOWN_AGENTS)
         notices(call, registry.notices)
     for agent in registry.agents.values():
         call.record("agent", fields_of(agent))
@@ -139,7 +140,7 @@ def _list(call: Call, registry: Registry | None = None) -> None:
 
 
 def _row(agent: AgentDefinition) -> tuple[str, str, str, str]:
-    where = place(agent)
+    where = place(KNOWN_AGENTS, agent)
     state: Literal["ready", "not found"] = "ready" if where else "not found"
     return (f"  {agent.name}", agent.version or "-", state, where or agent.command)
 

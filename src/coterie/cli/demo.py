@@ -33,6 +33,7 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
 
 
 def _has_built_in() -> bool:
-    from coterie.config.known_agents import built_in
+    from coterie.agents.builtin import FACTS
+    from coterie.config.registry import is_included
 
-    return built_in() is not None
+    return is_included(FACTS)

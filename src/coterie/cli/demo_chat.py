@@ -13,6 +13,7 @@ from pathlib import Path
 
 import anyio
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.plain import Plain
@@ -63,7 +64,7 @@ def _furnished(base: Path) -> tuple[Project, Team]:
     make_project(project)
     registry = _registry(base / "home")
     entries = [_entry(name) for name in MEMBERS]
-    loaded = new_team(project, "review", [*entries, {"id": YOU}], registry.agents)
+    loaded = new_team(project, "review", [*entries, {"id": YOU}], registry)
     for member in loaded.team.members:
         make_folder(project.root, loaded.team.name, member)
     return project, loaded.team
@@ -79,8 +80,8 @@ def _registry(home: Path) -> Registry:
     """A registry of the demo's own, with one agent: the scripted one that ships with Coterie."""
     facts = {"completionDetection": "jsonl", "completionTypes": ["result"]}
     run = [sys.executable, str(_SHIPPED / "scripted_agent.py")]
-    agent = by_hand(AGENT, run, instant.now(), facts)
-    registry = load_registry(registry_path(home)).with_agents(agent)
+    agent = by_hand(KNOWN_AGENTS, AGENT, run, instant.now(), facts)
+    registry = load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(agent)
     save_registry(registry)
     return registry
 

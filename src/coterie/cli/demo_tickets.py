@@ -10,6 +10,8 @@ from pathlib import Path
 
 import anyio
 
+from coterie.agents.builtin import FACTS as BUILT_IN
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.demo_outcome import Promise, kept
@@ -17,7 +19,6 @@ from coterie.cli.plain_tickets import PlainTickets
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Concluding, Face, Parking, carry, signals
 from coterie.cli.work import Patience
-from coterie.config.known_agents import BUILT_IN, known_agent
 from coterie.config.presets import seated
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path, save_registry
@@ -49,8 +50,8 @@ class Stage:
 
 def tickets(call: Call, agents: str | None) -> int:
     """The demo of tickets; returns the exit code."""
-    chosen = [one.agent for one in seats(agents)] if agents else [BUILT_IN]
-    known = [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN]
+    chosen = [one.agent for one in seats(agents)] if agents else [BUILT_IN.name]
+    known = [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN.name]
     base = Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
     stage = furnished(base, chosen, known)
     _introduced(call, stage, chosen)
@@ -69,23 +70,23 @@ def furnished(base: Path, agents: Sequence[str], known: Sequence[AgentDefinition
         path.write_text(content)
     make_project(project)
     _committed(project.root)
-    registry = load_registry(registry_path(home)).with_agents(*known)
+    registry = load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known)
     save_registry(registry)
     manager, *workers = agents
     seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
     entries = [_permitted(one) for one in seated(TEAM, seated_on)]
-    return Stage(project, home, new_team(project, TEAM, entries, registry.agents, TEAM))
+    return Stage(project, home, new_team(project, TEAM, entries, registry, TEAM))
 
 
 def _agent(name: str) -> AgentDefinition:
     """An agent as the user has registered it, else as it is found."""
-    registered = load_registry().agents.get(name)
+    registered = load_registry(KNOWN_AGENTS).agents.get(name)
     if registered is not None:
         return registered
-    command, known = program(name), known_agent(name)
+    command, known = program(name), KNOWN_AGENTS.get(name)
     if command is None or known is None:
         raise UsageError(f"There is no agent {name}.", known.install if known else "coterie doctor")
-    return by_hand(name, [command, *known.base_args], instant.now(), {})
+    return by_hand(KNOWN_AGENTS, name, [command, *known.base_args], instant.now(), {})
 
 
 def _permitted(entry: Mapping[str, object]) -> dict[str, object]:
@@ -176,7 +177,7 @@ def _introduced(call: Call, stage: Stage, agents: list[str]) -> None:
     root = stage.project.root
     members = {one.id: one.agent for one in stage.team.team.members}
     call.record("demo", {"folder": str(root), "kept": True, "members": members})
-    who = "built-in agents" if agents == [BUILT_IN] else ", ".join(agents)
+    who = "built-in agents" if agents == [BUILT_IN.name] else ", ".join(agents)
     call.prose(
         f"A manager and two workers ({who}) on a small repository with a failing test. The "
         "processes, git, the database and the checks are real; the model is a stand-in: no "

@@ -66,7 +66,7 @@ class Intent:
             return "", True
         words = (agent.command, *agent.base_args, *member.additional_args)
         model = ("--model", member.model) if member.model else ()
-        return shlex.join([*words, *model]), place(agent) is not None
+        return shlex.join([*words, *model]), place(self.registry.known, agent) is not None
 
 
 def told(call: Call, intent: Intent) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli.call import Call
 from coterie.cli.project import here, made, notices
 from coterie.cli.text import one_line, printable
@@ -36,11 +37,11 @@ from coterie.workspace.folder import (
 def prepared(call: Call, word: str | None, spec: str | None) -> tuple[Project, LoadedTeam]:
     """The project and the team that are meant.  Nothing is made before both are known."""
     project = here(call)
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     notices(call, registry.notices)
     settings = load_settings(project.folder if project.exists else None).values
     if spec is not None:
-        loaded = team_of_agents(spec, registry.agents, settings)
+        loaded = team_of_agents(spec, registry, settings)
     else:
         loaded = _allowed(call, project, word, registry, settings)
     notices(call, loaded.notices)
@@ -55,10 +56,10 @@ def read_team(
 ) -> tuple[LoadedTeam, NotTrusted | None]:
     """The team that is meant, read and checked, and why it may not be used yet, if so."""
     try:
-        return choose_team(project, word, registry.agents, settings), None
+        return choose_team(project, word, registry, settings), None
     except NotTrusted as refused:
         path = Path(refused.where or "")
-        reading = reading_for(path, project, registry.agents, settings)
+        reading = reading_for(path, project, registry, settings)
         return load_team(path, reading), refused
 
 
@@ -96,7 +97,7 @@ def _settled(call: Call, project: Project, loaded: LoadedTeam) -> Team:
 
 def _material(call: Call, project: Project) -> None:
     """Ask once whether the instruction files that the project brings may reach the models."""
-    files = instruction_files(project.root)
+    files = instruction_files(KNOWN_AGENTS, project.root)
     if not files or is_material_trusted(project.root) or not call.attended:
         return
     call.line(f"{project.root} brings {', '.join(files)}: instructions for agents, by its authors.")

@@ -10,10 +10,10 @@ from dataclasses import asdict
 import anyio
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli.call import Call
 from coterie.cli.running import Parking, signals
 from coterie.cli.text import one_line, table, wrap
-from coterie.config.known_agents import KNOWN_AGENTS
 from coterie.config.registry import load_registry
 from coterie.config.scan import program
 from coterie.errors import CoterieError
@@ -51,9 +51,9 @@ def probed(call: Call, versions: Mapping[str, str | None]) -> bool:
 def _installed(versions: Mapping[str, str | None]) -> list[AgentDefinition]:
     """The agents that are known by name or registered, each with the program that is there."""
     now = instant.now()
-    agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS}
+    agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
     with suppress(CoterieError):  # doctor has told what is wrong with it
-        agents |= load_registry().agents
+        agents |= load_registry(KNOWN_AGENTS).agents
     there = ((agent, program(agent.command)) for agent in agents.values())
     return [
         agent.model_copy(update={"command": path, "version": versions.get(agent.name)})

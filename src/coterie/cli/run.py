@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli import work
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.work import Patience, work_options
@@ -104,12 +105,12 @@ def _only_say(
     from coterie.config.settings import load_settings
     from coterie.config.teams import team_of_agents
 
-    project, registry = here(call), load_registry()
+    project, registry = here(call), load_registry(KNOWN_AGENTS)
     settings = load_settings(project.folder if project.exists else None).values
     word, spec = _meant(call, *named)
     refused = None
     if spec is not None:
-        loaded = team_of_agents(spec, registry.agents, settings)
+        loaded = team_of_agents(spec, registry, settings)
     else:
         loaded, refused = read_team(project, word, registry, settings)
     dry_run.told(

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli.agents import fields_of_scan
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import here, made, notices, opened
 from coterie.cli.text import table
-from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, built_in, known_agent
 from coterie.config.presets import ready, seated
 from coterie.config.project import Project
-from coterie.config.registry import Registry, load_registry
-from coterie.config.scan import Scan, program, scan
+from coterie.config.registry import Registry, is_included, load_registry
+from coterie.config.scan import Scan, has_key, program, scan, signed_in
 from coterie.config.settings import load_settings
-from coterie.config.sign_in import has_key, signed_in
 from coterie.config.team_edit import new_team
 from coterie.config.teams import mark_default, teams_of
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
+from coterie.model.agent_facts import AgentFacts
 from coterie.model.paths import shown
 from coterie.workspace.folder import make_folder
 
@@ -39,13 +39,13 @@ def init(call: Call) -> None:
     from coterie.app.project import version_of
 
     project = here(call)
-    found = scan(version_of, instant.now())
+    found = scan(KNOWN_AGENTS, version_of, instant.now())
     notices(call, found.registry.notices)
     agents = ready(found.registry, has_adapter)
     if not agents:
         call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": None})
         call.line("Found no agent. Install one, then try again:")
-        call.lines([f"  {known.name:<10}{known.install}" for known in KNOWN_AGENTS])
+        call.lines([f"  {known.name:<10}{known.install}" for known in KNOWN_AGENTS.all])
         call.line("Any other program:  coterie agents add NAME -- COMMAND")
         raise click.exceptions.Exit(1)
     made(call, project, announced=False)
@@ -59,7 +59,7 @@ def _starter(project: Project, registry: Registry, agents: list[str]) -> str | N
     """Write the first team and mark it; None where the project has teams already."""
     if teams_of(project):
         return None
-    loaded = new_team(project, STARTER, seated(STARTER, agents), registry.agents)
+    loaded = new_team(project, STARTER, seated(STARTER, agents), registry)
     for member in loaded.team.members:
         make_folder(project.root, STARTER, member)
     mark_default(project, STARTER)
@@ -134,7 +134,7 @@ def _probed(call: Call, agents: list[_Agent]) -> bool:
 def _agents_and_registry() -> tuple[list[_Agent], list[_Check]]:
     """Every agent that is registered or known by name, and how the registry is."""
     try:
-        registry = load_registry()
+        registry = load_registry(KNOWN_AGENTS)
     except CoterieError as error:
         return _agents(None), [_Check("registry", False, str(error), error.hint or "")]
     there = registry.path.exists()
@@ -144,18 +144,18 @@ def _agents_and_registry() -> tuple[list[_Agent], list[_Check]]:
 
 
 def _agents(registry: Registry | None) -> list[_Agent]:
-    commands = {known.name: (known.name, known.adapter) for known in KNOWN_AGENTS}
+    commands = {known.name: (known.name, known.adapter.name) for known in KNOWN_AGENTS.all}
     for agent in registry.agents.values() if registry is not None else ():
-        commands[agent.name] = (agent.command, agent.adapter)
+        commands[agent.name] = (agent.command, KNOWN_AGENTS.adapter_name(agent))
     return [_agent(name, *found) for name, found in commands.items()]
 
 
-def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
+def _agent(name: str, command_: str, adapter: str) -> _Agent:
     from coterie.agents.table import has_adapter
     from coterie.app.project import version_of
     from coterie.process.programs import succeeds
 
-    known = known_agent(name)
+    known = KNOWN_AGENTS.get(name)
     if known is not None and not known.is_program:
         return _own(known)
     where = program(command_)
@@ -173,9 +173,9 @@ def _agent(name: str, command_: str, adapter: str | None) -> _Agent:
     return _Agent(name, version, state, True, then)
 
 
-def _own(known: KnownAgent) -> _Agent:
+def _own(known: AgentFacts) -> _Agent:
     """The agent that is a part of Coterie: it needs its extra, and a key."""
-    if built_in() is None:
+    if not is_included(known):
         return _Agent(known.name, None, "not installed", False, known.install)
     if not has_key(known):
         return _Agent(known.name, None, "no model key", False, known.sign_in)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli import budgets
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.member import about, warned
@@ -73,7 +74,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
     """Write a new team into the project, and the folders of its members."""
     from coterie.agents.table import has_adapter
 
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     if agents is not None and preset is None:
         entries: list[Entry] = [entry_of(seat) for seat in seats(agents)]
     else:
@@ -83,7 +84,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
         entries = seated(preset or "pair", wanted)
     project = made(call, here(call))
-    loaded = new_team(project, name, entries, registry.agents, workflow_of(preset))
+    loaded = new_team(project, name, entries, registry, workflow_of(preset))
     _settle_folders(project, loaded)
     if default:
         mark_default(project, name)
@@ -116,12 +117,12 @@ def add(
     if worktree:
         branching_point(project.root)  # before anything is written
         given["work"] = "worktree"
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     loaded, _ = read_team(project, word, registry, _settings(project))
     if loaded.path is None:
         raise UsageError("A team without a file cannot be added to.", "coterie team new NAME")
     entry = {"id": member, **{key: value for key, value in given.items() if value is not None}}
-    changed = add_member(loaded.path, entry, registry.agents, project, like)
+    changed = add_member(loaded.path, entry, registry, project, like)
     made(call, project)
     _settle_folders(project, changed, only=member)
     _tell(call, changed, project)
@@ -134,7 +135,7 @@ def add(
 def show(call: Call, word: str | None, *, full: bool) -> None:
     """A team and its members; --full prints a file that means the same."""
     project = here(call)
-    loaded, refused = read_team(project, word, load_registry(), _settings(project))
+    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
     if full:
         call.record("team", full_form(loaded.team.sealed()))
         call.line(render(full_form(loaded.team.sealed())).rstrip())
@@ -150,7 +151,7 @@ def show(call: Call, word: str | None, *, full: bool) -> None:
 def validate(call: Call, words: tuple[str, ...]) -> None:
     """Check team files, by name or path; alone: all of this project."""
     project = here(call)
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     wanted = words or tuple(place.name for place in teams_of(project))
     if not wanted:
         call.line("There is no team here yet.   coterie init")
@@ -175,7 +176,7 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
 def update(call: Call, member: str, word: str | None) -> None:
     """Let a member be who its edited prompt says; its memory is kept."""
     project = here(call)
-    loaded, _ = read_team(project, word, load_registry(), _settings(project))
+    loaded, _ = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
     save_prompt(project.root, loaded.team.name, loaded.team.member(member))
     call.record("member", {"member": member, "team": loaded.team.name, "identity": "updated"})
     call.line(f"{member} is now who its team file says.")
@@ -188,7 +189,7 @@ def update(call: Call, member: str, word: str | None) -> None:
 def keep_(call: Call, member: str, word: str | None) -> None:
     """Let a member stay who it was, whatever its edited prompt says."""
     project = here(call)
-    loaded, _ = read_team(project, word, load_registry(), _settings(project))
+    loaded, _ = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
     keep_saved_prompt(project.root, loaded.team.name, loaded.team.member(member))
     call.record("member", {"member": member, "team": loaded.team.name, "identity": "kept"})
     call.line(f"{member} stays who it was.")
@@ -202,11 +203,11 @@ def keep_(call: Call, member: str, word: str | None) -> None:
 def rename(call: Call, member: str, name: str, word: str | None) -> None:
     """Make a member a new one, with a folder of its own; the old folder is kept."""
     project = here(call)
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     loaded, _ = read_team(project, word, registry, _settings(project))
     if loaded.path is None:
         raise UsageError("A team without a file cannot be changed.", "coterie team new NAME")
-    changed = rename_member(loaded.path, member, name, registry.agents, project)
+    changed = rename_member(loaded.path, member, name, registry, project)
     _settle_folders(project, changed)
     _tell(call, changed, project)
 
@@ -220,7 +221,7 @@ def open_(call: Call, member: str, word: str | None) -> None:
     from coterie.process.programs import exec_program
 
     project = here(call)
-    loaded, refused = read_team(project, word, load_registry(), _settings(project))
+    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
     if refused is not None:
         raise refused
     team = with_saved_prompts(project.root, loaded.team)
@@ -252,7 +253,7 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
         call.record("trust", {"path": str(project.root), "digest": None})
         call.line(f"Its instruction files may reach the models: {project.root}")
         return
-    loaded, refused = read_team(project, word, load_registry(), _settings(project))
+    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
     if refused is None:
         call.line(f"{word} needs no trust: it asks for nothing, or it is yours.")
     elif call.attended and not yes:
@@ -287,7 +288,7 @@ def _settings(project: Project) -> Settings:
 
 def _list(call: Call) -> None:
     project = here(call)
-    registry = load_registry()
+    registry = load_registry(KNOWN_AGENTS)
     default = _settings(project).default_team
     places = teams_of(project)
     for place in places:

@@ -3,53 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.config.known_agents import family, known_agent
 from coterie.model.agent import GENERIC, AgentDefinition
+from coterie.model.agent_facts import AgentFacts, FlagFacts, KnownAgents
 from coterie.model.team import Member
 
 # -- modes -------------------------------------------------------------------------------------
 
-MODE_WORDS: Mapping[str, Mapping[str, int]] = {
-    "claude": {
-        "-p": 0,
-        "--print": 0,
-        "--verbose": 0,
-        "--include-partial-messages": 0,
-        "--replay-user-messages": 0,
-        "--input-format": 1,
-        "--output-format": 1,
-        "--permission-prompt-tool": 1,
-    },
-    "codex": {
-        "-": 0,
-        "app-server": 0,
-        "e": 0,
-        "exec": 0,
-        "--experimental-json": 0,
-        "--json": 0,
-        "--skip-git-repo-check": 0,
-        "--color": 1,
-        "-o": 1,
-        "--output-last-message": 1,
-    },
-    "gemini": {
-        "--acp": 0,
-        "--experimental-acp": 0,
-        "-o": 1,
-        "--output-format": 1,
-        "-p": 1,
-        "--prompt": 1,
-    },
-}
-"""For each adapter, the words that choose the way of calling, and how many more belong to each."""
 
+def drop_mode_words(
+    words: Mapping[str, int], args: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arguments without the words that choose the way of calling, and those.
 
-def drop_mode_words(adapter: str, args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What is left for an agent whose adapter chooses the way of calling, and what was dropped."""
-    words = MODE_WORDS.get(adapter, {})
+    `words` says for each how many values it takes.
+    """
     kept: list[str] = []
     dropped: list[str] = []
     rest = list(args)
@@ -67,19 +37,6 @@ def drop_mode_words(adapter: str, args: Sequence[str]) -> tuple[tuple[str, ...],
 
 # -- roles -------------------------------------------------------------------------------------
 
-_PROMPT_FLAGS = frozenset(
-    {
-        "--append-system-prompt",
-        "--append-system-prompt-file",
-        "--system-prompt",
-        "--system-prompt-file",
-    }
-)
-_CONFIG_FLAGS = frozenset({"-c", "--config"})
-_PROMPT_SETTING = re.compile(
-    r"\s*(developer_instructions|instructions|model_instructions_file)\s*="
-)
-
 
 @dataclass(frozen=True)
 class DroppedPrompt:
@@ -91,25 +48,29 @@ class DroppedPrompt:
 
 
 def take_out_prompts(
-    agent: str, args: Sequence[str], named: Collection[str] = ()
+    agent: str, args: Sequence[str], flags: FlagFacts, named: object = None
 ) -> tuple[tuple[str, ...], tuple[DroppedPrompt, ...]]:
-    """The arguments without roles' prompts, and those; `named` are flags the entry itself names."""
-    flags = _PROMPT_FLAGS | set(named)
+    """The arguments without roles' prompts, and those; `named` is the flag the entry itself names,
+    if any."""
     kept: list[str] = []
     dropped: list[DroppedPrompt] = []
     rest = list(args)
     while rest:
         word = rest.pop(0)
         flag, equals, text = word.partition("=")
-        if flag in flags:
+        if flag in flags.prompt or flag == named:
             if not equals:
                 text = rest.pop(0) if rest else ""
             dropped.append(DroppedPrompt(agent, flag, text))
-        elif word in _CONFIG_FLAGS and rest and _PROMPT_SETTING.match(rest[0]):
+        elif word in flags.setting and rest and _key(rest[0]) in flags.prompt_keys:
             dropped.append(DroppedPrompt(agent, word, rest.pop(0)))
         else:
             kept.append(word)
     return tuple(kept), tuple(dropped)
+
+
+def _key(setting: str) -> str:
+    return setting.partition("=")[0].strip() if "=" in setting else ""
 
 
 # -- yes to everything -------------------------------------------------------------------------
@@ -127,35 +88,35 @@ _YES = frozenset(
     }
 )
 _YES_PREFIXES = ("--dangerously", "--allow-dangerously")
-_YES_VALUES: Mapping[str, frozenset[str]] = {
-    "--approval-mode": frozenset({"yolo"}),
-    "--permission-mode": frozenset({"bypassPermissions"}),
-    "--sandbox": frozenset({"danger-full-access"}),
-    "-s": frozenset({"danger-full-access"}),
-}
-_YES_SETTING = re.compile(r"\s*sandbox_mode\s*=\s*[\"']?danger-full-access")
 _SHORT_YES = re.compile(r"-[dhlsv]*y[dhlsv]*")
-"""`-y` alone or among flags that take nothing; elsewhere -y means other things."""
-_SHORT_YES_FAMILIES = frozenset({"gemini", "qwen"})
+"""`-y` alone or among flags that take nothing."""
 
 
-def yes_to_all(agent_family: str, args: Sequence[str]) -> tuple[str, ...]:
+def yes_to_all(flags: FlagFacts, args: Sequence[str]) -> tuple[str, ...]:
     """The arguments that would have an agent never ask."""
-    return tuple(_yes(agent_family, args))
+    return tuple(_yes(flags, args))
 
 
-def _yes(agent_family: str, args: Sequence[str]) -> Iterator[str]:
+def _yes(flags: FlagFacts, args: Sequence[str]) -> Iterator[str]:
     for place, word in enumerate(args):
         following = args[place + 1] if place + 1 < len(args) else ""
         flag, equals, value = word.partition("=")
+        value = value if equals else following
         if flag in _YES or flag.startswith(_YES_PREFIXES):
             yield flag
-        elif (value if equals else following) in _YES_VALUES.get(flag, ()):
-            yield f"{flag} {value if equals else following}"
-        elif word in _CONFIG_FLAGS and _YES_SETTING.match(following):
-            yield f"{word} sandbox_mode=danger-full-access"
-        elif agent_family in _SHORT_YES_FAMILIES and _SHORT_YES.fullmatch(word):
+        elif value in flags.yes.get(flag, ()):
+            yield f"{flag} {value}"
+        elif word in flags.setting and (setting := _yes_setting(flags, following)):
+            yield f"{word} {setting}"
+        elif flags.short_yes and _SHORT_YES.fullmatch(word):
             yield word
+
+
+def _yes_setting(flags: FlagFacts, setting: str) -> str | None:
+    key, _, value = setting.partition("=")
+    meant = flags.yes_keys.get(key.strip())
+    stated = meant and value.strip().lstrip("\"'").startswith(meant)
+    return f"{key.strip()}={meant}" if stated else None
 
 
 # -- a member on its agent ---------------------------------------------------------------------
@@ -170,18 +131,18 @@ class Objection:
     hint: str | None = None
 
 
-def objections(definition: AgentDefinition, member: Member) -> tuple[Objection, ...]:
+def objections(
+    known: KnownAgents, definition: AgentDefinition, member: Member
+) -> Iterator[Objection]:
     """Everything that speaks against this member on this agent."""
-    return tuple(_objections(definition, member))
-
-
-def _objections(definition: AgentDefinition, member: Member) -> Iterator[Objection]:
-    flags = definition.capabilities
-    named = [flags.system_prompt_flag] if flags.system_prompt_flag else []
-    _, prompts = take_out_prompts(definition.name, member.additional_args, named)
+    facts = known.of(definition)
+    flags, told = known.flags(facts), definition.capabilities
+    _, prompts = take_out_prompts(
+        definition.name, member.additional_args, flags, told.system_prompt_flag
+    )
     for prompt in prompts:
         yield Objection("additionalArgs", f"has {prompt.flag}; the prompt is given as prompt")
-    if member.model is not None and flags.model_flag is None and not _has_own_way(definition):
+    if member.model is not None and told.model_flag is None and not _has_own_way(definition, facts):
         yield Objection(
             "model",
             f'is "{member.model}"; {definition.name} has no modelFlag to pass it by',
@@ -189,13 +150,12 @@ def _objections(definition: AgentDefinition, member: Member) -> Iterator[Objecti
         )
     if member.permissions.mode == "full":
         return
-    kin = family(definition)
-    for flag in yes_to_all(kin, member.additional_args):
+    for flag in yes_to_all(flags, member.additional_args):
         yield Objection(
             "additionalArgs",
             f'has {flag}, which answers yes to everything; that needs permissions "full"',
         )
-    for flag in yes_to_all(kin, definition.base_args):
+    for flag in yes_to_all(flags, definition.base_args):
         yield Objection(
             "permissions",
             f'needs permissions "full": {definition.name} is registered with {flag}, '
@@ -204,7 +164,7 @@ def _objections(definition: AgentDefinition, member: Member) -> Iterator[Objecti
         )
 
 
-def _has_own_way(definition: AgentDefinition) -> bool:
+def _has_own_way(definition: AgentDefinition, facts: AgentFacts | None) -> bool:
     if definition.adapter == GENERIC:
         return False
-    return definition.adapter is not None or known_agent(family(definition)) is not None
+    return definition.adapter is not None or facts is not None

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from coterie.config.flags import DroppedPrompt, take_out_prompts, yes_to_all
-from coterie.config.known_agents import KnownAgent, known_agent
 from coterie.config.mistakes import Notice, quoted
 from coterie.errors import InvalidTime
 from coterie.model import instant
+from coterie.model.agent_facts import AgentFacts, KnownAgents
 
 VERSION = "1.1"
 MIGRATE = "coterie agents migrate"
@@ -25,12 +25,15 @@ class Modern:
     """An entry in its new form, with what was left behind."""
 
     entry: object
-    args: tuple[str, ...] = ()
+    yes: tuple[str, ...] = ()
+    """Arguments that answer yes to everything."""
     dropped: tuple[DroppedPrompt, ...] = ()
     ignored: tuple[str, ...] = ()
 
 
-def modernise(entries: Mapping[str, object]) -> tuple[dict[str, object], tuple[Notice, ...]]:
+def modernise(
+    known: KnownAgents, entries: Mapping[str, object]
+) -> tuple[dict[str, object], tuple[Notice, ...]]:
     """A 1.1 file's content in the form of 1.2, and what a reader of it should be told."""
     made: dict[str, object] = {"schemaVersion": "1.2"}
     notices = [Notice("The registry is of version 1.1; it is still read.", MIGRATE)]
@@ -39,7 +42,7 @@ def modernise(entries: Mapping[str, object]) -> tuple[dict[str, object], tuple[N
     if isinstance(entries.get("agents"), dict):
         agents: dict[str, object] = {}
         for name, entry in cast("dict[str, object]", entries["agents"]).items():
-            modern = modern_entry(name, entry)
+            modern = modern_entry(known, name, entry)
             agents[name] = modern.entry
             notices += [
                 Notice(f"{name}: a prompt in its arguments is not used ({prompt.flag}).", MIGRATE)
@@ -62,12 +65,12 @@ def notices_of(name: str, modern: Modern) -> list[Notice]:
             "only members with permissions full may use it.",
             f"Take {flag} out of the baseArgs of {name}.",
         )
-        for flag in yes_to_all(name, modern.args)
+        for flag in modern.yes
     ]
     return said
 
 
-def modern_entry(name: str, entry: object) -> Modern:
+def modern_entry(known: KnownAgents, name: str, entry: object) -> Modern:
     """One old entry in its new form; what cannot be read is left for the check to refuse."""
     if not isinstance(entry, dict):
         return Modern(entry)
@@ -78,19 +81,18 @@ def modern_entry(name: str, entry: object) -> Modern:
     words = texts(args)
     if words is None:
         return Modern({**{key: given[key] for key in _SAME if key in given}, "baseArgs": args})
-    known = known_agent(name)
-    capabilities = _capabilities(given, known)
-    flag = capabilities.get("systemPromptFlag")
-    named = [flag] if isinstance(flag, str) else []
-    kept, dropped = take_out_prompts(name, words, named)
+    facts = known.ours.get(name)
+    flags = known.flags(facts)
+    capabilities = _capabilities(given, facts)
+    kept, dropped = take_out_prompts(name, words, flags, capabilities.get("systemPromptFlag"))
     made = {key: given[key] for key in _SAME if key in given}
-    if known is not None:
-        made.setdefault("displayName", known.display_name)
+    if facts is not None:
+        made.setdefault("displayName", facts.display_name)
     made["baseArgs"] = list(kept)
     made["capabilities"] = capabilities
     ignored = [key for key in given if key not in _SAME and key not in _REPLACED]
     ignored += _moment(given, made)
-    return Modern(made, kept, dropped, tuple(ignored))
+    return Modern(made, yes_to_all(flags, kept), dropped, tuple(ignored))
 
 
 def texts(value: object) -> list[str] | None:
@@ -113,12 +115,12 @@ def _moment(given: Mapping[str, object], made: dict[str, object]) -> list[str]:
     return []
 
 
-def _capabilities(given: Mapping[str, object], known: KnownAgent | None) -> dict[str, object]:
+def _capabilities(given: Mapping[str, object], facts: AgentFacts | None) -> dict[str, object]:
     stated = given.get("capabilities")
     if isinstance(stated, dict):
         return cast("dict[str, object]", stated)
-    if known is not None:
-        return dict(known.capabilities)
+    if facts is not None:
+        return dict(facts.capabilities)
     if given.get("completion") == "jsonl":
         return {"completionDetection": "jsonl", "completionTypes": ["result", "turn.completed"]}
     return {"completionDetection": "idleTimeout"}

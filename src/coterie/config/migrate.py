@@ -13,6 +13,7 @@ from coterie.config.files import keep_copy, locked
 from coterie.config.flags import DroppedPrompt, take_out_prompts
 from coterie.config.mistakes import Notice, doubled_keys, refusal
 from coterie.errors import NotFound
+from coterie.model.agent_facts import KnownAgents
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Migration:
     notices: tuple[Notice, ...] = ()
 
 
-def migrate(path: Path | None = None) -> Migration:
+def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
     """Rewrite the registry to 1.2 without roles' prompts; done twice it changes nothing more."""
     path = path or registry.registry_path()
     if not path.exists():
@@ -35,12 +36,12 @@ def migrate(path: Path | None = None) -> Migration:
         document = read_document(path)
         if document.doubled:
             raise refusal(document, doubled_keys(document))
-        cleaned, dropped, notices = _cleaned(document.data)
+        cleaned, dropped, notices = _cleaned(known, document.data)
         if cleaned is None:
-            registry.interpret(document)  # refuses what is neither 1.1 nor 1.2
+            registry.interpret(known, document)  # refuses what is neither 1.1 nor 1.2
             return Migration(path, changed=False)
         # Everything is checked before anything is written.
-        made = registry.interpret(Document(path, document.text, cleaned, document.kind))
+        made = registry.interpret(known, Document(path, document.text, cleaned, document.kind))
         version = cast("Mapping[str, object]", document.data)["schemaVersion"]
         backup = keep_copy(path, f"{path.name}.{version}.bak")
         registry.save_registry(made)
@@ -48,7 +49,7 @@ def migrate(path: Path | None = None) -> Migration:
 
 
 def _cleaned(
-    data: object,
+    known: KnownAgents, data: object
 ) -> tuple[dict[str, object] | None, tuple[DroppedPrompt, ...], tuple[Notice, ...]]:
     """The content to be written, or None where there is nothing to do."""
     entries = cast("dict[str, object]", data) if isinstance(data, dict) else {}
@@ -61,7 +62,7 @@ def _cleaned(
     dropped: list[DroppedPrompt] = []
     notices: list[Notice] = []
     for name, entry in cast("dict[str, object]", agents).items():
-        modern = legacy.modern_entry(name, entry) if is_old else _without_prompts(name, entry)
+        modern = (legacy.modern_entry if is_old else _without_prompts)(known, name, entry)
         made[name] = modern.entry
         dropped += modern.dropped
         notices += legacy.notices_of(name, modern) if is_old else ()
@@ -70,18 +71,16 @@ def _cleaned(
     return {"schemaVersion": registry.VERSION, "agents": made}, tuple(dropped), tuple(notices)
 
 
-def _without_prompts(name: str, entry: object) -> legacy.Modern:
+def _without_prompts(known: KnownAgents, name: str, entry: object) -> legacy.Modern:
     if not isinstance(entry, dict):
         return legacy.Modern(entry)
     given = cast("dict[str, object]", entry)
     words = legacy.texts(given.get("baseArgs"))
     if words is None:
         return legacy.Modern(given)
-    facts = given.get("capabilities")
+    told = given.get("capabilities")
     flag = (
-        cast("dict[str, object]", facts).get("systemPromptFlag")
-        if isinstance(facts, dict)
-        else None
+        cast("dict[str, object]", told).get("systemPromptFlag") if isinstance(told, dict) else None
     )
-    kept, dropped = take_out_prompts(name, words, [flag] if isinstance(flag, str) else [])
-    return legacy.Modern({**given, "baseArgs": list(kept)}, kept, dropped)
+    kept, dropped = take_out_prompts(name, words, known.flags(known.ours.get(name)), flag)
+    return legacy.Modern({**given, "baseArgs": list(kept)}, dropped=dropped)

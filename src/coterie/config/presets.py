@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from coterie.config.known_agents import BUILT_IN, is_built_in, known_agent
 from coterie.config.registry import Registry
-from coterie.config.scan import program
-from coterie.config.sign_in import has_key
+from coterie.config.scan import has_key, program
 from coterie.config.team_edit import Entry
 from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import KnownAgents
 
 _PAIR = (
     {"id": "ada", "prompt": "You write the code. Keep changes small; say what you changed."},
@@ -86,12 +85,12 @@ def ready(registry: Registry, is_spoken: Callable[[str | None], bool]) -> list[s
     return [
         agent.name
         for agent in registry.agents.values()
-        if is_spoken(agent.adapter) and _is_usable(agent)
+        if is_spoken(agent.adapter) and _is_usable(registry.known, agent)
     ]
 
 
-def _is_usable(agent: AgentDefinition) -> bool:
-    if not is_built_in(agent):
+def _is_usable(known: KnownAgents, agent: AgentDefinition) -> bool:
+    if not known.is_part_of_coterie(agent):
         return program(agent.command) is not None
-    known = known_agent(BUILT_IN)
-    return known is not None and has_key(known)
+    facts = known.of(agent)
+    return facts is not None and has_key(facts)

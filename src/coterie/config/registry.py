@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 from typing import cast
 
@@ -16,7 +17,6 @@ from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
 from coterie.config.files import expanded, locked, write_atomically
 from coterie.config.flags import drop_mode_words, take_out_prompts
-from coterie.config.known_agents import built_in, known_agent
 from coterie.config.mistakes import (
     Mistake,
     Notice,
@@ -33,6 +33,7 @@ from coterie.config.mistakes import (
 from coterie.config.patterns import VARIABLE
 from coterie.errors import NotFound, UsageError
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
+from coterie.model.agent_facts import AgentFacts, KnownAgents
 from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"
@@ -53,6 +54,8 @@ class Registry:
     notices: tuple[Notice, ...] = ()
     schema_version: str | None = None
     """The version that stands in the file; None when there is no file yet."""
+    known: KnownAgents = field(default=KnownAgents(), repr=False, compare=False)
+    """What is known of agents by name, registered or not."""
 
     def get(self, name: str) -> AgentDefinition:
         """The agent of this name."""
@@ -76,29 +79,46 @@ def registry_path(home: Path | None = None) -> Path:
     return (home or coterie_home()) / "agents" / "config.json"
 
 
-def load_registry(path: Path | None = None, own_adapters: Collection[str] = ()) -> Registry:
+def load_registry(known: KnownAgents, path: Path | None = None) -> Registry:
     """Read and check the registry; one that does not exist yet has nobody but the built-in agent.
 
-    `own_adapters` are the agents that have an adapter of their own, which chooses the way of
-    calling: mode words in their `baseArgs` are dropped with a notice.
+    Where an agent has an adapter of its own, that chooses the way of calling: mode words in the
+    entry's `baseArgs` are dropped with a notice.
     """
-    return with_own(_read(path or registry_path(), own_adapters))
+    return as_used(_read(known, path or registry_path()))
 
 
-def with_own(registry: Registry) -> Registry:
-    """The registry with the built-in agent, which needs no entry; one that is there counts."""
-    own = built_in()
-    if own is None or own.name in registry.agents:
-        return registry
-    return registry.with_agents(own)
+def as_used(registry: Registry) -> Registry:
+    """A registry as it was written, without mode words, and with the agents that are a part of
+    Coterie and installed."""
+    registry = _with_own(registry)
+    agents = registry.agents.items()
+    used = {name: _without_mode_words(registry.known, agent) for name, agent in agents}
+    return replace(registry, agents=used, notices=(*registry.notices, *_notices(registry, used)))
 
 
-def _read(path: Path, own_adapters: Collection[str] = ()) -> Registry:
-    return interpret(read_document(path), own_adapters) if path.exists() else Registry(path)
+def _with_own(registry: Registry) -> Registry:
+    # They need no entry, but one that is there counts.
+    own = [
+        AgentDefinition(name=facts.name, display_name=facts.display_name, command=facts.name)
+        for facts in registry.known.ours.values()
+        if facts.name not in registry.agents and is_included(facts)
+    ]
+    return registry.with_agents(*own) if own else registry
 
 
-def interpret(document: Document, own_adapters: Collection[str] = ()) -> Registry:
-    """The registry that a document holds, or a ConfigError with all that is wrong with it."""
+def is_included(facts: AgentFacts) -> bool:
+    """Whether an agent is a part of Coterie whose Python packages were installed."""
+    return facts.needs is not None and find_spec(facts.needs) is not None
+
+
+def _read(known: KnownAgents, path: Path) -> Registry:
+    return interpret(known, read_document(path)) if path.exists() else Registry(path, known=known)
+
+
+def interpret(known: KnownAgents, document: Document) -> Registry:
+    """The registry that a document holds, word for word, or a ConfigError with all that is wrong
+    with it."""
     if document.doubled:
         raise refusal(document, doubled_keys(document))
     data = document.data
@@ -108,17 +128,15 @@ def interpret(document: Document, own_adapters: Collection[str] = ()) -> Registr
     version = entries.get("schemaVersion")
     notices: tuple[Notice, ...] = ()
     if version == legacy.VERSION:
-        entries, notices = legacy.modernise(entries)
+        entries, notices = legacy.modernise(known, entries)
     elif version != VERSION:
         raise refusal(document, [_wrong_version(entries)])
     mistakes = [*_unknown_keys(entries), *_agents_shape(entries)]
-    agents, wrong = _definitions(entries.get("agents"))
+    agents, wrong = _definitions(known, entries.get("agents"))
     mistakes += wrong
     if mistakes:
         raise refusal(document, mistakes)
-    used = {name: _without_mode_words(agent, own_adapters) for name, agent in agents.items()}
-    notices += tuple(_notices(agents, used, own_adapters))
-    return Registry(document.path, used, notices, str(version))
+    return Registry(document.path, agents, notices, str(version), known)
 
 
 def _wrong_version(entries: Mapping[str, object]) -> Mistake:
@@ -141,13 +159,15 @@ def _agents_shape(entries: Mapping[str, object]) -> Iterator[Mistake]:
         yield Mistake(("agents",), f"is {described(entries['agents'])}; expected an object")
 
 
-def _definitions(agents: object) -> tuple[dict[str, AgentDefinition], list[Mistake]]:
+def _definitions(
+    known: KnownAgents, agents: object
+) -> tuple[dict[str, AgentDefinition], list[Mistake]]:
     made: dict[str, AgentDefinition] = {}
     mistakes: list[Mistake] = []
     if not isinstance(agents, dict):
         return made, mistakes
     for name, entry in cast("dict[str, object]", agents).items():
-        found = _definition(name, entry)
+        found = _definition(known, name, entry)
         if isinstance(found, AgentDefinition):
             made[name] = found
         else:
@@ -155,7 +175,7 @@ def _definitions(agents: object) -> tuple[dict[str, AgentDefinition], list[Mista
     return made, mistakes
 
 
-def _definition(name: str, entry: object) -> AgentDefinition | list[Mistake]:
+def _definition(known: KnownAgents, name: str, entry: object) -> AgentDefinition | list[Mistake]:
     at: Place = ("agents", name)
     if not isinstance(entry, dict):
         return [Mistake(at, f"is {described(entry)}; expected an object")]
@@ -173,7 +193,7 @@ def _definition(name: str, entry: object) -> AgentDefinition | list[Mistake]:
     if not definition.display_name:
         update["display_name"] = name[:1].upper() + name[1:]
     definition = definition.model_copy(update=update)
-    mistakes += [replace(one, place=(*at, *one.place)) for one in _rules(name, definition)]
+    mistakes += [replace(one, place=(*at, *one.place)) for one in _rules(known, name, definition)]
     return mistakes or definition
 
 
@@ -184,18 +204,18 @@ def _keys_at(place: Place) -> tuple[str, ...]:
 # -- rules that span several facts -------------------------------------------------------------
 
 
-def _rules(name: str, agent: AgentDefinition) -> Iterator[Mistake]:
+def _rules(known: KnownAgents, name: str, agent: AgentDefinition) -> Iterator[Mistake]:
     if agent.name != name:
         yield Mistake(("name",), f"is {quoted(agent.name)}; expected {quoted(name)}, its key")
     program = PurePath(agent.command)
     if len(program.parts) > 1 and not program.is_absolute():
         expected = "a program on PATH or an absolute path"
         yield Mistake(("command",), f"is {quoted(agent.command)}; expected {expected}")
-    yield from _environment(agent)
+    yield from _environment(known, agent)
     if "\0" in "".join((agent.command, *agent.base_args)):
         yield Mistake(("baseArgs",), "has a null character, which no program can be given")
-    flag = agent.capabilities.system_prompt_flag
-    _, prompts = take_out_prompts(name, agent.base_args, [flag] if flag else [])
+    flags, named = known.flags(known.of(agent)), agent.capabilities.system_prompt_flag
+    _, prompts = take_out_prompts(name, agent.base_args, flags, named)
     for prompt in prompts:
         problem = f"holds a role's prompt ({prompt.flag}); it belongs to the member"
         yield Mistake(("baseArgs",), problem, legacy.MIGRATE)
@@ -203,9 +223,10 @@ def _rules(name: str, agent: AgentDefinition) -> Iterator[Mistake]:
         yield replace(mistake, place=("capabilities", *mistake.place))
 
 
-def _environment(agent: AgentDefinition) -> Iterator[Mistake]:
+def _environment(known: KnownAgents, agent: AgentDefinition) -> Iterator[Mistake]:
+    isolating = known.isolating(known.of(agent))
     for variable, value in agent.env.items():
-        if breaks_isolation(variable):
+        if breaks_isolation(variable, isolating):
             yield Mistake(("env", variable), "is set by Coterie for each member; leave it out")
         elif not re.fullmatch(VARIABLE, variable) or "\0" in value:
             yield Mistake(("env", variable), "is no variable that a program can be given")
@@ -229,25 +250,18 @@ def _completion(told: Capabilities) -> Iterator[Mistake]:
             yield Mistake(("completionPattern",), f"is no regular expression: {error}")
 
 
-def _without_mode_words(agent: AgentDefinition, own_adapters: Collection[str]) -> AgentDefinition:
-    adapter = agent.adapter_in(own_adapters)
-    if adapter not in own_adapters:
-        return agent
-    kept, dropped = drop_mode_words(adapter, agent.base_args)
+def _without_mode_words(known: KnownAgents, agent: AgentDefinition) -> AgentDefinition:
+    kept, dropped = drop_mode_words(known.mode_words(agent), agent.base_args)
     return agent.model_copy(update={"base_args": kept}) if dropped else agent
 
 
-def _notices(
-    agents: Mapping[str, AgentDefinition],
-    used: Mapping[str, AgentDefinition],
-    own_adapters: Collection[str],
-) -> Iterator[Notice]:
-    for name, agent in agents.items():
-        adapter = agent.adapter_in(own_adapters)
-        known = known_agent(name)
+def _notices(registry: Registry, used: Mapping[str, AgentDefinition]) -> Iterator[Notice]:
+    known = registry.known
+    for name, agent in registry.agents.items():
+        adapter, facts = known.adapter_name(agent), known.of(agent)
         # What our own scan wrote is nobody's mistake.
-        if used[name] != agent and not (known and known.base_args == agent.base_args):
-            _, dropped = drop_mode_words(adapter, agent.base_args)
+        if used[name] != agent and not (facts and facts.base_args == agent.base_args):
+            _, dropped = drop_mode_words(known.mode_words(agent), agent.base_args)
             yield Notice(
                 f"{name}: {' '.join(dropped)} in baseArgs is not used; "
                 f"the {adapter} adapter chooses how it is called."
@@ -281,13 +295,13 @@ def _dumped(agent: AgentDefinition) -> dict[str, object]:
 
 
 def add_agent(
-    agent: AgentDefinition, path: Path | None = None, *, replacing: bool = False
+    known: KnownAgents, agent: AgentDefinition, path: Path | None = None, *, replacing: bool = False
 ) -> Registry:
     """Add one agent by hand; one of that name is only replaced when told to."""
     path = path or registry_path()
-    agent = define(agent.name, _dumped(agent))
+    agent = define(known, agent.name, _dumped(agent))
     with locked(path):
-        registry = current(path)
+        registry = current(known, path)
         if agent.name in registry.agents and not replacing:
             raise UsageError(f'There is an agent "{agent.name}" already.', "coterie agents list")
         registry = registry.with_agents(agent)
@@ -295,9 +309,9 @@ def add_agent(
     return registry
 
 
-def define(name: str, entry: Mapping[str, object]) -> AgentDefinition:
+def define(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentDefinition:
     """An agent from facts that were given on the command line, checked like the file's."""
-    made = _definition(name, dict(entry))
+    made = _definition(known, name, dict(entry))
     if isinstance(made, AgentDefinition):
         return made
     said = [
@@ -306,9 +320,9 @@ def define(name: str, entry: Mapping[str, object]) -> AgentDefinition:
     raise UsageError("\n".join(said), made[0].hint)
 
 
-def current(path: Path) -> Registry:
+def current(known: KnownAgents, path: Path) -> Registry:
     """The registry to be written again; an old one must be migrated first, so nothing is lost."""
-    registry = _read(path)
+    registry = _read(known, path)
     if registry.schema_version == legacy.VERSION:
         raise UsageError(f"The registry is of version {legacy.VERSION}.", legacy.MIGRATE, str(path))
     return registry

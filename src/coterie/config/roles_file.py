@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, 
 
 from coterie.config.document import Document, Place
 from coterie.config.flags import drop_mode_words
-from coterie.config.known_agents import family
 from coterie.config.mistakes import (
     Mistake,
     described,
@@ -129,10 +128,9 @@ def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
     members = tuple(one for one in made if isinstance(one, Member))
     mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
     if not mistakes:
-        named = agents_of(members)
-        agents = {**around.agents, **named}
+        registry = around.registry.with_agents(*agents_of(members).values())
         placed = [(member, _places(place)) for place, member in enumerate(members)]
-        checked = check_members(placed, Surroundings(around.folder, agents, around.user_home))
+        checked = check_members(placed, Surroundings(around.folder, registry, around.user_home))
         # They are told as of members, which these are; in this file they stand as roles.
         mistakes = [
             replace(one, problem=one.problem.replace("members[", "roles[")) for one in checked
@@ -197,12 +195,13 @@ def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mista
         return Mistake(at, f"is {described(role.cli_command)}; expected an agent or a command")
     metadata = role.metadata.model_dump(mode="json", exclude_none=True)
     permissions = Permissions.model_validate(metadata.pop("permissions", {}))
-    agent = _known(words[0], around.agents)
+    agent = _known(words[0], around.registry.agents)
     args: tuple[str, ...] = ()
     if agent is None:
         metadata[COMMAND] = role.cli_command
     else:
-        args, _ = drop_mode_words(family(agent), words[1:])
+        facts = around.registry.known.of(agent)
+        args, _ = drop_mode_words(facts.flags.mode if facts else {}, words[1:])
     shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
     return Member(
         id=role.role_id,
@@ -210,7 +209,7 @@ def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mista
         display_name=shown,
         role=role.type,
         order=place + 1,
-        agent=agent.name if agent else _name_for(words[0], around.agents),
+        agent=agent.name if agent else _name_for(words[0], around.registry.agents),
         additional_args=args,
         capabilities=role.capabilities,
         supports_multiple_instances=role.supports_multiple_instances,

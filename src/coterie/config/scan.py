@@ -1,4 +1,4 @@
-"""Finding the agents that are installed, and entering them into the registry."""
+"""Which agents are installed and signed in, and entering them into the registry."""
 
 from __future__ import annotations
 
@@ -8,29 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.config.environment import search_path
+from coterie.config.environment import passthrough, search_path, user_home
 from coterie.config.files import expanded, locked
-from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, is_built_in
 from coterie.config.registry import (
     Registry,
+    as_used,
     current,
     define,
     registry_path,
     save_registry,
-    with_own,
 )
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import AgentFacts, KnownAgents
 
 VersionOf = Callable[[str], str | None]
-"""Runs a program with `--version` and gives what it said; starting programs is not ours to do."""
+"""Runs a program with `--version` and returns what it printed; `config` starts no programs."""
+ExitsWith0 = Callable[[Sequence[str]], bool]
+"""Runs a command; whether it ended with 0."""
 
 
 @dataclass(frozen=True)
-class Found:
+class InstalledAgent:
     """A known agent that is installed."""
 
-    known: KnownAgent
+    facts: AgentFacts
     command: str
     version: str | None
 
@@ -40,20 +42,22 @@ class Scan:
     """What a scan found and what it changed."""
 
     registry: Registry
-    found: tuple[Found, ...] = ()
+    found: tuple[InstalledAgent, ...] = ()
     added: tuple[str, ...] = ()
     updated: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """Registered agents whose program is no longer there."""
 
 
-def find_agents(version_of: VersionOf, path: str | None = None) -> tuple[Found, ...]:
+def find_agents(
+    known: KnownAgents, version_of: VersionOf, path: str | None = None
+) -> tuple[InstalledAgent, ...]:
     """The known agents on PATH, each with the absolute path of its program."""
-    found: list[Found] = []
-    for known in KNOWN_AGENTS:
-        command = program(known.name, path) if known.is_program else None
+    found: list[InstalledAgent] = []
+    for facts in known.all:
+        command = program(facts.name, path) if facts.is_program else None
         if command is not None:
-            found.append(Found(known, command, _number(version_of(command))))
+            found.append(InstalledAgent(facts, command, _number(version_of(command))))
     return tuple(found)
 
 
@@ -70,41 +74,45 @@ def program(command: str, path: str | None = None) -> str | None:
     return str(Path(found).absolute()) if found else None
 
 
-def place(agent: AgentDefinition, path: str | None = None) -> str | None:
+def place(known: KnownAgents, agent: AgentDefinition, path: str | None = None) -> str | None:
     """Where a registered agent is, or None where it is not there any more."""
-    return "in Coterie" if is_built_in(agent) else program(agent.command, path)
+    return "in Coterie" if known.is_part_of_coterie(agent) else program(agent.command, path)
 
 
 def scan(
-    version_of: VersionOf, now: str, path: Path | None = None, search: str | None = None
+    known: KnownAgents,
+    version_of: VersionOf,
+    now: str,
+    path: Path | None = None,
+    search: str | None = None,
 ) -> Scan:
     """Enter what is found; an entry that is there keeps all that a person may have changed."""
     path = path or registry_path()
-    found = find_agents(version_of, search)
+    found = find_agents(known, version_of, search)
     with locked(path):
-        registry = current(path)
-        changed = [_entry(registry.agents.get(one.known.name), one, now, search) for one in found]
+        registry = current(known, path)
+        changed = [_entry(registry.agents.get(one.facts.name), one, now, search) for one in found]
         updates = [entry for entry in changed if entry is not None]
         added = tuple(entry.name for entry in updates if entry.name not in registry.agents)
         updated = tuple(entry.name for entry in updates if entry.name in registry.agents)
         registry = registry.with_agents(*updates)
         if updates or registry.schema_version is None:
             save_registry(registry)
-    return Scan(with_own(registry), found, added, updated, missing_agents(registry, search))
+    return Scan(as_used(registry), found, added, updated, missing_agents(registry, search))
 
 
 def missing_agents(registry: Registry, search: str | None = None) -> tuple[str, ...]:
     """The registered agents whose program cannot be found."""
     agents = registry.agents.values()
-    return tuple(agent.name for agent in agents if place(agent, search) is None)
+    return tuple(agent.name for agent in agents if place(registry.known, agent, search) is None)
 
 
 def _entry(
-    old: AgentDefinition | None, found: Found, now: str, search: str | None
+    old: AgentDefinition | None, found: InstalledAgent, now: str, search: str | None
 ) -> AgentDefinition | None:
     """The entry to be written, or None where it stands already."""
     if old is None:
-        return found.known.definition(found.command, found.version, now)
+        return found.facts.definition(found.command, found.version, now)
     gone = program(old.command, search) is None
     command = found.command if gone else old.command
     version = found.version if command == found.command and found.version else old.version
@@ -114,6 +122,7 @@ def _entry(
 
 
 def by_hand(
+    known: KnownAgents,
     name: str,
     command: Sequence[str],
     now: str,
@@ -131,4 +140,27 @@ def by_hand(
         "capabilities": dict(facts),
         "installedAt": now,
     }
-    return define(name, {**entry, "usePty": True} if use_pty else entry)
+    return define(known, name, {**entry, "usePty": True} if use_pty else entry)
+
+
+# -- signed in ---------------------------------------------------------------------------------
+
+
+def has_key(facts: AgentFacts) -> bool:
+    """Whether the user's environment holds something that opens its model."""
+    given = passthrough(facts.keys)
+    return any(given.get(key) for key in facts.keys)
+
+
+def signed_in(facts: AgentFacts, command: str, check: ExitsWith0) -> bool | None:
+    """Whether an agent can reach its model; None where nothing tells."""
+    if has_key(facts):
+        return True
+    if not facts.is_program:
+        return False
+    if facts.sign_in_check is not None:
+        return check([command, *facts.sign_in_check])
+    home = user_home()
+    if facts.credentials is None or home is None:
+        return None
+    return (home / facts.credentials).is_file()

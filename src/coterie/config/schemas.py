@@ -1,14 +1,11 @@
 """JSON Schemas for editors, made from the models that check the files.
 
-They are shipped in `schemas/`; `python -m coterie.config.schemas` writes them, `--check` says
-whether they are what the models say.
+They are shipped in `schemas/`; `coterie.app.schemas` writes and compares them.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import cast
@@ -21,7 +18,7 @@ from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
 from coterie.model.scheduler import SchedulerConfig
-from coterie.model.team import ISOLATING, NAME_PATTERN, OUR_PREFIX
+from coterie.model.team import NAME_PATTERN, OUR_PREFIX
 
 Schema = dict[str, object]
 
@@ -31,18 +28,18 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _FOR_EDITORS: Schema = {"type": "string", "description": "This schema, for editors."}
 
 
-def team_schema() -> Schema:
+def team_schema(isolating: Collection[str]) -> Schema:
     """The team file, with what its shape alone cannot say."""
     schema = cast("Schema", team_adapter().json_schema())
     for name in ("DefaultsEntry", "MemberEntry"):
         entry = _object(schema, "$defs", name)
         entry["allOf"] = [{"not": {"required": list(pair)}} for pair in _clashing()]
-        _refuse_isolating(_object(entry, "properties", "env"))
+        _refuse_isolating(_object(entry, "properties", "env"), isolating)
     return _finished(schema, "Coterie team")
 
 
-def _refuse_isolating(env: Schema) -> None:
-    ours = [{"enum": sorted(ISOLATING)}, {"pattern": f"^{OUR_PREFIX}"}]
+def _refuse_isolating(env: Schema, isolating: Collection[str]) -> None:
+    ours = [{"enum": sorted(isolating)}, {"pattern": f"^{OUR_PREFIX}"}]
     env["propertyNames"] = {"pattern": VARIABLE, "not": {"anyOf": ours}}
 
 
@@ -52,13 +49,13 @@ def _clashing() -> Iterator[tuple[str, str]]:
     yield from combinations(("prompt", "promptFile", "systemInstruction"), 2)
 
 
-def registry_schema() -> Schema:
+def registry_schema(isolating: Collection[str]) -> Schema:
     """The registry file."""
     agent = cast("Schema", AgentDefinition.model_json_schema())
     defs = _object(agent, "$defs")
     del agent["$defs"]
     agent["required"] = ["command"]
-    _refuse_isolating(_object(agent, "properties", "env"))
+    _refuse_isolating(_object(agent, "properties", "env"), isolating)
     _object(defs, "Capabilities")["allOf"] = [
         _when(
             "jsonl",
@@ -114,14 +111,16 @@ def envelope_file_schema() -> Schema:
     return {"$schema": DIALECT, "title": "Coterie envelope", **schema}
 
 
-SCHEMAS: Mapping[str, Callable[[], Schema]] = {
-    "team": team_schema,
-    "registry": registry_schema,
-    "settings": settings_schema,
-    "roles": roles_schema,
-    "scheduler": scheduler_schema,
-    "envelope": envelope_file_schema,
-}
+def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
+    """Every schema by its name; `isolating` are the variables that nobody may set."""
+    return {
+        "team": team_schema(isolating),
+        "registry": registry_schema(isolating),
+        "settings": settings_schema(),
+        "roles": roles_schema(),
+        "scheduler": scheduler_schema(),
+        "envelope": envelope_file_schema(),
+    }
 
 
 def _finished(schema: Schema, title: str) -> Schema:
@@ -154,38 +153,3 @@ def _object(schema: Schema, *path: str) -> Schema:
     for key in path:
         schema = cast("Schema", schema[key])
     return schema
-
-
-def rendered(name: str) -> str:
-    """A schema as it stands in its file."""
-    return json.dumps(SCHEMAS[name](), indent=2, ensure_ascii=False) + "\n"
-
-
-def differing() -> list[Path]:
-    """The shipped schemas that are not what the models say."""
-    files = {name: FOLDER / f"{name}.schema.json" for name in SCHEMAS}
-    return [
-        path
-        for name, path in files.items()
-        if not path.is_file() or path.read_text(encoding="utf-8") != rendered(name)
-    ]
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Write the schemas, or with `--check` only compare them."""
-    if not set(arguments) <= {"--check", "--write"} or len(arguments) > 1:
-        print("usage: python -m coterie.config.schemas [--check | --write]", file=sys.stderr)
-        return 2
-    wrong = differing()
-    for path in wrong:
-        if "--check" in arguments:
-            print(f"{path.name} is not what the models say; run: make schemas", file=sys.stderr)
-        else:
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(rendered(path.name.removesuffix(".schema.json")), encoding="utf-8")
-            print(f"wrote {path.name}")
-    return 1 if wrong and "--check" in arguments else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -13,11 +13,11 @@ from coterie.config.document import Document, parse_json, parse_toml, read_docum
 from coterie.config.files import write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project
+from coterie.config.registry import Registry
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path
 from coterie.config.team_members import long_name
 from coterie.config.teams import Seat, reading_for
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.agent import AgentDefinition
 from coterie.model.paths import shown
 from coterie.model.team import Team, safe_name
 
@@ -51,7 +51,7 @@ def new_team(
     project: Project,
     name: str,
     entries: Sequence[Entry],
-    agents: Mapping[str, AgentDefinition],
+    registry: Registry,
     workflow: str | None = None,
 ) -> LoadedTeam:
     """Write a new team into the project; nothing is written that would not be read again."""
@@ -65,7 +65,7 @@ def new_team(
         data = {"workflow": workflow, **data}
     path = folder / FILE_NAMES[0]
     text = render(data)
-    loaded = interpret(parse_json(path, text), Reading(agents, folder_is_name=True))
+    loaded = interpret(parse_json(path, text), Reading(registry, folder_is_name=True))
     write_atomically(path, text)
     return loaded
 
@@ -73,13 +73,13 @@ def new_team(
 def add_member(
     path: Path,
     entry: Entry,
-    agents: Mapping[str, AgentDefinition],
+    registry: Registry,
     project: Project | None = None,
     like: str | None = None,
 ) -> LoadedTeam:
     """Add a member to a team file, which keeps all else it says; `like` copies another's entry."""
     document = read_document(team_path(path))
-    reading = reading_for(path, project, agents)
+    reading = reading_for(path, project, registry)
     interpret(document, reading)  # what is wrong already is not blamed on the new member
     if like is not None:
         entry = _like(document, like, entry)
@@ -91,11 +91,11 @@ def add_member(
 
 
 def rename_member(
-    path: Path, member: str, name: str, agents: Mapping[str, AgentDefinition], project: Project
+    path: Path, member: str, name: str, registry: Registry, project: Project
 ) -> LoadedTeam:
     """Give a member another id in its team file: a new member, with a folder of its own."""
     document = read_document(team_path(path))
-    reading = reading_for(path, project, agents)
+    reading = reading_for(path, project, registry)
     interpret(document, reading).team.member(member)
     if document.kind != "json":
         raise UsageError(

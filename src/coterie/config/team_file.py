@@ -23,6 +23,7 @@ from coterie.config.mistakes import (
     quoted,
     refusal,
 )
+from coterie.config.registry import Registry
 from coterie.config.roles_file import COMMAND, is_roles, read_roles
 from coterie.config.settings import Settings
 from coterie.config.team_entry import (
@@ -37,7 +38,6 @@ from coterie.config.team_entry import (
 from coterie.config.team_members import Givens, merged, written_member
 from coterie.config.team_rules import Surroundings, check_members
 from coterie.errors import ConfigError, NotFound
-from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Team, safe_name
 
 FILE_NAMES = ("team.json", "team.toml")
@@ -64,7 +64,7 @@ class LoadedTeam:
 class Reading:
     """What a team file is read against."""
 
-    agents: Mapping[str, AgentDefinition]
+    registry: Registry
     settings: Settings = Settings()
     folder_is_name: bool = False
     """Whether the folder is the team's, so that a `name` may only repeat it."""
@@ -80,7 +80,7 @@ def load_team(path: Path, reading: Reading) -> LoadedTeam:
 
 
 def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
-    around = Surroundings(document.path.parent, reading.agents, user_home())
+    around = Surroundings(document.path.parent, reading.registry, user_home())
     team = Team(
         name=name_for(document.path),
         workflow="tickets",
@@ -117,7 +117,7 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
     folder = document.path.parent
     # A project's own team is `.coterie/teams/<team>`.
     project = folder.parents[2] if reading.folder_is_name else None
-    around = Surroundings(folder, reading.agents, user_home(), project)
+    around = Surroundings(folder, reading.registry, user_home(), project)
     members = _members(data, around)
     mistakes += members.mistakes
     name, wrong = _name(data, document.path, reading)

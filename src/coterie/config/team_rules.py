@@ -11,7 +11,7 @@ from typing import Protocol
 from coterie.config.document import Place
 from coterie.config.flags import objections
 from coterie.config.mistakes import Mistake, did_you_mean, listing, quoted
-from coterie.model.agent import AgentDefinition
+from coterie.config.registry import Registry
 from coterie.model.team import Member, breaks_isolation
 
 LONGEST_PROMPT = 100_000
@@ -28,7 +28,7 @@ class Surroundings:
     """What a team file stands among."""
 
     folder: Path
-    agents: Mapping[str, AgentDefinition]
+    registry: Registry
     user_home: Path | None = None
     project: Path | None = None
     """The project whose own team it is; None for a file from elsewhere, used in any project."""
@@ -39,6 +39,12 @@ class Surroundings:
             path = str(self.user_home) + path[1:]
         # Links are left as they are: `work` in a member's folder is one, and may change.
         return Path(os.path.normpath(self.folder / path))
+
+    def isolating(self, member: Member) -> frozenset[str]:
+        """The variables that may not be set for this member."""
+        agent = self.registry.agents.get(member.agent or "")
+        known = self.registry.known
+        return known.isolating(known.of(agent) if agent else None)
 
     def holds(self, path: str) -> bool:
         """Whether a path in the file stays inside the file's own folder."""
@@ -60,8 +66,9 @@ def check_members(members: Sequence[Placed], around: Surroundings) -> Iterator[M
         for key, problem, hint in _about(member, around):
             place = givens[key].place if key in givens else at
             yield Mistake(place, problem, hint)
+        isolating = around.isolating(member)
         for variable in member.env:
-            if breaks_isolation(variable):
+            if breaks_isolation(variable, isolating):
                 place = (*givens["env"].place, variable)
                 yield Mistake(place, "is set by Coterie for each member; leave it out")
     yield from _shared_names(members)
@@ -82,7 +89,7 @@ def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
             f"is {size:,} bytes long; expected at most {LONGEST_PROMPT:,}",
             None,
         )
-    yield from _agent(member, around.agents)
+    yield from _agent(member, around.registry)
     yield from _folders(member, around)
     yield from _worktree(member, around.project)
 
@@ -98,7 +105,8 @@ def _worktree(member: Member, project: Path | None) -> Iterator[_Complaint]:
         yield "work", f'is "worktree", but {project} is in no git repository', "git init"
 
 
-def _agent(member: Member, agents: Mapping[str, AgentDefinition]) -> Iterator[_Complaint]:
+def _agent(member: Member, registry: Registry) -> Iterator[_Complaint]:
+    agents = registry.agents
     if member.type == "human":
         if member.agent is not None:
             yield "agentConfigId", f'is {quoted(member.agent)}, but its type is "human"', None
@@ -112,7 +120,7 @@ def _agent(member: Member, agents: Mapping[str, AgentDefinition]) -> Iterator[_C
         hint = None if guess else "coterie agents scan"
         yield "agentConfigId", f"is {quoted(member.agent)}; known: {listing(agents)}.{guess}", hint
         return
-    for objection in objections(definition, member):
+    for objection in objections(registry.known, definition, member):
         yield objection.key, objection.problem, objection.hint
 
 

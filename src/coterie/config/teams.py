@@ -11,6 +11,7 @@ from coterie.config.files import expanded
 from coterie.config.mistakes import did_you_mean, listing, quoted, sentence
 from coterie.config.patterns import MODEL
 from coterie.config.project import Project
+from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import Settings, set_value
@@ -19,7 +20,6 @@ from coterie.config.team_members import Given
 from coterie.config.team_rules import Surroundings, check_members
 from coterie.config.trust import require_trust
 from coterie.errors import NotFound, UsageError
-from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Team, safe_name
 
 ADHOC = "adhoc"
@@ -52,7 +52,7 @@ def teams_of(project: Project) -> tuple[TeamPlace, ...]:
 def choose_team(
     project: Project,
     word: str | None,
-    agents: Mapping[str, AgentDefinition],
+    registry: Registry,
     settings: Settings | None = None,
     home: Path | None = None,
 ) -> LoadedTeam:
@@ -60,7 +60,7 @@ def choose_team(
     settings = settings or Settings()
     here = {place.name: place.path for place in teams_of(project)}
     path = _default(here, settings) if word is None else _named(word, here)
-    loaded = load_team(path, reading_for(path, project, agents, settings))
+    loaded = load_team(path, reading_for(path, project, registry, settings))
     require_trust(loaded, project, home)
     return loaded
 
@@ -68,13 +68,13 @@ def choose_team(
 def reading_for(
     path: Path,
     project: Project | None,
-    agents: Mapping[str, AgentDefinition],
+    registry: Registry,
     settings: Settings | None = None,
 ) -> Reading:
     """How a team file is read: one of the project's own is called as its folder is."""
     folder = team_path(path).parent
     own = project is not None and folder.parent.resolve() == project.teams.resolve()
-    return Reading(agents, settings or Settings(), folder_is_name=own)
+    return Reading(registry, settings or Settings(), folder_is_name=own)
 
 
 def roles_word(project: Project) -> str | None:
@@ -149,14 +149,12 @@ def _free(wanted: str, taken: set[str]) -> str:
     return free
 
 
-def team_of_agents(
-    spec: str, agents: Mapping[str, AgentDefinition], settings: Settings | None = None
-) -> LoadedTeam:
+def team_of_agents(spec: str, registry: Registry, settings: Settings | None = None) -> LoadedTeam:
     """A team without a file, for `--agents`."""
     settings = settings or Settings()
     members = tuple(_sitting(seat, place) for place, seat in enumerate(seats(spec), 1))
     placed = [(member, _places(member)) for member in members]
-    wrong = list(check_members(placed, Surroundings(Path.cwd(), agents)))
+    wrong = list(check_members(placed, Surroundings(Path.cwd(), registry)))
     if wrong:
         said = [sentence("--agents:", mistake) for mistake in wrong]
         raise UsageError("\n".join(said), wrong[0].hint)

@@ -20,11 +20,11 @@ from coterie.config.project import Project, is_tracked
 from coterie.config.roles_file import COMMAND
 from coterie.config.team_file import LoadedTeam
 from coterie.errors import ConfigError, NotTrusted
+from coterie.model.agent_facts import KnownAgents
 from coterie.model.paths import shown
 from coterie.model.team import Member
 
 FILE_NAME = "trusted.json"
-INSTRUCTIONS = ("CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,10 @@ def is_material_trusted(root: Path, home: Path | None = None) -> bool:
     return is_trusted(_material(root), home)
 
 
-def instruction_files(root: Path) -> tuple[str, ...]:
+def instruction_files(known: KnownAgents, root: Path) -> tuple[str, ...]:
     """The instruction files that a folder brings for agents."""
-    return tuple(name for name in INSTRUCTIONS if (root / name).is_file())
+    names = (name for facts in known.all for name in facts.instructions)
+    return tuple(name for name in dict.fromkeys(names) if (root / name).is_file())
 
 
 def _material(root: Path) -> str:

@@ -7,7 +7,7 @@ team it started with as JSON, so both read back what they write, and a newer fie
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -32,17 +32,8 @@ CONTEXT_CHARACTERS = 40_000
 OUR_PREFIX = "COTERIE_"
 ISOLATING = frozenset(
     {
-        "CLAUDE_CODE_TMPDIR",
-        "CLAUDE_CONFIG_DIR",
-        "CODEX_HOME",
-        "GEMINI_CLI_HOME",
         "HOME",
-        "OPENCODE_CONFIG",
-        "OPENCODE_CONFIG_DIR",
-        "OPENCODE_DB",
         "PWD",
-        "QWEN_HOME",
-        "QWEN_RUNTIME_DIR",
         "TEMP",
         "TMP",
         "TMPDIR",
@@ -54,7 +45,8 @@ ISOLATING = frozenset(
         "XDG_STATE_HOME",
     }
 )
-"""Variables by which an agent finds its files; Coterie sets them, for each member apart."""
+"""Variables by which any program finds its files; Coterie sets them, for each member apart.
+Each agent's own are among its facts."""
 
 
 MANAGER = "manager"
@@ -81,9 +73,9 @@ def safe_name(name: str) -> bool:
     return _SAFE.fullmatch(name) is not None
 
 
-def breaks_isolation(variable: str) -> bool:
+def breaks_isolation(variable: str, isolating: Collection[str] = ISOLATING) -> bool:
     """Whether a member that set this variable would share files with another, or with us."""
-    return variable in ISOLATING or variable.startswith(OUR_PREFIX)
+    return variable in isolating or variable.startswith(OUR_PREFIX)
 
 
 class _Value(BaseModel):

@@ -12,6 +12,7 @@ from typing import Literal
 import anyio
 
 from coterie.errors import CoterieError
+from coterie.model.agent_facts import ShellTool
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.probe.outcome import STEPS, Step, Tried
@@ -28,14 +29,11 @@ FOLDER = "coterie-probe-"
 """How the name of a probe's folder begins."""
 _OUR_FOLDER = re.compile(rf" \(in [^)]*{FOLDER}[^)]*\)")
 
-Shell = Callable[[str], ToolCall]
-"""A call of a CLI's shell for a command."""
-
 
 class Steps:
     """The steps, in order; after one that failed the next begins on a new task."""
 
-    def __init__(self, place: Place, shell: Shell) -> None:
+    def __init__(self, place: Place, shell: ShellTool) -> None:
         self._place = place
         self._shell = shell
         self._word = f"heliotrope-{secrets.token_hex(4)}"
@@ -144,7 +142,11 @@ class Steps:
     def _making(self, name: str) -> tuple[anyio.Path, ModelReply]:
         """A file that is not there, and a model that wants it made."""
         path = self._place.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
-        return anyio.Path(path), ModelReply((), (self._shell(f"touch {shlex.quote(str(path))}"),))
+        return anyio.Path(path), ModelReply((), (self._call(f"touch {shlex.quote(str(path))}"),))
+
+    def _call(self, command: str) -> ToolCall:
+        shell = self._shell
+        return ToolCall(shell.name, {shell.command: command, **shell.arguments})
 
     async def _take(self, word: str, answer: Answer, choice: str, made: anyio.Path) -> int:
         """A turn in which every permission is answered so; how many were asked for."""
@@ -156,29 +158,3 @@ class Steps:
                 raise Failed("it ran the command before the question was answered")
             await place.app.answer(found.interaction_id, choice=choice, text=None, author=YOU)
         return asked
-
-
-# -- each CLI's own shell tool -----------------------------------------------------------------
-
-_WHY = "Coterie probes whether this works."
-
-
-def _codex(command: str) -> ToolCall:
-    return ToolCall("exec_command", {"cmd": command})
-
-
-def _plainly(tool: str, **more: object) -> Shell:
-    def call(command: str) -> ToolCall:
-        return ToolCall(tool, {"command": command, "description": _WHY, **more})
-
-    return call
-
-
-SHELLS: Mapping[str, Shell] = {
-    "claude": _plainly("Bash"),
-    "codex": _codex,
-    "gemini": _plainly("run_shell_command"),
-    "qwen": _plainly("run_shell_command", is_background=False),
-    "opencode": _plainly("bash"),
-}
-"""By whose flags it understands: a call of its shell."""

@@ -11,32 +11,36 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App, version_of
-from coterie.config.known_agents import family, known_agent
 from coterie.config.registry import Registry, registry_path, save_registry
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import ShellTool
 from coterie.model.team import Member, Team
 from coterie.probe.outcome import Probed, Step, Tried
 from coterie.probe.place import Model, Place
-from coterie.probe.steps import FOLDER, SHELLS, Steps
+from coterie.probe.steps import FOLDER, Steps
 from coterie.rehearsal.server import RehearsalServer
-
-_OWN_ADAPTERS = ("claude", "codex", "gemini")
-_BY_ACP = ("qwen", "opencode")
-"""Those whose home we know how to point at a stand-in."""
 
 
 def can_be_probed(agent: AgentDefinition) -> bool:
     """Whether a stand-in can take the place of its model, and we know its shell tool."""
-    adapter = agent.adapter_in(_OWN_ADAPTERS)
-    return adapter in _OWN_ADAPTERS or (adapter == "acp" and family(agent) in _BY_ACP)
+    return _shell(agent) is not None
+
+
+def _shell(agent: AgentDefinition) -> ShellTool | None:
+    facts = KNOWN_AGENTS.of(agent)
+    # By any other adapter it would be started on its real model.
+    if facts is None or facts.adapter.name != KNOWN_AGENTS.adapter_name(agent):
+        return None
+    return facts.shell
 
 
 async def probe(name: str, command: str) -> Probed:
     """Probe a program that is known by name, at the place where it is installed."""
-    known = known_agent(name)
+    known = KNOWN_AGENTS.get(name)
     if known is None:
         return await probe_agent(AgentDefinition(name=name, command=command))
     return await probe_agent(known.definition(command, None, instant.now()))
@@ -46,24 +50,24 @@ async def probe_agent(
     agent: AgentDefinition, tell: Callable[[Step], None] = lambda _: None
 ) -> Probed:
     """Probe an agent as its entry in the registry says; `tell` hears which step begins."""
-    if not can_be_probed(agent):
-        # Any other adapter would start it on its real model.
+    shell = _shell(agent)
+    if shell is None:
         raise UsageError(f"{agent.name} cannot be probed: nothing can stand in for its model.")
     # Asking costs up to two seconds, and some write into the user's home even for that.
     version = agent.version or await anyio.to_thread.run_sync(version_of, agent.command)
     base = await anyio.to_thread.run_sync(_furnished, agent)
     try:
-        steps = await _all_steps(agent, base, tell)
+        steps = await _all_steps(agent, shell, base, tell)
     finally:
         with anyio.CancelScope(shield=True):
             await anyio.to_thread.run_sync(partial(shutil.rmtree, base, ignore_errors=True))
-    known = known_agent(family(agent))
+    known = KNOWN_AGENTS.of(agent)
     tested, install = (known.tested, known.install) if known else (None, None)
     return Probed(agent.name, version, tested, steps, install)
 
 
 async def _all_steps(
-    agent: AgentDefinition, base: Path, tell: Callable[[Step], None]
+    agent: AgentDefinition, shell: ShellTool, base: Path, tell: Callable[[Step], None]
 ) -> tuple[Tried, ...]:
     model = Model()
     steps: list[Tried] = []
@@ -73,7 +77,7 @@ async def _all_steps(
         anyio.create_task_group() as group,
     ):
         place = Place(app, server, model, group, _team(agent))
-        steps += await Steps(place, SHELLS[family(agent)]).all_steps(tell)
+        steps += await Steps(place, shell).all_steps(tell)
     return tuple(steps)
 
 

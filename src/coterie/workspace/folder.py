@@ -11,14 +11,14 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.paths import member_folder
-from coterie.model.team import Member, Team, breaks_isolation
+from coterie.model.team import ISOLATING, Member, Team, breaks_isolation
 from coterie.model.workspace import Workspace
 from coterie.workspace.own_worktree import own_worktree
 
@@ -50,10 +50,11 @@ def open_workspace(
     member: Member,
     passthrough: Mapping[str, str],
     agent_env: Mapping[str, str] | None = None,
+    isolating: Collection[str] = ISOLATING,
 ) -> Workspace:
     """A member's folder, made, with the whole environment of its process."""
     made = make_folder(root, team, member)
-    return replace(made, env=environment(member, made, passthrough, agent_env))
+    return replace(made, env=environment(member, made, passthrough, agent_env, isolating))
 
 
 def environment(
@@ -61,15 +62,16 @@ def environment(
     workspace: Workspace,
     passthrough: Mapping[str, str],
     agent_env: Mapping[str, str] | None = None,
+    isolating: Collection[str] = ISOLATING,
 ) -> dict[str, str]:
     """What a member's process sees: what may be passed on, its agent's, its own; isolation last."""
     for variable in member.env:
-        if breaks_isolation(variable):
+        if breaks_isolation(variable, isolating):
             raise UsageError(
                 f"{member.id}: {variable} in env would break its isolation.", "Leave it out."
             )
     given = {**passthrough, **(agent_env or {}), **member.env}
-    kept = {name: value for name, value in given.items() if not breaks_isolation(name)}
+    kept = {name: value for name, value in given.items() if not breaks_isolation(name, isolating)}
     return {**kept, "HOME": str(workspace.home), "TMPDIR": str(workspace.tmp)}
 
 

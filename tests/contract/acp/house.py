@@ -14,8 +14,8 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp import AcpAdapter
-from coterie.agents.gemini import GeminiAdapter
+from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt

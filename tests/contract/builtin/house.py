@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from coterie.agents.builtin import BuiltinAdapter
+from coterie.agents.builtin.adapter import BuiltinAdapter
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude import ClaudeAdapter
+from coterie.agents.claude.adapter import ClaudeAdapter
 from coterie.agents.claude.channel import ClaudeChannel
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response

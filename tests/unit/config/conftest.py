@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from coterie.config.known_agents import KNOWN_AGENTS
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.registry import Registry
 from coterie.model.agent import AgentDefinition
 
 NOW = "2026-11-15T12:00:00.000Z"
 
 
 @pytest.fixture
-def agents() -> Mapping[str, AgentDefinition]:
+def agents() -> Registry:
     """`claude`, `codex` and a plain agent that only knows silence."""
-    known = {one.name: one.definition(f"/opt/{one.name}", None, NOW) for one in KNOWN_AGENTS[:2]}
-    return {**known, "echo": AgentDefinition(name="echo", display_name="Echo", command="cat")}
+    known = [
+        KNOWN_AGENTS.ours[name].definition(f"/opt/{name}", None, NOW)
+        for name in ("claude", "codex")
+    ]
+    echo = AgentDefinition(name="echo", display_name="Echo", command="cat")
+    return Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(*known, echo)
 
 
 @pytest.fixture

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config import known_agents
-from coterie.config.known_agents import KNOWN_AGENTS, KnownAgent, family, is_built_in
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config import registry
+from coterie.config.flags import drop_mode_words
 from coterie.config.presets import ready
 from coterie.config.registry import add_agent, load_registry, registry_path
 from coterie.config.scan import find_agents, missing_agents, place, scan
 from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import AgentFacts
 from tests.conftest import House
 
 NOW = "2026-11-15T12:00:00.000Z"
@@ -33,13 +35,13 @@ def version_of(command: str) -> str | None:
 
 def test_a_registry_is_made_by_scan(house: House, tmp_path: Path) -> None:
     search = install(tmp_path / "bin", "codex", "gemini", "unrelated")
-    done = scan(version_of, NOW, search=search)
+    done = scan(KNOWN_AGENTS, version_of, NOW, search=search)
     assert (done.added, done.updated, done.missing) == (("codex", "gemini"), (), ())
     assert [(one.command, one.version) for one in done.found] == [
         (f"{search}/codex", "1.0"),
         (f"{search}/gemini", None),
     ]
-    assert load_registry().agents == done.registry.agents
+    assert load_registry(KNOWN_AGENTS).agents == done.registry.agents
     codex = json.loads(registry_path().read_text())["agents"]["codex"]
     assert codex == {
         "name": "codex",
@@ -58,7 +60,7 @@ def test_a_registry_is_made_by_scan(house: House, tmp_path: Path) -> None:
 
 
 def test_nothing_found_makes_an_empty_registry(house: House, tmp_path: Path) -> None:
-    assert scan(version_of, NOW, search=install(tmp_path / "bin")).found == ()
+    assert scan(KNOWN_AGENTS, version_of, NOW, search=install(tmp_path / "bin")).found == ()
     assert json.loads(registry_path().read_text()) == {"schemaVersion": "1.2", "agents": {}}
 
 
@@ -67,59 +69,62 @@ def test_a_scan_keeps_what_a_person_changed(house: House, tmp_path: Path) -> Non
     mine = AgentDefinition(
         name="claude", command=f"{search}/claude", base_args=("--mine",), installed_at=NOW
     )
-    add_agent(mine)
-    done = scan(version_of, LATER, search=search)
+    add_agent(KNOWN_AGENTS, mine)
+    done = scan(KNOWN_AGENTS, version_of, LATER, search=search)
     assert (done.added, done.updated) == ((), ("claude",))
-    found = load_registry().get("claude")
+    found = load_registry(KNOWN_AGENTS).get("claude")
     assert (found.base_args, found.version, found.installed_at) == (("--mine",), "1.0", NOW)
-    assert scan(version_of, LATER, search=search).updated == ()
+    assert scan(KNOWN_AGENTS, version_of, LATER, search=search).updated == ()
 
 
 def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
     old = install(tmp_path / "old", "claude")
-    scan(version_of, NOW, search=old)
+    scan(KNOWN_AGENTS, version_of, NOW, search=old)
     (tmp_path / "old" / "claude").unlink()
     new = install(tmp_path / "new", "claude")
-    assert missing_agents(load_registry(), new) == ("claude",)
-    done = scan(version_of, NOW, search=new)
+    assert missing_agents(load_registry(KNOWN_AGENTS), new) == ("claude",)
+    done = scan(KNOWN_AGENTS, version_of, NOW, search=new)
     assert (done.updated, done.missing) == (("claude",), ())
-    assert load_registry().get("claude").command == f"{new}/claude"
+    assert load_registry(KNOWN_AGENTS).get("claude").command == f"{new}/claude"
 
 
 def test_a_file_that_cannot_be_run_is_not_found(house: House, tmp_path: Path) -> None:
     (tmp_path / "claude").touch()
-    assert find_agents(version_of, str(tmp_path)) == ()
+    assert find_agents(KNOWN_AGENTS, version_of, str(tmp_path)) == ()
 
 
-@pytest.mark.parametrize("known", KNOWN_AGENTS, ids=[known.name for known in KNOWN_AGENTS])
-def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, known: KnownAgent) -> None:
-    made = known.definition("/opt/x", "1", NOW)
-    add_agent(made)
-    assert load_registry().get(known.name) == made
-    assert known.install.startswith("npm i -g " if known.is_program else "pip install ")
-    assert family(made) == known.name
+@pytest.mark.parametrize("facts", KNOWN_AGENTS.ours.values(), ids=list(KNOWN_AGENTS.ours))
+def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, facts: AgentFacts) -> None:
+    made = facts.definition("/opt/x", "1", NOW)
+    add_agent(KNOWN_AGENTS, made)
+    read = load_registry(KNOWN_AGENTS)
+    kept, _ = drop_mode_words(facts.flags.mode, made.base_args)
+    assert read.get(facts.name) == made.model_copy(update={"base_args": kept})
+    assert read.notices == ()
+    assert facts.install.startswith("npm i -g " if facts.is_program else "pip install ")
+    assert KNOWN_AGENTS.of(made) == facts
 
 
 def test_the_built_in_agent_needs_no_program(
     house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "builtin").touch(0o755)
-    assert find_agents(version_of, str(tmp_path)) == ()
-    done = scan(version_of, NOW, search=str(tmp_path))
+    assert find_agents(KNOWN_AGENTS, version_of, str(tmp_path)) == ()
+    done = scan(KNOWN_AGENTS, version_of, NOW, search=str(tmp_path))
     assert (list(done.registry.agents), done.missing) == (["builtin"], ())
     assert '"agents": {}' in registry_path().read_text()
     own = done.registry.get("builtin")
-    assert (place(own), ready(done.registry, lambda _: True)) == ("in Coterie", [])
+    assert (place(KNOWN_AGENTS, own), ready(done.registry, lambda _: True)) == ("in Coterie", [])
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert ready(done.registry, lambda _: True) == ["builtin"]
     other = AgentDefinition(name="builtin", command="/opt/x", adapter="generic")
-    assert [is_built_in(own), is_built_in(other)] == [True, False]
-    add_agent(other)
-    assert load_registry().get("builtin").adapter == "generic"
+    assert [KNOWN_AGENTS.is_part_of_coterie(one) for one in (own, other)] == [True, False]
+    add_agent(KNOWN_AGENTS, other)
+    assert load_registry(KNOWN_AGENTS).get("builtin").adapter == "generic"
 
 
 def test_without_its_extra_there_is_no_built_in_agent(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_agents, "find_spec", lambda name: None)
-    assert load_registry().agents == {}
+    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    assert load_registry(KNOWN_AGENTS).agents == {}

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.config.registry import define
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.registry import Registry, define
 from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.errors import ConfigError
 from coterie.model.budget import Allowance, Budget, amount, more, shown
 
-READING = Reading({"claude": define("claude", {"command": "claude"})})
+CLAUDE = define(KNOWN_AGENTS, "claude", {"command": "claude"})
+READING = Reading(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
 
 
 def load(folder: Path, **team: Any) -> LoadedTeam:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.config import registry, team_file
 from coterie.config.document import Document, parse_json, parse_toml
 from coterie.config.known_projects import known_projects
 from coterie.config.project import Project
+from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import load_settings
 from coterie.config.team_edit import full_form, render, toml_member
@@ -30,7 +32,7 @@ from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member, Permissions, Team
 from tests.conftest import House
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 PATH = Path("/nowhere/team.json")
 
 TEAM_SCHEMA, REGISTRY_SCHEMA = (
@@ -107,12 +109,12 @@ def test_any_text_is_refused_politely(agents: Agents, text: str) -> None:
 @given(data=jsons | near_registries)
 def test_any_json_is_a_registry_or_refused(data: object) -> None:
     try:
-        found = registry.interpret(parse_json(PATH, json.dumps(data)), {"claude"})
+        found = registry.interpret(KNOWN_AGENTS, parse_json(PATH, json.dumps(data)))
     except ConfigError:
         return
     text = registry.render(found.agents)
     assert REGISTRY_SCHEMA.is_valid(json.loads(text))
-    assert registry.interpret(parse_json(PATH, text)).agents == found.agents
+    assert registry.interpret(KNOWN_AGENTS, parse_json(PATH, text)).agents == found.agents
 
 
 @SAME_FILES

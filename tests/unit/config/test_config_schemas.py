@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.app.schemas import differing
 from coterie.config import registry, team_file
 from coterie.config.document import parse_json
-from coterie.config.known_agents import KNOWN_AGENTS
-from coterie.config.schemas import FOLDER, SCHEMAS, differing
+from coterie.config.registry import Registry
+from coterie.config.schemas import FOLDER, schemas
 from coterie.config.team_file import Reading
 from coterie.errors import ConfigError
-from coterie.model.agent import AgentDefinition
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 ROOT = Path(__file__).parents[3]
 
 
@@ -40,20 +40,20 @@ def read_as_team(data: object, agents: Agents) -> bool:
 
 def read_as_registry(data: object) -> bool:
     try:
-        registry.interpret(parse_json(Path("/x/config.json"), json.dumps(data)))
+        registry.interpret(KNOWN_AGENTS, parse_json(Path("/x/config.json"), json.dumps(data)))
     except ConfigError:
         return False
     return True
 
 
 def test_they_are_what_the_models_say() -> None:
-    assert differing() == []
-    check = [sys.executable, "-m", "coterie.config.schemas", "--check"]
+    assert differing() == {}
+    check = [sys.executable, "-m", "coterie.app.schemas", "--check"]
     assert subprocess.run(check, check=False).returncode == 0
     assert subprocess.run([*check, "--loud"], check=False, capture_output=True).returncode == 2
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", schemas([]))
 def test_they_are_valid_and_describe_every_key(name: str) -> None:
     schema: dict[str, Any] = json.loads((FOLDER / f"{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
@@ -134,7 +134,7 @@ KNOWN = {
     one.name: one.definition("/x", "1", "2026-01-01T00:00:00Z").model_dump(
         mode="json", exclude_none=True
     )
-    for one in KNOWN_AGENTS
+    for one in KNOWN_AGENTS.all
 }
 REGISTRIES: list[tuple[object, bool]] = [
     (agent(), True),

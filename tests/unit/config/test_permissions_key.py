@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.config.project import Project, make_project
-from coterie.config.registry import define
+from coterie.config.registry import Registry, define
 from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.config.trust import Power, powers, require_trust
@@ -18,7 +19,8 @@ from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Permissions
 from tests.conftest import House
 
-READING = Reading({"claude": define("claude", {"command": "claude"})})
+CLAUDE = define(KNOWN_AGENTS, "claude", {"command": "claude"})
+READING = Reading(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))
 
 
 def load(folder: Path, **team: Any) -> LoadedTeam:

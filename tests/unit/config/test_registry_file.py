@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coterie.config.known_agents import KNOWN_AGENTS
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.config.mistakes import Notice
 from coterie.config.registry import (
     Registry,
@@ -36,8 +36,8 @@ def registry_of(agents: object, **more: object) -> str:
 def test_one_that_does_not_exist_yet_has_the_built_in_agent_alone(house: House) -> None:
     own = AgentDefinition(name="builtin", display_name="Built-in agent", command="builtin")
     path = house.coterie_home / "agents" / "config.json"
-    assert load_registry() == Registry(path, {"builtin": own})
-    assert load_registry().schema_version is None
+    assert load_registry(KNOWN_AGENTS) == Registry(path, {"builtin": own})
+    assert load_registry(KNOWN_AGENTS).schema_version is None
 
 
 def test_every_field_is_read(house: House, write: Write) -> None:
@@ -65,7 +65,7 @@ def test_every_field_is_read(house: House, write: Write) -> None:
         "env": {"LEVEL": "3"},
     }
     write(registry_path(), registry_of({"bot": entry}))
-    assert load_registry().get("bot") == AgentDefinition(
+    assert load_registry(KNOWN_AGENTS).get("bot") == AgentDefinition(
         name="bot",
         display_name="The Bot",
         command="/opt/bot",
@@ -92,7 +92,7 @@ def test_every_field_is_read(house: House, write: Write) -> None:
 
 def test_a_command_alone_is_an_agent(house: House, write: Write) -> None:
     write(registry_path(), registry_of({"cat": {"command": "cat"}}))
-    agent = load_registry().get("cat")
+    agent = load_registry(KNOWN_AGENTS).get("cat")
     assert (agent.display_name, agent.capabilities.detection, agent.adapter_in(())) == (
         "Cat",
         "idleTimeout",
@@ -180,7 +180,7 @@ MISTAKES: list[tuple[Any, str]] = [
 def test_a_mistake_is_named(house: House, write: Write, entry: Any, said: str) -> None:
     path = write(registry_path(), registry_of({"a": entry}))
     with pytest.raises(ConfigError) as caught:
-        load_registry()
+        load_registry(KNOWN_AGENTS)
     first = str(caught.value).splitlines()[0]
     shown, _, words = first.partition(" ")
     assert shown.startswith("~/.coterie/agents/config.json:")
@@ -194,7 +194,7 @@ def test_a_prompt_s_hint_is_to_migrate(house: House, write: Write) -> None:
         registry_path(), registry_of({"a": {"command": "x", "baseArgs": ["--system-prompt", "x"]}})
     )
     with pytest.raises(ConfigError) as caught:
-        load_registry()
+        load_registry(KNOWN_AGENTS)
     assert caught.value.hint == "coterie agents migrate"
 
 
@@ -234,7 +234,7 @@ FILES = [
 def test_a_file_that_is_no_registry(house: House, write: Write, text: str, said: str) -> None:
     write(registry_path(), text)
     with pytest.raises(ConfigError) as caught:
-        load_registry()
+        load_registry(KNOWN_AGENTS)
     assert str(caught.value) == f"~/.coterie/agents/{said}"
 
 
@@ -243,14 +243,13 @@ def test_an_unknown_agent(house: House, write: Write) -> None:
     with pytest.raises(
         NotFound, match=r'No agent "codx"\. Known: codex, builtin\. Did you mean codex\?'
     ):
-        load_registry().get("codx")
+        load_registry(KNOWN_AGENTS).get("codx")
 
 
 def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Write) -> None:
     args = ["-p", "--output-format", "stream-json", "--verbose", "--add-dir", "/x"]
     write(registry_path(), registry_of({"claude": {"command": "claude", "baseArgs": args}}))
-    assert load_registry().get("claude").base_args == tuple(args)
-    found = load_registry(own_adapters={"claude"})
+    found = load_registry(KNOWN_AGENTS)
     assert found.get("claude").base_args == ("--add-dir", "/x")
     assert found.notices == (
         Notice(
@@ -261,8 +260,8 @@ def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Wr
 
 
 def test_what_scan_wrote_is_not_complained_of(house: House) -> None:
-    add_agent(KNOWN_AGENTS[0].definition("/opt/claude", None, NOW))
-    found = load_registry(own_adapters={"claude"})
+    add_agent(KNOWN_AGENTS, KNOWN_AGENTS.ours["claude"].definition("/opt/claude", None, NOW))
+    found = load_registry(KNOWN_AGENTS)
     assert found.notices == ()
     assert found.get("claude").base_args == ("--setting-sources", "user", "--strict-mcp-config")
 
@@ -270,7 +269,7 @@ def test_what_scan_wrote_is_not_complained_of(house: House) -> None:
 def test_a_role_with_no_flag_to_go_by(house: House, write: Write) -> None:
     entry = {"command": "~/bin/x", "capabilities": {"supportsSystemPrompt": True}}
     write(registry_path(), registry_of({"a": entry}))
-    found = load_registry()
+    found = load_registry(KNOWN_AGENTS)
     assert found.notices == (
         Notice("a: it has no systemPromptFlag, so a role stands in front of the message."),
     )
@@ -302,8 +301,8 @@ def test_the_limits_of_a_turn(house: House) -> None:
 def test_what_is_saved_is_read_again_and_private(house: House) -> None:
     agent = AgentDefinition(name="a", display_name="Ä", command="x", env={"KEY": "secret"})
     save_registry(Registry(registry_path(), {"a": agent}))
-    assert list(load_registry().agents) == ["a", "builtin"]
-    assert load_registry().get("a") == agent
+    assert list(load_registry(KNOWN_AGENTS).agents) == ["a", "builtin"]
+    assert load_registry(KNOWN_AGENTS).get("a") == agent
     assert stat.S_IMODE(registry_path().stat().st_mode) == 0o600
     assert [path.name for path in registry_path().parent.iterdir()] == ["config.json"]
     assert "secret" not in repr(agent)
@@ -314,7 +313,7 @@ def test_a_link_is_written_through(house: House, tmp_path: Path) -> None:
     dotfiles.write_text(registry_of({}))
     registry_path().parent.mkdir(parents=True)
     registry_path().symlink_to(dotfiles)
-    add_agent(AgentDefinition(name="a", command="x"))
+    add_agent(KNOWN_AGENTS, AgentDefinition(name="a", command="x"))
     assert registry_path().is_symlink()
     assert json.loads(dotfiles.read_text())["agents"] == {
         "a": {"name": "a", "command": "x", "displayName": "A"}
@@ -323,13 +322,13 @@ def test_a_link_is_written_through(house: House, tmp_path: Path) -> None:
 
 def test_adding_by_hand(house: House) -> None:
     facts = {"completionDetection": "custom", "completionPattern": "^OK$", "timeoutMs": 5}
-    agent = by_hand("bot", ["/opt/bot", "--loud"], NOW, facts, use_pty=True)
-    assert add_agent(agent).agents == {"bot": agent}
+    agent = by_hand(KNOWN_AGENTS, "bot", ["/opt/bot", "--loud"], NOW, facts, use_pty=True)
+    assert add_agent(KNOWN_AGENTS, agent).agents == {"bot": agent}
     assert (agent.base_args, agent.use_pty, agent.installed_at) == (("--loud",), True, NOW)
     with pytest.raises(UsageError, match='There is an agent "bot" already'):
-        add_agent(agent)
-    other = by_hand("bot", ["sh"], NOW, {})
-    assert add_agent(other, replacing=True).get("bot").command.endswith("/sh")
+        add_agent(KNOWN_AGENTS, agent)
+    other = by_hand(KNOWN_AGENTS, "bot", ["sh"], NOW, {})
+    assert add_agent(KNOWN_AGENTS, other, replacing=True).get("bot").command.endswith("/sh")
 
 
 @pytest.mark.parametrize(
@@ -361,7 +360,7 @@ def test_adding_what_cannot_be(
     house: House, name: str, command: list[str], facts: dict[str, object], said: str
 ) -> None:
     with pytest.raises(UsageError) as caught:
-        by_hand(name, command, NOW, facts)
+        by_hand(KNOWN_AGENTS, name, command, NOW, facts)
     assert str(caught.value) == said
 
 
@@ -376,5 +375,5 @@ def test_a_home_that_cannot_be_written(house: House) -> None:
 def test_old_ones_are_not_written_over(house: House, write: Write) -> None:
     write(registry_path(), json.dumps({"schemaVersion": "1.1", "agents": {}}))
     with pytest.raises(UsageError) as caught:
-        add_agent(AgentDefinition(name="a", command="x"))
+        add_agent(KNOWN_AGENTS, AgentDefinition(name="a", command="x"))
     assert caught.value.hint == "coterie agents migrate"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.config.flags import DroppedPrompt, drop_mode_words, yes_to_all
 from coterie.config.migrate import Migration, migrate
 from coterie.config.mistakes import Notice
@@ -45,13 +46,18 @@ OLD = {
 }
 
 
+UNUSED = Notice(
+    "codex: exec --json in baseArgs is not used; the codex adapter chooses how it is called."
+)
+
+
 def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> None:
     write(registry_path(), json.dumps(OLD))
-    found = load_registry()
+    found = load_registry(KNOWN_AGENTS)
     assert found.schema_version == "1.1"
     assert found.get("claude").base_args == ("--add-dir", "/x")
     assert found.get("claude").capabilities.completion_types == ("result",)
-    assert found.get("codex").base_args == ("exec", "--json", "--full-auto")
+    assert found.get("codex").base_args == ("--full-auto",)
     assert found.get("mine").capabilities.detection == "idleTimeout"
     assert found.notices == (
         Notice("The registry is of version 1.1; it is still read.", "coterie agents migrate"),
@@ -66,13 +72,14 @@ def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> N
             "Take --full-auto out of the baseArgs of codex.",
         ),
         Notice('mine: "colour" is not used any more.'),
+        UNUSED,
     )
 
 
 def test_migrating_tells_what_was_dropped_and_keeps_a_copy(house: House, write: Write) -> None:
     old = json.dumps(OLD)
     path = write(registry_path(), old)
-    done = migrate()
+    done = migrate(KNOWN_AGENTS)
     backup = path.with_name("config.json.1.1.bak")
     assert (done.changed, done.backup) == (True, backup)
     assert done.dropped == (
@@ -120,14 +127,14 @@ def test_migrating_tells_what_was_dropped_and_keeps_a_copy(house: House, write: 
             },
         },
     }
-    assert load_registry().notices == ()
+    assert load_registry(KNOWN_AGENTS).notices == (UNUSED,)
 
 
 def test_migrating_again_changes_nothing(house: House, write: Write) -> None:
     path = write(registry_path(), json.dumps(OLD))
-    migrate()
+    migrate(KNOWN_AGENTS)
     text = path.read_text()
-    assert migrate() == Migration(path, changed=False)
+    assert migrate(KNOWN_AGENTS) == Migration(path, changed=False)
     assert path.read_text() == text
     assert sorted(one.name for one in path.parent.glob("config.json*")) == [
         "config.json",
@@ -138,10 +145,10 @@ def test_migrating_again_changes_nothing(house: House, write: Write) -> None:
 def test_an_older_copy_is_never_overwritten(house: House, write: Write) -> None:
     path = write(registry_path(), json.dumps(OLD))
     write(path.with_name("config.json.1.1.bak"), "an older one")
-    assert migrate().backup == path.with_name("config.json.1.1.bak.2")
+    assert migrate(KNOWN_AGENTS).backup == path.with_name("config.json.1.1.bak.2")
     assert path.with_name("config.json.1.1.bak").read_text() == "an older one"
     path.write_text(json.dumps(OLD))
-    assert migrate().backup == path.with_name("config.json.1.1.bak.2")  # it holds the same
+    assert migrate(KNOWN_AGENTS).backup == path.with_name("config.json.1.1.bak.2")
 
 
 def test_prompts_in_a_new_registry_are_taken_out_too(house: House, write: Write) -> None:
@@ -154,21 +161,21 @@ def test_prompts_in_a_new_registry_are_taken_out_too(house: House, write: Write)
         "b": {"command": "y"},
     }
     write(registry_path(), json.dumps({"schemaVersion": "1.2", "agents": agents}))
-    done = migrate()
+    done = migrate(KNOWN_AGENTS)
     assert done.backup == registry_path().with_name("config.json.1.2.bak")
     assert done.dropped == (
         DroppedPrompt("a", "--role", "You are Max."),
         DroppedPrompt("a", "--system-prompt", "Be kind."),
     )
-    assert load_registry().get("a").base_args == ("-q",)
-    assert not migrate().changed
+    assert load_registry(KNOWN_AGENTS).get("a").base_args == ("-q",)
+    assert not migrate(KNOWN_AGENTS).changed
 
 
 def test_nothing_is_written_when_something_is_wrong(house: House, write: Write) -> None:
     wrong = json.dumps({"schemaVersion": "1.1", "agents": {"a": {"args": [1]}, "b": 3}})
     path = write(registry_path(), wrong)
     with pytest.raises(ConfigError) as caught:
-        migrate()
+        migrate(KNOWN_AGENTS)
     assert str(caught.value).splitlines() == [
         '~/.coterie/agents/config.json:1 agents.a has no "command".',
         "~/.coterie/agents/config.json:1 agents.a.baseArgs[0] is a number; expected text.",
@@ -180,7 +187,7 @@ def test_nothing_is_written_when_something_is_wrong(house: House, write: Write) 
 
 def test_no_registry_to_migrate(house: House) -> None:
     with pytest.raises(NotFound) as caught:
-        migrate()
+        migrate(KNOWN_AGENTS)
     assert caught.value.hint == "coterie agents scan"
 
 
@@ -197,11 +204,11 @@ def test_no_registry_to_migrate(house: House) -> None:
         ("codex", "exec --json -m x -", "-m x", "exec --json -"),
         ("gemini", "-p --debug -o stream-json", "--debug", "-p -o stream-json"),
         ("gemini", "--acp -m x", "-m x", "--acp"),
-        ("acp", "--acp exec", "--acp exec", ""),
+        ("qwen", "--acp exec", "--acp exec", ""),
     ],
 )
 def test_mode_words(adapter: str, args: str, kept: str, dropped: str) -> None:
-    assert drop_mode_words(adapter, args.split()) == (
+    assert drop_mode_words(KNOWN_AGENTS.ours[adapter].flags.mode, args.split()) == (
         tuple(kept.split()),
         tuple(dropped.split()),
     )
@@ -230,4 +237,6 @@ def test_mode_words(adapter: str, args: str, kept: str, dropped: str) -> None:
     ],
 )
 def test_yes_to_all(family: str, args: str, found: list[str]) -> None:
-    assert list(yes_to_all(family, args.split())) == found
+    assert (
+        list(yes_to_all(KNOWN_AGENTS.flags(KNOWN_AGENTS.ours.get(family)), args.split())) == found
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coterie.config.project import Project
+from coterie.config.registry import Registry
 from coterie.config.roles_file import agents_of, roles_path
 from coterie.config.schemas import FOLDER
 from coterie.config.team_file import Reading, load_team
@@ -21,7 +22,7 @@ from coterie.model.agent import AgentDefinition
 from coterie.model.team import Permissions
 from tests.conftest import House
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 Write = Callable[[Path, str], Path]
 
 MANAGER = {"role_id": "mira", "type": "manager", "cli_command": "codex"}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coterie.config.project import Project, make_project
+from coterie.config.registry import Registry
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.config.teams import (
@@ -21,10 +22,9 @@ from coterie.config.teams import (
 )
 from coterie.config.trust import Power, is_trusted, powers, trust
 from coterie.errors import NotFound, NotTrusted, UsageError
-from coterie.model.agent import AgentDefinition
 from tests.conftest import House
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 Write = Callable[[Path, str], Path]
 NOW = "2026-11-15T12:00:00.000Z"
 PLAIN = '{"members": [{"id": "a", "agent": "echo"}]}'

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from coterie.config.project import Project, make_project
+from coterie.config.registry import Registry
 from coterie.config.team_edit import add_member, entry_of, full_form, new_team, render
 from coterie.config.team_file import Reading, load_team
 from coterie.config.teams import choose_team, seats
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.agent import AgentDefinition
 from tests.conftest import House
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 Write = Callable[[Path, str], Path]
 
 

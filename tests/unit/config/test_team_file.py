@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
@@ -12,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coterie.config.document import read_document
+from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import Settings
 from coterie.config.team_file import LoadedTeam, Reading, load_team
@@ -20,7 +20,7 @@ from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Permissions, Team
 from tests.conftest import House
 
-Agents = Mapping[str, AgentDefinition]
+Agents = Registry
 
 
 def load(house: House, text: str, agents: Agents, name: str = "team.json") -> LoadedTeam:
@@ -569,7 +569,7 @@ def test_a_registered_yes_to_all_flag_needs_a_full_member(house: House, agents: 
         name="bold", display_name="Bold", command="x", base_args=("run", "--full-auto")
     )
     text = ONE.format('{"id": "a", "agent": "bold"}')
-    assert refused(house, text, {**agents, "bold": bold}) == (
+    assert refused(house, text, agents.with_agents(bold)) == (
         'team.json:2 members[0] needs permissions "full": bold is registered with --full-auto, '
         "which answers yes to everything."
     )
@@ -584,7 +584,7 @@ def test_a_prompt_that_no_command_line_could_carry(house: House, agents: Agents)
 
 def test_no_registry_yet(house: House) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(house, ONE.format('{"id": "a", "agent": "claude"}'), {})
+        load(house, ONE.format('{"id": "a", "agent": "claude"}'), Registry(house.project))
     assert str(caught.value) == 'team.json:2 members[0].agent is "claude"; known: none.'
     assert caught.value.hint == "coterie agents scan"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.agents.known import KNOWN_AGENTS
 from coterie.errors import NotFound
 from coterie.model.team import Member, Team, breaks_isolation, safe_name
 
@@ -80,6 +81,8 @@ def test_names_that_may_not(name: str) -> None:
 
 
 def test_variables_that_break_isolation() -> None:
+    isolating = KNOWN_AGENTS.isolating(None)
     broken = ["HOME", "TMPDIR", "CODEX_HOME", "CLAUDE_CONFIG_DIR", "GEMINI_CLI_HOME", "COTERIE_X"]
-    assert all(map(breaks_isolation, broken))
-    assert not any(map(breaks_isolation, ["PATH", "ANTHROPIC_API_KEY", "HOMEPAGE"]))
+    assert all(breaks_isolation(variable, isolating) for variable in broken)
+    harmless = ["PATH", "ANTHROPIC_API_KEY", "HOMEPAGE"]
+    assert not any(breaks_isolation(variable, isolating) for variable in harmless)

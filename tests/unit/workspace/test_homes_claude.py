@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from coterie.agents.claude.home import KEYS, prepare
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.claude import KEYS, prepare
-from coterie.workspace.homes.files import (
+from coterie.workspace.homes import (
     OURS,
     instruction_text,
     link_private,

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from coterie.agents.codex.home import CodexHome, Leftovers, prepare, toml
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.workspace import Workspace
 from coterie.workspace.folder import open_workspace
-from coterie.workspace.homes.codex import CodexHome, Leftovers, prepare, toml
 from coterie.workspace.worktree import Worktree
 from tests.conftest import House
 

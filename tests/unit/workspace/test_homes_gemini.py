@@ -7,16 +7,24 @@ import stat
 import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from coterie.agents.acp import home as acp
+from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.gemini import home as gemini
+from coterie.agents.opencode import home as opencode
+from coterie.agents.opencode.home import OpencodeAdapter
+from coterie.agents.qwen import home as qwen
+from coterie.agents.qwen.home import QwenAdapter
+from coterie.agents.table import Adapters
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.workspace import ToolCommands, Workspace
+from coterie.ports import ChildLog
 from coterie.workspace.folder import open_workspace
-from coterie.workspace.homes import acp, gemini
 from tests.conftest import House
 
 ANN = Member(
@@ -211,23 +219,41 @@ def test_the_materials_instructions_where_it_is_trusted(house: House, tmp_path: 
 # -- other ACP agents --------------------------------------------------------------------------
 
 
-def entry(name: str, command: str | None = None) -> AgentDefinition:
-    return AgentDefinition(name=name, command=command or f"/opt/bin/{name}", adapter="acp")
+@pytest.mark.parametrize(
+    ("name", "command", "adapter"),
+    [
+        ("qwen", "/opt/bin/qwen", QwenAdapter),
+        ("my-qwen", "qwen", QwenAdapter),
+        ("opencode", "/opt/bin/opencode", OpencodeAdapter),
+        ("acme", "/opt/bin/acme", AcpAdapter),
+    ],
+)
+def test_whose_home_it_is(name: str, command: str, adapter: type[AcpAdapter]) -> None:
+    agent = AgentDefinition(name=name, command=command, adapter="acp")
+    member = Member(id="ann", name="ann", display_name="Ann", agent=name)
+
+    async def recall(_: str) -> list[str]:
+        return []
+
+    adapters = Adapters({name: agent}, "auto", 1.0, recall)
+    made = adapters.of(member, cast("ChildLog", None))
+    assert type(made) is adapter
 
 
 def test_an_agent_that_nobody_knows(house: House) -> None:
     (house.project / "AGENTS.md").write_text("Use tabs.")
     env = {"ACME_KEY": "k", "OPENAI_API_KEY": "real"}
     place = workspace(house, env, team_instruction="Be kind.", trusted=True)
-    home = acp.prepare(entry("acme"), ANN, place)
+    home = acp.prepare(ANN, place)
     assert home == acp.AcpHome(
         cwd=house.project.resolve(),
         env=place.env,
+        setup=acp.ProgramSetup(),
         introduction="[SYSTEM]\nAsk @rex first.\n\nBe kind.\n\n",
     )
     assert "../team_instruction.md" in (place.folder / "AGENTS.md").read_text()
     assert list(place.home.iterdir()) == []
-    rehearsing = acp.prepare(entry("acme"), ANN, replace(place, rehearsal=URL)).env
+    rehearsing = acp.prepare(ANN, replace(place, rehearsal=URL)).env
     keys = {name: value for name, value in rehearsing.items() if name.endswith("_API_KEY")}
     assert set(keys.values()) == {"rehearsal"}
     assert (rehearsing["ACME_KEY"], rehearsing["OPENAI_BASE_URL"]) == ("k", f"{URL}/v1")
@@ -236,19 +262,19 @@ def test_an_agent_that_nobody_knows(house: House) -> None:
 def test_qwen(house: House) -> None:
     (house.project / "QWEN.md").write_text("Use tabs.")
     place = workspace(house, trusted=True)
-    home = acp.prepare(entry("my-qwen", "qwen"), ann("read"), place)
+    home = acp.prepare(ann("read"), place, qwen.set_up)
     own = place.home / ".qwen"
     trust = json.loads((own / "trustedFolders.json").read_text())
     assert trust == {str(house.project.resolve()): "DO_NOT_TRUST"}
     told = json.loads((own / "settings.json").read_text())
     assert "run_shell_command" in told["tools"]["exclude"]
-    assert (home.args, home.reads_only) == ((), True)
+    assert (home.setup.args, home.setup.reads_only) == ((), True)
     assert home.introduction.endswith("The project's own instructions:\n\nUse tabs.\n\n")
-    home = acp.prepare(entry("qwen"), ANN, replace(place, rehearsal=URL))
-    assert (home.args, home.reads_only) == (("--auth-type", "openai"), False)
+    home = acp.prepare(ANN, replace(place, rehearsal=URL), qwen.set_up)
+    assert (home.setup.args, home.setup.reads_only) == (("--auth-type", "openai"), False)
     assert home.env["OPENAI_MODEL"] == "rehearsal"
-    assert (told["permissions"], home.takes_commands) == ({"ask": []}, True)
-    acp.prepare(entry("qwen"), ANN, replace(place, tools=ToolCommands("list it", "/call it")))
+    assert (told["permissions"], home.setup.takes_commands) == ({"ask": []}, True)
+    acp.prepare(ANN, replace(place, tools=ToolCommands("list it", "/call it")), qwen.set_up)
     told = json.loads((own / "settings.json").read_text())
     assert set(told["permissions"]["ask"]) >= {"Bash", "Edit", "Monitor", "Read", "Write"}
     assert told["tools"]["discoveryCommand"] == "list it"
@@ -259,19 +285,19 @@ def test_opencode(house: House) -> None:
     login.parent.mkdir(parents=True)
     login.write_text("{}")
     place = workspace(house, user_home=house.home)
-    home = acp.prepare(entry("opencode"), ANN, place)
-    assert (home.problem, home.reads_only) == (None, False)
+    home = acp.prepare(ANN, place, opencode.set_up)
+    assert (home.setup.problem, home.setup.reads_only) == (None, False)
     assert (place.home / ".local/share/opencode/auth.json").readlink() == login
     assert json.loads(home.env["OPENCODE_PERMISSION"])["*"] == "ask"
-    home = acp.prepare(entry("opencode"), ann("read"), replace(place, rehearsal=URL))
+    home = acp.prepare(ann("read"), replace(place, rehearsal=URL), opencode.set_up)
     assert json.loads(home.env["OPENCODE_PERMISSION"])["*"] == "deny"
     assert not (place.home / ".local/share/opencode/auth.json").is_symlink()
     told = json.loads((place.home / ".config" / "opencode" / "opencode.json").read_text())
     assert told["provider"]["rehearsal"]["options"]["baseURL"] == f"{URL}/v1"
-    assert not home.takes_commands
+    assert not home.setup.takes_commands
     by_hand = json.loads(home.env["OPENCODE_PERMISSION"])
     served = replace(place, tools=ToolCommands("list it", "/call it"))
-    home = acp.prepare(entry("opencode"), ann("read"), served)
+    home = acp.prepare(ann("read"), served, opencode.set_up)
     ours = json.loads(home.env["OPENCODE_PERMISSION"])
     assert (by_hand["read"], ours["read"], ours["*"]) == ("allow", "ask", "deny")
     assert (ours["external_directory"], ours["coterie_*"]) == ("allow", "allow")
@@ -284,12 +310,12 @@ def test_opencode_is_not_started_where_it_would_run_plug_ins(house: House, name:
     (house.project / name).mkdir()
     member = ANN.model_copy(update={"execution_dir": str(below)})
     made = open_workspace(house.project, "pair", member, {})
-    problem = acp.prepare(entry("opencode"), member, made).problem
+    problem = acp.prepare(member, made, opencode.set_up).setup.problem
     assert problem is not None
     assert str(house.project / name) in problem
     # A repository ends at its root, and the user's own installation is none of its business.
     (below / ".git").mkdir()
-    assert acp.prepare(entry("opencode"), member, made).problem is None
+    assert acp.prepare(member, made, opencode.set_up).setup.problem is None
     (below / ".git").rmdir()
     own = replace(made, user_home=house.project.resolve())
-    assert acp.prepare(entry("opencode"), member, own).problem is None
+    assert acp.prepare(member, own, opencode.set_up).setup.problem is None

@@ -162,7 +162,7 @@ def test_the_whole_environment(house: House) -> None:
         "HOME": "/home/me",
     }
     agent = {"LANG": "fr", "FLAG": "1", "CODEX_HOME": "/x"}
-    made = open_workspace(house.project, "pair", ann, passed, agent)
+    made = open_workspace(house.project, "pair", ann, passed, agent, {"HOME", "CODEX_HOME"})
     assert made.env == {
         "PATH": "/mine",
         "TERM": "xterm",
@@ -177,4 +177,6 @@ def test_the_whole_environment(house: House) -> None:
 def test_a_variable_that_breaks_isolation_is_refused_by_name(house: House) -> None:
     made = make_folder(house.project, "pair", ANN)
     with pytest.raises(UsageError, match="ann: CLAUDE_CONFIG_DIR in env would break its isolation"):
-        environment(member(env={"CLAUDE_CONFIG_DIR": "/x"}), made, {})
+        environment(
+            member(env={"CLAUDE_CONFIG_DIR": "/x"}), made, {}, isolating={"CLAUDE_CONFIG_DIR"}
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from coterie.config.registry import Registry
 from coterie.config.team_file import Reading, load_team
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition
@@ -16,7 +17,9 @@ from tests.cli.command import Cli
 from tests.conftest import House
 from tests.unit.workspace.repository import bare_git, new_repository
 
-AGENTS = {"echo": AgentDefinition(name="echo", display_name="Echo", command="cat")}
+AGENTS = Registry(Path("/x/config.json")).with_agents(
+    AgentDefinition(name="echo", display_name="Echo", command="cat")
+)
 
 
 def written(folder: Path, member: dict[str, Any], **more: Any) -> Path:

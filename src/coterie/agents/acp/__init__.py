@@ -1,5 +1,9 @@
 """Any program that speaks the Agent Client Protocol, version 1: one long-lived process a member."""
 
-from coterie.agents.acp.adapter import AcpAdapter
+from coterie.model.agent_facts import AdapterFacts
 
-__all__ = ["AcpAdapter"]
+ADAPTER = AdapterFacts(
+    name="acp",
+    make="coterie.agents.acp.adapter:AcpAdapter",
+    home="coterie.agents.acp.home:environment",
+)

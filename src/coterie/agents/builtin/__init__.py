@@ -1,5 +1,23 @@
 """The built-in agent: a model, our own tools and a loop that survives a crash at any point."""
 
-from coterie.agents.builtin.adapter import BuiltinAdapter
+from coterie.model.agent_facts import AdapterFacts, AgentFacts
 
-__all__ = ["BuiltinAdapter"]
+FACTS = AgentFacts(
+    name="builtin",
+    display_name="Built-in agent",
+    install='pip install "coterie[builtin]"',
+    keys=(
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "OPENAI_API_KEY",
+        "OPENAI_BASE_URL",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
+    ),
+    sign_in="export ANTHROPIC_API_KEY=...",
+    adapter=AdapterFacts("builtin", make="coterie.agents.builtin.adapter:BuiltinAdapter"),
+    needs="pydantic_ai",
+    is_program=False,
+)

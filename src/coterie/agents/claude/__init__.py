@@ -1,5 +1,61 @@
 """Claude Code: one long-lived process per member, JSON lines both ways."""
 
-from coterie.agents.claude.adapter import ClaudeAdapter
+from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
-__all__ = ["ClaudeAdapter"]
+FACTS = AgentFacts(
+    name="claude",
+    display_name="Claude Code",
+    install="npm i -g @anthropic-ai/claude-code",
+    tested="2.1.325",
+    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
+    sign_in="claude auth login",
+    sign_in_check=("auth", "status"),
+    adapter=AdapterFacts(
+        name="claude",
+        make="coterie.agents.claude.adapter:ClaudeAdapter",
+        home="coterie.agents.claude.home:environment",
+    ),
+    # Without the last three, a repository that was never trusted has its hooks and its MCP
+    # servers run by being opened.
+    base_args=(
+        "-p",
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--setting-sources",
+        "user",
+        "--strict-mcp-config",
+    ),
+    capabilities={
+        "supportsSystemPrompt": True,
+        "systemPromptFlag": "--append-system-prompt",
+        "completionDetection": "jsonl",
+        "completionTypes": ["result"],
+        "textField": "result",
+        "modelFlag": "--model",
+    },
+    flags=FlagFacts(
+        mode={
+            "-p": 0,
+            "--print": 0,
+            "--verbose": 0,
+            "--include-partial-messages": 0,
+            "--replay-user-messages": 0,
+            "--input-format": 1,
+            "--output-format": 1,
+            "--permission-prompt-tool": 1,
+        },
+        prompt=frozenset(
+            {
+                "--append-system-prompt",
+                "--append-system-prompt-file",
+                "--system-prompt",
+                "--system-prompt-file",
+            }
+        ),
+        yes={"--permission-mode": frozenset({"bypassPermissions"})},
+    ),
+    isolating=("CLAUDE_CODE_TMPDIR", "CLAUDE_CONFIG_DIR"),
+    instructions=("CLAUDE.md",),
+    shell=ShellTool("Bash", arguments={"description": "Coterie probes whether this works."}),
+)

@@ -12,6 +12,7 @@ from coterie.agents.claude.arguments import arguments
 from coterie.agents.claude.channel import ClaudeChannel, Line
 from coterie.agents.claude.control import Control
 from coterie.agents.claude.failures import signed_out
+from coterie.agents.claude.home import ClaudeHome, prepare
 from coterie.agents.claude.own_server import SUBTYPE, OwnServer
 from coterie.agents.claude.status import ASK, is_signed_out
 from coterie.agents.fields import mapping, text
@@ -22,7 +23,6 @@ from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.claude import ClaudeHome, prepare
 
 START = 60.0
 """How long Claude may take to start; in practice a second."""

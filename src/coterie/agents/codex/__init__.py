@@ -1,5 +1,52 @@
 """Codex: its app-server as a long-lived process, `codex exec` where there is none."""
 
-from coterie.agents.codex.adapter import CodexAdapter
+from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
-__all__ = ["CodexAdapter"]
+FACTS = AgentFacts(
+    name="codex",
+    display_name="OpenAI Codex",
+    install="npm i -g @openai/codex",
+    tested="0.166.0",
+    keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
+    sign_in="codex login",
+    sign_in_check=("login", "status"),
+    adapter=AdapterFacts(
+        name="codex",
+        make="coterie.agents.codex.adapter:CodexAdapter",
+        home="coterie.agents.codex.home:environment",
+    ),
+    base_args=("exec", "--json", "--skip-git-repo-check"),
+    capabilities={
+        "supportsSystemPrompt": False,
+        "completionDetection": "jsonl",
+        # Not turn.failed: the exit that follows it says more than an empty reply would.
+        "completionTypes": ["turn.completed"],
+        "modelFlag": "--model",
+    },
+    flags=FlagFacts(
+        mode={
+            "-": 0,
+            "app-server": 0,
+            "e": 0,
+            "exec": 0,
+            "--experimental-json": 0,
+            "--json": 0,
+            "--skip-git-repo-check": 0,
+            "--color": 1,
+            "-o": 1,
+            "--output-last-message": 1,
+        },
+        setting=frozenset({"-c", "--config"}),
+        prompt_keys=frozenset(
+            {"developer_instructions", "instructions", "model_instructions_file"}
+        ),
+        yes={
+            "--sandbox": frozenset({"danger-full-access"}),
+            "-s": frozenset({"danger-full-access"}),
+        },
+        yes_keys={"sandbox_mode": "danger-full-access"},
+    ),
+    isolating=("CODEX_HOME",),
+    instructions=("AGENTS.md",),
+    shell=ShellTool("exec_command", command="cmd"),
+)

@@ -15,6 +15,7 @@ from coterie import __version__
 from coterie.agents.codex.arguments import passed_on
 from coterie.agents.codex.channel import CodexChannel, Thread
 from coterie.agents.codex.failures import readable, signed_out
+from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.codex.rollout import Rollout
 from coterie.agents.inside import Serving
@@ -25,7 +26,6 @@ from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.codex import NETWORK, PROFILE, CodexHome, Leftovers, prepare
 
 START = 60.0
 """How long Codex may take to start and open a thread; in practice half a second."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coterie.agents.codex.home import toml_value
 from coterie.agents.words import without
-from coterie.workspace.homes.codex import toml_value
 
 _CHOSEN = {
     "-": 0,

@@ -12,6 +12,7 @@ import anyio.to_thread
 
 from coterie.agents.codex.asking import Request
 from coterie.agents.codex.failures import gone, refused
+from coterie.agents.codex.home import Leftovers
 from coterie.agents.codex.rollout import Rollout
 from coterie.agents.codex.turn import Tokens, Turn, tool_result
 from coterie.agents.inside import Serving
@@ -21,7 +22,6 @@ from coterie.agents.wire import Object, WireEnded
 from coterie.model.interaction import APPROVE, Response
 from coterie.model.prompt import Prompt
 from coterie.model.update import TurnInterrupted, Update
-from coterie.workspace.homes.codex import Leftovers
 
 PATIENCE = 5.0
 """How long Codex may take over a word of ours that no turn waits for."""

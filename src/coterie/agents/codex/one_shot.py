@@ -15,6 +15,7 @@ import anyio.to_thread
 
 from coterie.agents.codex.calls import Calls
 from coterie.agents.codex.failures import failed, gone
+from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
 from coterie.agents.codex.turn import Tokens
 from coterie.agents.wire import Object, Starting, Wire, WireEnded
 from coterie.errors import AgentMissing
@@ -31,7 +32,6 @@ from coterie.model.update import (
     Update,
 )
 from coterie.process.stdio_turns import clean
-from coterie.workspace.homes.codex import LOOKING, Leftovers, toml_value
 
 
 class Start(Protocol):

@@ -14,12 +14,12 @@ from coterie.agents.acp.inside import served
 from coterie.agents.acp.opening import Opening
 from coterie.agents.gemini.arguments import passed_on
 from coterie.agents.gemini.headless import HeadlessChannel
+from coterie.agents.gemini.home import GeminiHome, prepare
 from coterie.agents.program import ProgramAdapter
 from coterie.agents.wire import Starting, Wire
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.gemini import GeminiHome, prepare
 
 SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
 _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")

@@ -28,7 +28,7 @@ from typing import cast
 
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.files import (
+from coterie.workspace.homes import (
     TEAM_INSTRUCTION,
     instruction_text,
     link_private,
@@ -100,6 +100,11 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     reference = f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
     write_instruction(workspace.folder / "AGENTS.md", instruction_text(member, reference))
     return CodexHome(path, cwd, _environment(path, workspace), read_only)
+
+
+def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+    """The environment to start Codex in by hand."""
+    return prepare(member, workspace).env
 
 
 def _environment(path: Path, workspace: Workspace) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import cast
 
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes.files import (
+from coterie.workspace.homes import (
     TEAM_INSTRUCTION,
     instruction_text,
     private_folder,
@@ -73,6 +73,11 @@ def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
     reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
     write_instruction(workspace.folder / "CLAUDE.md", instruction_text(member, reference))
     return ClaudeHome(config, _environment(workspace, config))
+
+
+def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+    """The environment to start Claude in by hand."""
+    return prepare(member, workspace).env
 
 
 # -- what it reads -----------------------------------------------------------------------------

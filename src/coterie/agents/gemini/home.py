@@ -30,10 +30,12 @@ from typing import cast
 
 from coterie.model.team import Member, Mode
 from coterie.model.workspace import ToolCommands, Workspace
-from coterie.workspace.homes.acp import KEY, documents_of, link_login
-from coterie.workspace.homes.files import (
+from coterie.workspace.homes import (
+    REHEARSAL_KEY,
     TEAM_INSTRUCTION,
+    briefing,
     instruction_text,
+    link_login,
     private_folder,
     write_instruction,
     write_private,
@@ -78,7 +80,7 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     signed_in = _link_logins(home, workspace)
     settings = _settings(_sign_in(workspace, signed_in=signed_in), workspace.tools)
     write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
-    write_private(home / _DOCUMENT, _memory(member, workspace, cwd))
+    write_private(home / _DOCUMENT, briefing(member, workspace, (_DOCUMENT,)) + "\n")
     rules = private_folder(home / "policies")
     write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
     reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
@@ -87,15 +89,12 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     return GeminiHome(cwd, _environment(workspace), member.model or model)
 
 
+def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+    """The environment to start Gemini in by hand."""
+    return prepare(member, workspace).env
+
+
 # -- what it reads -----------------------------------------------------------------------------
-
-
-def _memory(member: Member, workspace: Workspace, cwd: Path) -> str:
-    """Who the member is, what its team is told, and what the material says where it is trusted."""
-    parts = [member.system_instruction.strip(), workspace.team_instruction.strip()]
-    if workspace.trusted and (told := documents_of(cwd, (_DOCUMENT,))):
-        parts.append(f"The project's own instructions:\n\n{told}")
-    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
@@ -202,7 +201,7 @@ def _environment(workspace: Workspace) -> dict[str, str]:
     if workspace.rehearsal is not None:
         direct = "127.0.0.1,localhost"
         env = {name: value for name, value in env.items() if not _REAL.match(name)} | {
-            "GEMINI_API_KEY": KEY,
+            "GEMINI_API_KEY": REHEARSAL_KEY,
             "GOOGLE_GEMINI_BASE_URL": workspace.rehearsal,
             "NO_PROXY": direct,
             "no_proxy": direct,

@@ -1,24 +1,32 @@
-"""Writing into a member's home and folder: whole or not at all, and never through a link.
+"""What a member's home holds, and writing it: whole or not at all, and never through a link.
 
-All of it blocks: not for the event loop.  What the disk refuses is a StorageError.
+What one vendor's CLI needs there is in its package under `agents/`.  All of it blocks: not for
+the event loop.  What the disk refuses is a StorageError.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.worktree import top_of
 
 TEAM_INSTRUCTION = "../team_instruction.md"
 """The team's text, as seen from a member's folder."""
 
 OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
 """The first line of an instruction file; a file without it was written by a person."""
+
+REHEARSAL_KEY = "rehearsal"
+"""Stands where an API key would, in a rehearsal."""
+_DOCUMENT = 32 * 1024
+"""So much of the material's own instructions is read."""
 
 
 def private_folder(path: Path) -> Path:
@@ -68,6 +76,21 @@ def remove_private(path: Path) -> None:
         os.unlink(path.name, dir_fd=folder)
 
 
+def link_login(link: Path, place: str, workspace: Workspace) -> bool:
+    """Let what stands at this place of the user's home serve this member; whether there is one.
+
+    For programs that write a renewed login into the file itself: it goes through the link.
+    """
+    login = None
+    if workspace.user_home is not None and workspace.rehearsal is None:
+        login = workspace.user_home / place
+    if login is not None and login.is_file():
+        link_private(link, login)
+    elif link.is_symlink():
+        remove_private(link)
+    return link.exists()
+
+
 # -- the instruction file ----------------------------------------------------------------------
 
 
@@ -92,6 +115,34 @@ def _is_ours(path: Path) -> bool:
         return False
     with path.open(encoding="utf-8", errors="replace") as file:
         return file.readline().rstrip("\n") == OURS
+
+
+def briefing(member: Member, workspace: Workspace, documents: Sequence[str]) -> str:
+    """Who the member is, what its team is told, and what the material's documents of these names
+    say where the user trusts it."""
+    parts = [member.system_instruction.strip(), workspace.team_instruction.strip()]
+    cwd = workspace.execution_dir.resolve()
+    if workspace.trusted and (text := documents_of(cwd, documents)):
+        parts.append(f"The project's own instructions:\n\n{text}")
+    return "\n\n".join(part for part in parts if part)
+
+
+def documents_of(cwd: Path, names: Sequence[str]) -> str:
+    """What files of these names say, from the root of the repository down to here."""
+    up = [cwd, *cwd.parents]
+    root = top_of(cwd) or cwd
+    folders = reversed(up[: up.index(root) + 1])
+    found = (_document(folder / name, root) for folder in folders for name in names)
+    return "\n\n".join(said for said in found if said)[:_DOCUMENT]
+
+
+def _document(path: Path, root: Path) -> str:
+    found = path.resolve()
+    # A link may lead to another file of the material, not to one of the user's.
+    if not (found.is_file() and found.is_relative_to(root)):
+        return ""
+    with found.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_DOCUMENT).strip()
 
 
 # -- without following links -------------------------------------------------------------------

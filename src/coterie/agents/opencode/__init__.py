@@ -1,0 +1,20 @@
+"""OpenCode: the Agent Client Protocol, with permissions and plug-ins kept in hand."""
+
+from coterie.model.agent_facts import AdapterFacts, AgentFacts, ShellTool
+
+FACTS = AgentFacts(
+    name="opencode",
+    display_name="OpenCode",
+    install="npm i -g opencode-ai",
+    tested="1.18.33",
+    keys=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
+    sign_in="opencode auth login",
+    adapter=AdapterFacts(
+        name="acp",
+        make="coterie.agents.opencode.home:OpencodeAdapter",
+        home="coterie.agents.opencode.home:environment",
+    ),
+    base_args=("acp",),
+    isolating=("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"),
+    shell=ShellTool("bash", arguments={"description": "Coterie probes whether this works."}),
+)

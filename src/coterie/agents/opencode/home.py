@@ -1,0 +1,115 @@
+"""An OpenCode member's home, as measured with 1.18.33."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup, prepare
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.homes import (
+    REHEARSAL_KEY,
+    link_login,
+    private_folder,
+    write_private,
+)
+from coterie.workspace.worktree import top_of
+
+_LOOKING = ("read", "glob", "grep", "list")
+_HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
+"""They touch nothing but OpenCode itself, or are ours."""
+
+
+def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+    """It would run everything unasked, and does not ask about what a repository brings along."""
+    home = private_folder(private_folder(workspace.home / ".config") / "opencode")
+    write_private(home / "opencode.json", json.dumps(_settings(workspace)) + "\n")
+    share = private_folder(private_folder(workspace.home / ".local") / "share")
+    login = private_folder(share / "opencode") / "auth.json"
+    link_login(login, ".local/share/opencode/auth.json", workspace)
+    reads_only = member.permissions.mode == "read"
+    others = {"*": "deny" if reads_only else "ask"}
+    looking: dict[str, str] = dict.fromkeys(_LOOKING, "allow")
+    if workspace.tools is not None:
+        # It would ask about a folder besides what is done there, which is asked about anyway.
+        looking = {**dict.fromkeys(_LOOKING, "ask"), "external_directory": "allow"}
+    # What a helper of its own does, it does not tell.
+    no_helpers = {"task": "deny", "skill": "deny"}
+    allowed = {**others, **looking, "webfetch": "ask", **_HARMLESS, **no_helpers}
+    env = {
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_CLAUDE_CODE": "1",
+        "OPENCODE_DISABLE_EXTERNAL_SKILLS": "1",
+        "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+        "OPENCODE_PERMISSION": json.dumps(allowed),
+    }
+    if workspace.rehearsal is not None:
+        env |= {
+            "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLEREHEARSAL_MODELS_FETCH": "1",
+            # Else it fetches its plug-in package into every folder of settings.
+            "npm_config_offline": "true",
+        }
+    return ProgramSetup(
+        env=env,
+        documents=("AGENTS.md",),
+        reads_only=reads_only,
+        problem=_plugins_of(cwd, workspace),
+    )
+
+
+def _settings(workspace: Workspace) -> Mapping[str, object]:
+    settings: dict[str, object] = {"autoupdate": False, "share": "disabled"}
+    if workspace.rehearsal is None:
+        return settings
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "Rehearsal",
+        "options": {"baseURL": f"{workspace.rehearsal}/v1", "apiKey": REHEARSAL_KEY},
+        "models": {REHEARSAL_MODEL: {"name": "Rehearsal"}},
+    }
+    model = f"{REHEARSAL_MODEL}/{REHEARSAL_MODEL}"
+    return {
+        **settings,
+        "model": model,
+        "small_model": model,
+        "enabled_providers": [REHEARSAL_MODEL],
+        "provider": {REHEARSAL_MODEL: provider},
+    }
+
+
+def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
+    """Why it cannot be started here: it imports a repository's plug-ins, whatever it is told."""
+    root = top_of(cwd)
+    up = [cwd, *cwd.parents]
+    folders = up[: up.index(root) + 1] if root else up
+    own = workspace.user_home.resolve() if workspace.user_home else None
+    for folder in folders:
+        for name in ("opencode.json", "opencode.jsonc", ".opencode"):
+            # In the user's own home this is where the program itself is installed.
+            if folder != own and (folder / name).exists():
+                return (
+                    f"it would run the plug-ins of {folder / name}, and nothing can keep it from "
+                    "that; move it away, or give the member another agent"
+                )
+    return None
+
+
+def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+    """The environment to start OpenCode in by hand."""
+    return prepare(member, workspace, set_up).env
+
+
+@dataclass(frozen=True)
+class OpencodeAdapter(AcpAdapter):
+    """Opens members' channels to OpenCode."""
+
+    @staticmethod
+    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+        """Write its settings."""
+        return set_up(member, workspace, cwd)

@@ -1,0 +1,24 @@
+"""Qwen Code: the Agent Client Protocol, in a home that keeps a repository from configuring it."""
+
+from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+
+FACTS = AgentFacts(
+    name="qwen",
+    display_name="Qwen Code",
+    install="npm i -g @qwen-code/qwen-code",
+    tested="0.15.10",
+    keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"),
+    sign_in="qwen",
+    adapter=AdapterFacts(
+        name="acp",
+        make="coterie.agents.qwen.home:QwenAdapter",
+        home="coterie.agents.qwen.home:environment",
+    ),
+    base_args=("--acp",),
+    flags=FlagFacts(yes={"--approval-mode": frozenset({"yolo"})}, short_yes=True),
+    isolating=("QWEN_HOME", "QWEN_RUNTIME_DIR"),
+    shell=ShellTool(
+        "run_shell_command",
+        arguments={"description": "Coterie probes whether this works.", "is_background": False},
+    ),
+)

@@ -1,0 +1,72 @@
+"""A Qwen Code member's home, as measured with 0.15.10."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup, prepare
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.workspace.homes import private_folder, write_private
+
+_ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFetch", "Write")
+"""It has to ask Coterie about these, also about what it takes for harmless."""
+
+
+def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+    """A folder that is not trusted has no settings, hooks, servers and variables of its own.
+
+    It has none of ours either, so our tools are commands.
+    """
+    home = private_folder(workspace.home / ".qwen")
+    # Agents and skills of a folder are told to the model all the same.
+    without = ["agent", "skill"]
+    reads_only = member.permissions.mode == "read"
+    if reads_only:
+        without += ["edit", "write_file", "run_shell_command", "monitor"]
+    tools: dict[str, object] = {"exclude": without}
+    asked: tuple[str, ...] = ()
+    if workspace.tools is not None:
+        ours, asked = workspace.tools, _ASKED
+        tools |= {"discoveryCommand": ours.listing, "callCommand": ours.calling}
+    settings = {
+        "general": {"enableAutoUpdate": False},
+        # Else a second conversation follows every turn, about what to remember.
+        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+        "permissions": {"ask": list(asked)},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {"folderTrust": {"enabled": True}},
+        "telemetry": {"enabled": False},
+        "tools": tools,
+    }
+    write_private(home / "settings.json", json.dumps(settings) + "\n")
+    write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
+    rehearsing = workspace.rehearsal is not None
+    # It would start itself a second time.
+    alone = {"QWEN_CODE_NO_RELAUNCH": "true"}
+    return ProgramSetup(
+        env={**alone, "OPENAI_MODEL": REHEARSAL_MODEL} if rehearsing else alone,
+        args=("--auth-type", "openai") if rehearsing else (),
+        documents=("QWEN.md", "AGENTS.md"),
+        reads_only=reads_only,
+        takes_commands=True,
+    )
+
+
+def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+    """The environment to start Qwen Code in by hand."""
+    return prepare(member, workspace, set_up).env
+
+
+@dataclass(frozen=True)
+class QwenAdapter(AcpAdapter):
+    """Opens members' channels to Qwen Code."""
+
+    @staticmethod
+    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+        """Write its settings."""
+        return set_up(member, workspace, cwd)

@@ -1,0 +1,45 @@
+"""`python -m coterie.app.schemas` writes the shipped JSON Schemas; `--check` only compares them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.schemas import FOLDER, schemas
+
+
+def differing() -> Mapping[Path, str]:
+    """The shipped schemas that are not what the models say, with what they should say."""
+    made = schemas(KNOWN_AGENTS.isolating(None)).items()
+    texts = {
+        FOLDER / f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        for name, schema in made
+    }
+    return {
+        path: text
+        for path, text in texts.items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
+    }
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the schemas, or with `--check` only compare them."""
+    if not set(arguments) <= {"--check", "--write"} or len(arguments) > 1:
+        print("usage: python -m coterie.app.schemas [--check | --write]", file=sys.stderr)
+        return 2
+    wrong = differing()
+    for path, text in wrong.items():
+        if "--check" in arguments:
+            print(f"{path.name} is not what the models say; run: make schemas", file=sys.stderr)
+        else:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.name}")
+    return 1 if wrong and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,1 +1,0 @@
-"""The agents' own homes: what each finds there, written by us, a module for each agent."""
