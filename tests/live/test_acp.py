@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 
 from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.opencode.home import OpencodeAdapter
+from coterie.agents.qwen.home import QwenAdapter
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
@@ -55,6 +57,7 @@ class Cli:
     """One agent: its entry in the registry, and how its own tools want to be called."""
 
     entry: AgentDefinition
+    adapter: type[AcpAdapter]
     version: str
     shell: Callable[[str], ToolCall]
     write: Callable[[Path, str], ToolCall]
@@ -74,6 +77,7 @@ def entry(name: str, *args: str) -> AgentDefinition:
 CLIS = {
     "qwen": Cli(
         entry=entry("qwen", "--acp"),
+        adapter=QwenAdapter,
         version="0.15.10",
         shell=lambda command: ToolCall(
             "run_shell_command", {"command": command, "is_background": False}
@@ -86,6 +90,7 @@ CLIS = {
     ),
     "opencode": Cli(
         entry=entry("opencode", "acp"),
+        adapter=OpencodeAdapter,
         version="1.18.33",
         shell=lambda command: ToolCall("bash", {"command": command, "description": "to see"}),
         write=lambda path, text: ToolCall("write", {"filePath": str(path), "content": text}),
@@ -120,7 +125,7 @@ async def built(name: str, root: Path) -> AsyncGenerator[AcpHouse]:
     (root / "project").mkdir()
     brain = Brain()
     async with RehearsalServer(brain) as server:
-        house = AcpHouse(root, AcpAdapter, cli.entry, server.url)
+        house = AcpHouse(root, cli.adapter, cli.entry, server.url)
         house.cli, house.brain, house.server = cli, brain, server
         yield house
 
