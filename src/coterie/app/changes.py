@@ -21,9 +21,9 @@ from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.message import YOU
 from coterie.model.task import TaskState
+from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
-from coterie.workflows.tickets import FINAL
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat
 from coterie.workspace.snapshots import FolderSnapshots
@@ -97,7 +97,7 @@ class Changes:
         """
         state = await self.sessions.look.state(task_id)
         work = await self._acceptable(state)
-        final = str(await self.sessions.step(task_id, FINAL) or "")
+        final = str(await self.sessions.step(task_id, FINAL_COMMIT) or "")
         async with self._held(claimant, task_id) as fence:
             head, branch = await _place(work)
             commands: Sequence[str] = ()

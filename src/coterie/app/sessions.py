@@ -19,10 +19,9 @@ from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.journal import Turn
 from coterie.model.record import ResultRecord
-from coterie.model.ticket import Ticket
+from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.model.ticket_view import TicketView, check_results, check_scores
 from coterie.model.update import sum_of
-from coterie.workflows.tickets import GROUND
 from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Sessions:
     async def ground(self, task_id: str) -> TicketFolders | None:
         """Where a session's tickets are worked on; None where it has not begun."""
         session = await self._session(task_id)
-        base = await self.step(session, GROUND)
+        base = await self.step(session, BASE_COMMIT)
         if base is None:
             return None
         return await anyio.to_thread.run_sync(ticket_folders, self.look.root, session, str(base))

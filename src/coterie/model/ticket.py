@@ -25,6 +25,12 @@ TRANSITIONS: Mapping[TicketState, frozenset[TicketState]] = {
 """The only changes of state there are; `error` goes back to `pending` by hand alone."""
 
 
+BASE_COMMIT = "ground"
+"""The step whose result is the commit at which a session began; empty where there is no git."""
+FINAL_COMMIT = "final/commit"
+"""The step whose result is the commit with which it ended: that one is accepted, and no other."""
+
+
 class IllegalMove(ValueError):
     """A change of state that the table does not have."""
 

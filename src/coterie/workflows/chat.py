@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 from coterie.model.message import YOU, Message
 from coterie.model.routing import RUNAWAY, Rounds, following
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.team import Member
-from coterie.model.update import TurnFailed
 from coterie.ports import Context
-from coterie.workflows.failed_turn import about_failure, replacing
+from coterie.workflows.failed_turns import turn_or_skip
 
 
 class Chat:
@@ -31,7 +28,7 @@ class _Talk:
         self._caps = task.caps
         self._rounds = Rounds(frozenset(member.id for member in task.team.ai_members))
         self._turns = 0
-        self._place = task.author
+        self._last_member = task.author
         """Whose turn it last was: the order goes on from there."""
         self._newest: Message | None = None
         self._stand_ins: dict[str, Member] = {}
@@ -63,7 +60,7 @@ class _Talk:
         if newest is None or (newest.cut and self._caps.floor == "ask"):
             return self._human()
         named = self._team.get(newest.next) if newest.next else None
-        member = named or following(self._team, self._place)
+        member = named or following(self._team, self._last_member)
         if member.type == "human":
             return member
         cap = self._cap_reached()
@@ -97,37 +94,17 @@ class _Talk:
     def _hear(self, message: Message) -> None:
         """Somebody said something that was nobody's turn."""
         self._newest = message
-        self._place = message.member
+        self._last_member = message.member
         self._rounds = self._rounds.after(self._team.get(message.member))
 
     async def _turn(self, member: Member) -> None:
         """One member's turn: its reply, that of whoever takes its place, or nothing if skipped."""
         self._turns += 1
-        name = f"turn/{self._turns}"
-        for tries in count(1):
-            speaker = self._stand_ins.get(member.id, member)
-            outcome = await self._context.turn(name, speaker, self._turns)
-            if isinstance(outcome, Message):
-                self._newest = outcome
-                break
-            if await self._is_skipped(member, speaker, outcome, tries):
-                break
-            name = f"turn/{self._turns}/again/{tries}"
+        speaker = self._stand_ins.get(member.id, member)
+        team = self._team.ai_members
+        reply, speaker = await turn_or_skip(self._context, self._turns, speaker, team)
+        self._newest = reply or self._newest
+        self._stand_ins[member.id] = speaker
         # A stand-in speaks in the member's place: the order goes on from there.
-        self._place = member.id
+        self._last_member = member.id
         self._rounds = self._rounds.after(member)
-
-    async def _is_skipped(
-        self, member: Member, speaker: Member, failure: TurnFailed, tries: int
-    ) -> bool:
-        """Ask what to do about a member that cannot speak."""
-        others = [other for other in self._team.ai_members if other.id != speaker.id]
-        name = f"turn/{self._turns}/failed/{tries}"
-        answer = await self._context.ask(name, about_failure(speaker, failure, others, self._turns))
-        choice = answer.response.selected_option_id or ""
-        if choice == "stop" and answer.fresh:
-            self._context.park("stopped")  # a later run finds the answer and tries again
-        for other in others:
-            if choice == replacing(other):
-                self._stand_ins[member.id] = other
-        return choice == "skip"

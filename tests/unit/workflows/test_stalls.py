@@ -15,9 +15,9 @@ from coterie.model.record import ErrorRecord, Record
 from coterie.model.task import TaskCreated
 from coterie.model.team import Team
 from coterie.ports import Context
-from coterie.workflows.tickets.board import Board
-from coterie.workflows.tickets.correspondence import Correspondence, Said
-from coterie.workflows.tickets.stalls import Stalls
+from coterie.workflows.tickets.messenger import Messenger
+from coterie.workflows.tickets.scheduler import StallWatch
+from coterie.workflows.tickets.tracker import TicketTracker
 
 
 @dataclass
@@ -49,7 +49,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return made
 
 
-async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[Board, Stalls]:
+async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[TicketTracker, StallWatch]:
     context = cast("Context", kept)
     created = TaskCreated(
         task_id="k3f9",
@@ -61,25 +61,25 @@ async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[Board, 
         author="you",
         team=Team(name="t", members=()),
     )
-    board = Board("k3f9", context, Correspondence(created, context))
+    board = TicketTracker("k3f9", context, Messenger(created, context))
     parts = [
         PlanTask(task_id=name, description=name, dependencies=after)
         for name, after in dependencies.items()
     ]
     plan = Plan(tasks=tuple(parts))
-    await board.adopt(plan, Said("mira", "coterie", plan))
-    return board, Stalls("k3f9", context, board, "mira")
+    await board.adopt(plan, "mira")
+    return board, StallWatch("k3f9", context, board, "mira")
 
 
 async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kept) -> None:
     board, stalls = await board_of(kept, a=(), b=("a",), c=("a",), d=("b",))
-    assert await stalls.look(900) == 900  # nothing was begun
+    assert await stalls.announce(900) == 900  # nothing was begun
     await board.move("T1", "in_progress", "go", owner="wren")
     kept.now = "2026-01-01T12:10:00.000Z"
-    assert await stalls.look(900) == 300
+    assert await stalls.announce(900) == 300
     kept.now = "2026-01-01T12:15:00.000Z"
     for _ in range(3):
-        await stalls.look(900)
+        await stalls.announce(900)
     since = "has not moved since 2026-01-01T12:00:00.000Z."
     why = f"waits for T1, which is in_progress (wren) and {since}"
     assert kept.alarms == [f"T2 {why}", f"T3 {why}"]  # T4 waits for T2, which waits itself
@@ -95,16 +95,16 @@ async def test_another_stop_is_another_incident_but_not_another_run(kept: Kept) 
     board, stalls = await board_of(kept, a=(), b=("a",))
     await board.move("T1", "in_progress", "go")
     kept.now = "2026-01-01T13:00:00.000Z"
-    await stalls.look(900)
-    again = Stalls("k3f9", cast("Context", kept), board, "mira")
+    await stalls.announce(900)
+    again = StallWatch("k3f9", cast("Context", kept), board, "mira")
     kept.now = "2026-01-01T13:14:59.000Z"
-    assert round(await again.look(900)) == 1  # what stood still before this run does not count
+    assert round(await again.announce(900)) == 1  # what stood still before this run does not count
     kept.now = "2026-01-01T14:00:00.000Z"
-    await again.look(900)
+    await again.announce(900)
     assert len(kept.alarms) == 1  # the same stop, told already
     await board.move("T1", "blocked", "no key")
     kept.now = "2026-01-01T15:00:00.000Z"
-    await again.look(900)
+    await again.announce(900)
     assert len(kept.alarms) == 2
     done: Any = board.ticket("T2").history
     assert [moment.event for moment in done] == ["created", "stalled", "stalled"]

@@ -1,4 +1,4 @@
-"""From what a member said to a payload: whole, fenced, or not at all."""
+"""Parses the payload out of a member's reply: the whole reply, or a fenced block of it."""
 
 from __future__ import annotations
 
@@ -20,43 +20,41 @@ _LONGEST = 1_000_000
 _TICKET = "ticket_id"
 _ASKS_USER = "ASK USER:"
 """How a summary begins that asks the user, where a prompt does not know of `ask_user`."""
-_TOLD = 8
-"""So many mistakes are named at once."""
-
-
+_MOST_MISTAKES = 8
+"""More are not named at once."""
 _VERDICTS: tuple[PayloadType, ...] = ("report", "review")
 """Of a plan that was written twice the last one is meant; these decide something."""
 
 
-class Unreadable(ValueError):
+class UnreadableReply(ValueError):
     """A reply that holds no payload of the kind that was asked for, and why."""
 
 
-class OtherTicket(Unreadable):
+class WrongTicket(UnreadableReply):
     """A reply about another ticket than the one that was asked about."""
 
 
-def payload_in(text: str, wanted: PayloadType, ticket: str | None = None) -> Payload:
+def parse_reply(text: str, wanted: PayloadType, ticket: str | None = None) -> Payload:
     """The payload in a reply, of the type and about the ticket that was asked for.
 
-    Raises Unreadable, also for two reports or reviews that say different things: nobody could
+    Raises UnreadableReply, also for two reports or reviews that say different things: nobody could
     tell which of them is meant.
     """
     if len(text) > _LONGEST:
-        raise Unreadable(f"it is {len(text)} characters long")
+        raise UnreadableReply(f"it is {len(text)} characters long")
     problem = "there is no JSON object in it"
     found: list[Payload] = []
     for candidate in _objects(text):
         try:
             found.append(_payload(candidate, wanted, ticket))
-        except OtherTicket:
+        except WrongTicket:
             raise
-        except Unreadable as mistake:
+        except UnreadableReply as mistake:
             problem = str(mistake)
     if not found:
-        raise Unreadable(problem)
+        raise UnreadableReply(problem)
     if wanted in _VERDICTS and any(one != found[0] for one in found):
-        raise Unreadable(f"it holds {len(found)} different {wanted}s; give one")
+        raise UnreadableReply(f"it holds {len(found)} different {wanted}s; give one")
     return found[0]
 
 
@@ -118,9 +116,9 @@ def _payload(given: Mapping[str, object], wanted: PayloadType, ticket: str | Non
     except ValidationError as error:
         lines = [
             f"{'.'.join(map(str, one['loc'])) or wanted}: {one['msg']}"
-            for one in error.errors()[:_TOLD]
+            for one in error.errors()[:_MOST_MISTAKES]
         ]
-        raise Unreadable("; ".join(lines)) from None
+        raise UnreadableReply("; ".join(lines)) from None
 
 
 def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
@@ -138,7 +136,7 @@ def _body(given: Mapping[str, object], wanted: PayloadType) -> Mapping[str, obje
     if named is None:
         return given
     if named != wanted:
-        raise Unreadable(f"payload_type is {json.dumps(named)}; it must be {wanted}")
+        raise UnreadableReply(f"payload_type is {json.dumps(named)}; it must be {wanted}")
     body = given.get("payload")
     if isinstance(body, dict):
         return cast("Mapping[str, object]", body)
@@ -151,5 +149,5 @@ def _about(
     """The payload without the name of its ticket, which must be the right one."""
     for named in (body.get(_TICKET), given.get(_TICKET)):
         if ticket is not None and named is not None and named != ticket:
-            raise OtherTicket(f"{_TICKET} is {json.dumps(named)}; this is about {ticket}")
+            raise WrongTicket(f"{_TICKET} is {json.dumps(named)}; this is about {ticket}")
     return {key: value for key, value in body.items() if key != _TICKET}

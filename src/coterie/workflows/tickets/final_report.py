@@ -12,16 +12,15 @@ import anyio.to_thread
 
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.task import Ended, TaskCreated
-from coterie.model.ticket import Ticket
+from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.ticket_view import check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
-from coterie.workflows.tickets.steps import FINAL
-from coterie.workspace.ticket_worktrees import ticket_folders
+from coterie.workspace.ticket_worktrees import TicketFolders
 
 
 @dataclass(frozen=True)
-class TicketLine:
+class TicketSummary:
     """One ticket at the end."""
 
     id: str
@@ -57,7 +56,7 @@ class FinalReport:
     session_id: str
     goal: str
     summary: str
-    tickets: tuple[TicketLine, ...]
+    tickets: tuple[TicketSummary, ...]
     artifacts: tuple[dict[str, object], ...]
     usage: tuple[MemberUsage, ...]
     branch: str
@@ -67,18 +66,17 @@ class FinalReport:
 
 
 async def conclude(
-    task: TaskCreated, context: Context, tickets: Sequence[Ticket], base: str
+    task: TaskCreated, context: Context, tickets: Sequence[Ticket], folders: TicketFolders
 ) -> Ended:
     """Write the report, with the commit that all of it is about on record."""
-    ground = await anyio.to_thread.run_sync(ticket_folders, context.root, task.session_id, base)
 
     async def head() -> object:
-        return await anyio.to_thread.run_sync(ground.head)
+        return await anyio.to_thread.run_sync(folders.head)
 
-    commit = str(await context.step(FINAL, [], head))
-    _, said = await context.tickets()
+    commit = str(await context.step(FINAL_COMMIT, [], head))
+    _, envelopes = await context.tickets()
     spent = await context.spent()
-    report = final_report(task, tickets, said, spent, (ground.branch, commit))
+    report = final_report(task, tickets, envelopes, spent, (folders.branch, commit))
     await anyio.to_thread.run_sync(write_report, context.root, report)
     return Ended("done", report.summary)
 
@@ -86,19 +84,18 @@ async def conclude(
 def final_report(
     task: TaskCreated,
     tickets: Sequence[Ticket],
-    said: Iterable[Envelope],
+    envelopes: Sequence[Envelope],
     spent: Mapping[str, Usage],
     where: tuple[str, str],
 ) -> FinalReport:
-    """The report, from what is kept; `where` is the branch and the commit of the work."""
-    letters = list(said)
-    results = check_results(letters)
+    """The report, from what is stored; `where` is the branch and the commit of the work."""
+    results = check_results(envelopes)
     by_ticket: dict[str, list[Payload]] = {}
-    for one in letters:
-        if one.ticket_id:
-            by_ticket.setdefault(one.ticket_id, []).append(one.payload)
+    for envelope in envelopes:
+        if envelope.ticket_id:
+            by_ticket.setdefault(envelope.ticket_id, []).append(envelope.payload)
     lines = tuple(
-        _line(ticket, by_ticket.get(ticket.id, []), results.get(ticket.id, {}))
+        _summary(ticket, by_ticket.get(ticket.id, []), results.get(ticket.id, {}))
         for ticket in tickets
     )
     branch, commit = where
@@ -111,7 +108,7 @@ def final_report(
         summary=summary,
         tickets=lines,
         artifacts=tuple(
-            one.model_dump(mode="json", exclude_none=True) for one in _newest_artifacts(letters)
+            one.model_dump(mode="json", exclude_none=True) for one in _newest_artifacts(envelopes)
         ),
         usage=tuple(
             MemberUsage(member, one.input_tokens, one.output_tokens, one.cost_usd)
@@ -123,21 +120,21 @@ def final_report(
     )
 
 
-def _newest_artifacts(letters: Iterable[Envelope]) -> Iterable[ArtifactRef]:
+def _newest_artifacts(envelopes: Iterable[Envelope]) -> Iterable[ArtifactRef]:
     """Of what a ticket registered by one name, the last: a check is run on the merged tree too."""
     newest: dict[tuple[str | None, str], ArtifactRef] = {}
-    for one in letters:
-        if isinstance(one.payload, ArtifactRef):
-            newest[one.ticket_id, one.payload.label] = one.payload
+    for envelope in envelopes:
+        if isinstance(envelope.payload, ArtifactRef):
+            newest[envelope.ticket_id, envelope.payload.label] = envelope.payload
     return newest.values()
 
 
-def _line(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) -> TicketLine:
+def _summary(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) -> TicketSummary:
     reports = [one for one in mine if isinstance(one, Report)]
     orders = [one for one in mine if isinstance(one, Instruction)]
     sent_back = [one for one in mine if isinstance(one, Review) and one.decision != "approved"]
     criteria = orders[-1].acceptance_criteria if orders else ()
-    return TicketLine(
+    return TicketSummary(
         id=ticket.id,
         task_id=ticket.task_id,
         title=ticket.title,
@@ -152,7 +149,7 @@ def _line(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) 
     )
 
 
-def _next_steps(task_id: str, branch: str, lines: Sequence[TicketLine]) -> tuple[str, ...]:
+def _next_steps(task_id: str, branch: str, lines: Sequence[TicketSummary]) -> tuple[str, ...]:
     look = [f"Look at {line.id}: {text}" for line in lines for text in line.unchecked]
     take = [f"coterie accept {task_id}", f"coterie diff {task_id}"] if branch else []
     return (*take, *look)

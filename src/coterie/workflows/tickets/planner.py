@@ -1,0 +1,197 @@
+"""From a goal to a plan: questions to the user, a plan that can be carried out, the user's yes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+from coterie.model.about import ClarifyingQuestion, PlanApproval, PlanRejected
+from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan
+from coterie.model.interaction import Ask, Option
+from coterie.model.journal import digest
+from coterie.model.plan_rules import plan_hash, problems
+from coterie.model.task import TaskCreated
+from coterie.model.team import Member
+from coterie.ports import Context
+from coterie.workflows.failed_turns import STOP, answer_or_stop
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.tracker import TicketTracker
+
+GO = "go"
+"""What a user answers who has been asked enough."""
+_TRIES = 3
+"""How often a plan that cannot be carried out goes back to the manager before the user is asked."""
+_MOST_PROBLEMS = 20
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What the manager does before there are tickets, and when they have to change."""
+
+    task: TaskCreated
+    context: Context
+    messenger: Messenger
+    manager: Manager
+    workers: Sequence[Member]
+
+    # -- clarify -------------------------------------------------------------------------------
+
+    async def clarify(self) -> Clarification | None:
+        """Ask the user until the manager says it is clear, or the user says go."""
+        known: list[str] = []
+        asked: Clarification | None = None
+        user, manager = self.task.author, self.manager.id
+        for number in range(1, self.task.scheduler.clarifications + 1):
+            name = f"clarify/{number}"
+            prompt = self._prompt("clarify", answers=known)
+            reply = await self.manager.ask(name, prompt, "clarification")
+            assert isinstance(reply, Clarification)
+            asked = reply
+            await self.messenger.post(f"{name}/asked", Draft(manager, user, asked))
+            if asked.status == "clear":
+                return asked
+            answers = await self._answers(number, asked.questions)
+            done = any(answer.strip().casefold() == GO for answer in answers)
+            response = ClarificationResponse(
+                answers=tuple(answers), status="clear" if done else "open"
+            )
+            await self.messenger.post(f"{name}/answered", Draft(user, manager, response))
+            known += [f"{q} {a}" for q, a in zip(asked.questions, answers, strict=False)]
+            if done:
+                return asked
+        return asked
+
+    async def _answers(self, number: int, questions: Sequence[str]) -> list[str]:
+        answers: list[str] = []
+        for place, question in enumerate(questions, 1):
+            ask = Ask(
+                self.manager.id,
+                "Input",
+                ClarifyingQuestion(question=question, number=place, total=len(questions)),
+                "request_info",
+                intent=[number, place],
+            )
+            answer = await self.context.ask(f"clarify/{number}/question/{place}", ask)
+            answers.append(answer.response.input_value or GO)
+            if answers[-1].strip().casefold() == GO:
+                break
+        return answers
+
+    # -- plan ----------------------------------------------------------------------------------
+
+    async def plan(self, clarified: Clarification | None) -> Plan:
+        """A plan that can be carried out and that the user has approved."""
+        known = f"What the user wants: {clarified.intent_summary}" if clarified else ""
+        note = ""
+        for number in count(1):
+            prompt = self._prompt("plan", clarified=known, note=note)
+            plan = await self._valid_plan(f"plan/{number}", prompt, ())
+            wanted = await self._requested_change(f"plan/{number}/approve", plan)
+            if wanted is None:
+                return plan
+            note = _rejection(wanted)
+        raise AssertionError("counting never ends")
+
+    async def replan(self, why: str, tracker: TicketTracker) -> Plan:
+        """The plan as it should be from here on; the user approves what differs from the last."""
+        name = f"replan/{tracker.plans}/{digest('step', why)}"
+        tickets = tracker.tickets
+        done = [t.task_id for t in tickets if t.closed_by is None and t.state == "done"]
+        shown = [f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in tickets]
+        prompt = self._prompt("replan", why=why, tickets=shown)
+        note = ""
+        for number in count(1):
+            step = name if number == 1 else f"{name}/{number}"
+            plan = await self._valid_plan(step, f"{prompt}{note}", done)
+            if tracker.plan == plan:
+                return plan
+            wanted = await self._requested_change(f"{step}/approve", plan, why)
+            if wanted is None:
+                return plan
+            note = f"\n\n{_rejection(wanted)}"
+        raise AssertionError("counting never ends")
+
+    async def _valid_plan(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
+        """A plan without cycles, unknown names and the like."""
+        wrong: list[str] = []
+        for tries in count(1):
+            mistakes = "\n\nYour last plan cannot be carried out:\n" + "\n".join(wrong)
+            text = prompt + (mistakes if wrong else "")
+            plan = await self.manager.ask(f"{name}/try/{tries}", text, "plan")
+            assert isinstance(plan, Plan)
+            wrong = problems(plan, self.workers, done)[:_MOST_PROBLEMS]
+            if not wrong:
+                return plan
+            error = Error(
+                code="validation_failed",
+                message="The plan cannot be carried out: " + "; ".join(wrong),
+                resolution_hint="Give the whole plan again, mended.",
+            )
+            draft = Draft(COTERIE, self.manager.id, error)
+            await self.messenger.post(f"{name}/refused/{tries}", draft)
+            if tries % _TRIES == 0:
+                await self._ask_about_plans(f"{name}/stuck/{tries}", wrong)
+        raise AssertionError("counting never ends")
+
+    async def _ask_about_plans(self, name: str, wrong: Sequence[str]) -> None:
+        """The manager does not get it right: try again, or stop."""
+        question = Ask(
+            self.manager.id,
+            "Select",
+            PlanRejected(manager=self.manager.id, tries=_TRIES),
+            options=(
+                Option(id="retry", label="let it try again", style="primary"),
+                STOP,
+            ),
+            content="\n".join(wrong),
+        )
+        await answer_or_stop(self.context, name, question)
+
+    async def _requested_change(self, name: str, plan: Plan, why: str = "") -> str | None:
+        """None where the user approves of exactly this plan; else what they want changed."""
+        if self.task.caps.yes:
+            return None
+        question = Ask(
+            self.manager.id,
+            "Select",
+            PlanApproval(
+                plan=plan_hash(plan), tickets=len(plan.tasks), replaces=bool(why), why=why
+            ),
+            options=(
+                Option(id="approve", label="go", style="primary"),
+                Option(id="change", label="plan anew", detail="with what you say"),
+                STOP,
+            ),
+            content=_shown(plan),
+            intent=["plan", plan_hash(plan)],
+        )
+        response = (await answer_or_stop(self.context, name, question)).response
+        if response.selected_option_id == "approve":
+            return None
+        return response.comment or response.input_value or "Please plan it anew."
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _prompt(self, name: str, **facts: object) -> str:
+        workers = [
+            f"{worker.id}: {', '.join(worker.capabilities) or worker.role or 'anything'}"
+            for worker in self.workers
+        ]
+        return self.messenger.prompt(name, goal=self.task.goal, workers=workers, **facts)
+
+
+def _rejection(wanted: str) -> str:
+    return f"The user saw your last plan and says: {wanted}"
+
+
+def _shown(plan: Plan) -> str:
+    """A plan as people read it."""
+    lines: list[str] = []
+    for task in plan.tasks:
+        who = f" [{task.assigned_to.role_id}]" if task.assigned_to else ""
+        after = f"  after {', '.join(task.dependencies)}" if task.dependencies else ""
+        lines.append(f"{task.task_id}{who}{after}")
+        lines.append(f"    {task.description}")
+        lines += [f"    risk: {risk}" for risk in task.risks]
+    return "\n".join(lines)

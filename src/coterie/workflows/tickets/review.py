@@ -1,0 +1,271 @@
+"""From a worker's report to done: checked by Coterie, reviewed by the manager, merged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import anyio.to_thread
+
+from coterie.errors import ArtifactWrong
+from coterie.model.about import FailedChecks
+from coterie.model.action import Action
+from coterie.model.check import CheckOutcome
+from coterie.model.envelope import (
+    ArtifactRef,
+    CheckRun,
+    Error,
+    Instruction,
+    Payload,
+    Report,
+    Review,
+)
+from coterie.model.interaction import Ask, Option
+from coterie.model.ticket_view import ended
+from coterie.model.update import PendingCall
+from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.repository import MergeResult
+from coterie.workflows.tickets.ticket_run import TicketRun
+from coterie.workspace.session_files import check_artifact
+
+_DIFF = 20_000
+"""How much of a diff the manager is shown; the rest it can read in the files."""
+_TAIL = 2_000
+_LONGEST = 6_000
+"""A reason for sending work back is told in a few lines; all of it is in the logs."""
+
+
+@dataclass(frozen=True)
+class CheckedTree:
+    """What Coterie found on a ticket's tree."""
+
+    tree: str
+    outcomes: tuple[CheckOutcome, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    """Files that still hold both sides of a conflict."""
+    refused: tuple[str, ...] = ()
+    """Commands that the manager wanted run, and may not."""
+
+    @property
+    def failed(self) -> tuple[CheckOutcome, ...]:
+        """Those that did not pass."""
+        return tuple(one for one in self.outcomes if not one.passed)
+
+
+@dataclass(frozen=True)
+class ReviewStage:
+    """Reviews one ticket."""
+
+    run: TicketRun
+
+    async def review(self) -> None:
+        """From awaiting_review to done, or back to its worker."""
+        run, manager = self.run, self.run.services.manager
+        name = run.step("review")
+        commands, refused = await self._commands(name)
+        checked = replace(await self._check(name, commands), refused=tuple(refused))
+        if refused:
+            note = f"not run, as it is not permitted: {'; '.join(refused)}"
+            run.services.tracker.announce(run.id, note)
+        if checked.unsettled:
+            await self._refuse(checked.unsettled)
+            return
+        review = await self._opinion(checked)
+        drafts = [
+            *await self._artifacts(checked.outcomes, manager.id),
+            *([run.to_owner(_complaint(checked.failed))] if checked.failed else []),
+            run.to_owner(review, manager.id),
+        ]
+        if review.decision == "changes_requested":
+            wanted = "; ".join([*review.requested_changes, review.notes]).strip("; ")
+            await self._send_back(wanted, drafts)
+        elif checked.failed and not await self._overridden(name, checked.failed):
+            why = f"approved by {manager.id}, but {_failures(checked.failed)}"
+            await self._send_back(why, drafts)
+        else:
+            await self._merge(name, [] if checked.failed else commands, checked, drafts)
+
+    async def _merge(
+        self, name: str, commands: Sequence[str], checked: CheckedTree, drafts: Sequence[Draft]
+    ) -> None:
+        run, queue = self.run, self.run.services.queue
+        result = await queue.merge(name, run.id, run.ticket.title, commands, checked.tree)
+        more = await self._artifacts(result.checks, run.owner)
+        if result.is_merged:
+            how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
+            await run.move("done", f"approved, {how}", *drafts, *more)
+            return
+        if result.failed:
+            more.append(run.to_owner(_complaint(result.failed)))
+        await self._send_back(_why(result), [*drafts, *more])
+
+    # -- checks --------------------------------------------------------------------------------
+
+    async def _commands(self, name: str) -> tuple[list[str], list[str]]:
+        """What is to be run: the user's own checks, and the manager's as far as permitted; then
+        those of the manager that are not."""
+        run, services = self.run, self.run.services
+        instruction = services.tracker.last(run.id, Instruction)
+        criteria = instruction.acceptance_criteria if instruction else ()
+        commands = [*services.config.checks]
+        refused: list[str] = []
+        folder = await run.folder()
+        wanted = dict.fromkeys(one.command for one in criteria if one.command)
+        for number, command in enumerate(wanted, 1):
+            if command in commands:
+                continue
+            call = self._call(number, command, folder)
+            permits = services.context.permits(
+                f"{name}/permit/{number}", services.manager.member, call
+            )
+            (commands if await permits else refused).append(command)
+        return commands, refused
+
+    def _call(self, number: int, command: str, folder: Path) -> PendingCall:
+        run = self.run
+        return PendingCall(
+            f"check-{run.id}-{number}",
+            "check",
+            {"command": command},
+            # One folder for all tickets: a yes for the whole task is not asked for again.
+            str(run.services.folders.place),
+            Action("run", "check", str(folder), command=command),
+            why=f"an acceptance criterion of {run.id}",
+            said=command,
+            ticket=run.id,
+        )
+
+    async def _check(self, name: str, commands: Sequence[str]) -> CheckedTree:
+        run, services = self.run, self.run.services
+        # As it was committed after the turn: what a check leaves behind is nobody's work.
+        tree = await run.git(services.folders.tree, run.id)
+        if run.times("awaiting_review") > 1:  # else nothing was merged into it yet
+            unsettled = await run.git(services.folders.unsettled, run.id)
+            if unsettled:
+                return CheckedTree(tree, (), unsettled)
+        folder = await run.folder()
+        outcomes: list[CheckOutcome] = []
+        for number, command in enumerate(commands, 1):
+            outcome = await services.context.check(f"{name}/check/{number}", command, folder)
+            outcomes.append(replace(outcome, tree=tree))
+        passed = sum(outcome.passed for outcome in outcomes)
+        services.tracker.checks[run.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
+        ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
+        services.tracker.announce(run.id, f"{ran}{services.manager.id} (manager) reviews")
+        return CheckedTree(tree, tuple(outcomes))
+
+    async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
+        """The logs of checks, as artifacts; an error instead of one that is damaged."""
+        return [
+            self.run.draft(COTERIE, target, await self._artifact(outcome))
+            for outcome in outcomes
+            if outcome.log
+        ]
+
+    async def _artifact(self, outcome: CheckOutcome) -> Payload:
+        artifact = ArtifactRef(
+            label=f"check: {outcome.command}",
+            uri=outcome.log,
+            digest=outcome.digest or None,
+            content_type="text/plain",
+            size_bytes=outcome.size_bytes,
+            description=f"{ended(outcome)}, at tree {outcome.tree[:12] or '-'}",
+            check=CheckRun(command=outcome.command, exit_code=outcome.exit_code, tree=outcome.tree),
+        )
+        services = self.run.services
+        where = (services.context.root, services.task.session_id, artifact)
+        try:
+            await anyio.to_thread.run_sync(check_artifact, *where)
+        except ArtifactWrong as problem:
+            hint = problem.hint or ""
+            return Error(code=problem.code, message=str(problem), resolution_hint=hint)
+        return artifact
+
+    # -- decisions -----------------------------------------------------------------------------
+
+    async def _opinion(self, checked: CheckedTree) -> Review:
+        run, services = self.run, self.run.services
+        report = services.tracker.last(run.id, Report)
+        diff = await run.git(services.folders.diff, run.id)
+        prompt = services.messenger.prompt(
+            "review",
+            ticket=run.id,
+            worker=run.ticket.owner or "",
+            description=run.part.description,
+            report=report.model_dump_json(indent=2) if report else "",
+            changed=await run.git(services.folders.changed, run.id),
+            checks=[
+                *map(_in_full, checked.outcomes),
+                *(f"{command}: not run, as it is not permitted" for command in checked.refused),
+            ],
+            diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
+        )
+        reply = await services.manager.ask(run.step("review", "manager"), prompt, "review", run.id)
+        assert isinstance(reply, Review)
+        return reply
+
+    async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
+        """Whether the user lets work pass whose checks failed."""
+        question = Ask(
+            COTERIE,
+            "Select",
+            FailedChecks(ticket=self.run.id, checks=tuple(map(_outcome, failed))),
+            options=(
+                Option(id="back", label="send it back to its worker", style="primary"),
+                Option(id="override", label="let it pass all the same", style="danger"),
+            ),
+            content="\n".join(one.output for one in failed)[-4000:],
+            intent=[self.run.id, [one.command for one in failed]],
+        )
+        answer = await self.run.services.context.ask(f"{name}/override", question)
+        return answer.response.selected_option_id == "override"
+
+    async def _refuse(self, unsettled: Sequence[str]) -> None:
+        error = Error(
+            code="conflict_marks",
+            message=f"Both sides of a conflict are still in {', '.join(unsettled)}",
+            resolution_hint="Settle each of them and take the marks out.",
+        )
+        await self._send_back(error.message, [self.run.to_owner(error)])
+
+    async def _send_back(self, why: str, drafts: Sequence[Draft]) -> None:
+        run, why = self.run, why[:_LONGEST]
+        await run.move("in_progress", why, *drafts)
+        times = run.times("awaiting_review")
+        if times > run.services.config.rework:
+            await run.move("blocked", f"sent back {times} times: {why}")
+            await run.move("error", f"sent back {times} times: {why}")
+
+
+def _why(result: MergeResult) -> str:
+    if result.conflicts:
+        files = ", ".join(result.conflicts)
+        return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
+    return f"merged with work that was approved meanwhile, {_failures(result.failed)}"
+
+
+def _complaint(failed: Sequence[CheckOutcome]) -> Error:
+    """What a worker is told whose work does not pass, whatever it reported."""
+    return Error(
+        code="checks_failed",
+        message=_short(failed),
+        resolution_hint="Make them pass; they are run again by Coterie.",
+    )
+
+
+def _in_full(outcome: CheckOutcome) -> str:
+    tail = f"\n{outcome.output[-_TAIL:]}" if not outcome.passed else ""
+    return f"{outcome.command}: {ended(outcome)}{tail}"
+
+
+def _failures(failed: Sequence[CheckOutcome]) -> str:
+    return "; ".join(_in_full(one) for one in failed)
+
+
+def _short(failed: Sequence[CheckOutcome]) -> str:
+    return "; ".join(map(_outcome, failed))
+
+
+def _outcome(check: CheckOutcome) -> str:
+    return f"{check.command}: {ended(check)}"

@@ -1,0 +1,299 @@
+"""A session from goal to end: clarify, plan, run tickets side by side, notice what stalls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+
+from coterie.model import instant
+from coterie.model.about import FailedTicket
+from coterie.model.envelope import PlanTask, Report
+from coterie.model.interaction import Ask, Option
+from coterie.model.record import ErrorRecord
+from coterie.model.task import Ended, TaskCreated
+from coterie.model.ticket import BASE_COMMIT, Ticket
+from coterie.ports import Context, Parked
+from coterie.workflows.failed_turns import answer_or_stop
+from coterie.workflows.tickets.final_report import conclude
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.planner import Planner
+from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch
+from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
+from coterie.workflows.tickets.tracker import DROPPED, TicketTracker
+from coterie.workflows.tickets.work import run_ticket
+from coterie.workflows.tickets.workers import WorkerPool, check_team
+from coterie.workspace.ticket_worktrees import SharedFolder, TicketFolders, ticket_folders
+
+
+class TicketScheduler:
+    """Carries one goal out, from whatever is stored about it."""
+
+    def __init__(self, task: TaskCreated, context: Context) -> None:
+        check_team(task.team)
+        self._task = task
+        self._context = context
+        self._config = task.scheduler
+        self._workers = WorkerPool(task.team, task.scheduler)
+        self._messenger = Messenger(task, context)
+        self._manager = Manager(context, self._messenger, self._workers.manager)
+        self._tracker = TicketTracker(task.session_id, context, self._messenger)
+        self._planner = Planner(
+            task, context, self._messenger, self._manager, self._workers.workers
+        )
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        """By ticket: the work on it that runs now."""
+        self._parked: dict[str, str] = {}
+        """By ticket: what its work waits for."""
+        self._requests: list[str] = []
+        """What the user said since the manager last planned."""
+        self._wake = anyio.Event()
+
+    async def run(self) -> Ended:
+        """Work until all tickets are done or closed."""
+        tickets, envelopes = await self._context.tickets()
+        await self._messenger.open(envelopes)
+        self._tracker.load(tickets, envelopes)
+        self._workers.load(self._tracker.assigned)
+        base = str(await self._context.step(BASE_COMMIT, [], self._begin))
+        if not self._tracker.plans:
+            clarified = await self._planner.clarify()
+            plan = await self._planner.plan(clarified)
+            await self._tracker.adopt(plan, self._manager.id)
+        self._context.caught_up()
+        folders = await self._folders(base)
+        await self._carry_out(folders)
+        return await conclude(self._task, self._context, self._tracker.tickets, folders)
+
+    async def _begin(self) -> object:
+        return (await self._folders(None)).base
+
+    async def _folders(self, base: str | None) -> TicketFolders:
+        root, session = self._context.root, self._task.session_id
+        return await anyio.to_thread.run_sync(ticket_folders, root, session, base)
+
+    # -- tickets -------------------------------------------------------------------------------
+
+    async def _carry_out(self, folders: TicketFolders) -> None:
+        services = SessionServices(
+            self._task,
+            self._context,
+            self._messenger,
+            self._tracker,
+            self._workers,
+            self._manager,
+            folders,
+            MergeQueue(self._context, folders),
+            ProjectWatch(self._context.root, folders),
+        )
+        self._requests = self._unread_requests()
+        stalls = StallWatch(self._task.task_id, self._context, self._tracker, self._manager.id)
+        parked: str | None = None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._listen)
+            group.start_soon(stalls.watch, self._config.alerts.stalled)
+            try:
+                await self._run_tickets(services, group)
+            except Parked as stop:
+                parked = stop.reason
+                while self._scopes:  # what is under way need not be lost
+                    await self._next_wake()
+            group.cancel_scope.cancel()
+        if parked is not None:
+            self._context.park(parked)
+
+    async def _run_tickets(self, services: SessionServices, group: TaskGroup) -> None:
+        """Start what can start and help what has failed, until nothing is left."""
+        shared = isinstance(services.folders, SharedFolder)
+        while not self._tracker.index.is_over:
+            for ticket in self._startable(shared=shared):
+                self._scopes[ticket.id] = anyio.CancelScope()
+                group.start_soon(self._run_ticket, TicketRun(services, ticket.id))
+            if not await self._handle_changes():
+                await self._next_wake()
+
+    async def _next_wake(self) -> None:
+        """Wait until a ticket's run ended or the user said something."""
+        await self._wake.wait()
+        self._wake = anyio.Event()
+
+    def _startable(self, *, shared: bool) -> list[Ticket]:
+        """Tickets that can start now, within the limit, without changing the same files."""
+        chosen: list[Ticket] = []
+        busy = [_outputs(self._tracker.part(ticket_id)) for ticket_id in self._scopes]
+        for ticket in self._tracker.index.runnable:
+            if len(busy) >= self._config.concurrency:
+                break
+            if ticket.id in self._scopes or ticket.id in self._parked:
+                continue
+            outputs = _outputs(self._tracker.part(ticket.id))
+            if not any(_overlap(outputs, others, shared=shared) for others in busy):
+                chosen.append(ticket)
+                busy.append(outputs)
+        return chosen
+
+    async def _run_ticket(self, run: TicketRun) -> None:
+        """One ticket's work, until it ends, parks, or is cancelled."""
+        try:
+            with self._scopes[run.id]:
+                await run_ticket(run)
+        except Parked as stop:
+            self._parked[run.id] = stop.reason
+        finally:
+            del self._scopes[run.id]
+            self._wake.set()
+
+    async def _handle_changes(self) -> bool:
+        """Replan for what the user said, help what failed; returns whether anything was done."""
+        if self._requests:
+            requests, self._requests = self._requests, []
+            await self._replan("the user said: " + " / ".join(requests))
+            return True
+        if self._scopes:
+            return False
+        failed = self._tracker.index.failed
+        if failed:
+            await self._help(failed)
+            return True
+        if not self._startable(shared=False) and not self._tracker.index.is_over:
+            self._context.park(next(iter(self._parked.values()), "question"))
+        return True
+
+    # -- changes of plan -----------------------------------------------------------------------
+
+    def _unread_requests(self) -> list[str]:
+        """What the user said since the manager last planned."""
+        people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
+        messages = (m for m in self._context.conversation[1:] if m.member in people)
+        return [m.text for m in messages if m.at > self._tracker.planned_at]
+
+    async def _listen(self) -> None:
+        """Pass what the user says on to the manager."""
+        while True:
+            await self._context.words()
+            heard = await self._context.heard(f"heard/{len(self._context.conversation)}")
+            self._requests += [message.text for message in heard]
+            self._wake.set()
+
+    async def _replan(self, why: str) -> None:
+        plan = await self._planner.replan(why, self._tracker)
+        kept = {task.task_id for task in plan.tasks}
+        for ticket_id, scope in self._scopes.items():
+            if self._tracker.ticket(ticket_id).task_id not in kept:
+                scope.cancel()
+        while any(self._tracker.ticket(one).task_id not in kept for one in self._scopes):
+            await self._next_wake()
+        await self._tracker.adopt(plan, self._manager.id)
+
+    async def _help(self, failed: Iterable[Ticket]) -> None:
+        """Tickets that failed for good: the manager plans anew, then the user decides."""
+        if self._tracker.plans <= self._config.replans:
+            why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
+            hint = "The manager plans anew."
+            self._context.tell(ErrorRecord("ticket_failed", why, hint, task=self._task.task_id))
+            await self._replan(why)
+            return
+        for ticket in failed:
+            await self._ask_about(ticket)
+
+    async def _ask_about(self, ticket: Ticket) -> None:
+        question = Ask(
+            COTERIE,
+            "Select",
+            FailedTicket(ticket=ticket.id, title=ticket.title, reason=ticket.reason),
+            options=(
+                Option(
+                    id="reset",
+                    label="try it again",
+                    style="primary",
+                    detail="what was done so far stays in its folder",
+                ),
+                Option(id="drop", label="drop it, and what waits for it", style="danger"),
+                Option(id="stop", label="stop and keep"),
+            ),
+            intent=[ticket.id, len(ticket.history)],
+        )
+        name = f"ticket/{ticket.id}/at/{len(ticket.history)}/failed"
+        answer = await answer_or_stop(self._context, name, question)
+        choice = answer.response.selected_option_id
+        if choice == "reset":
+            await self._tracker.move(ticket.id, "pending", "reset by hand")
+        elif choice == "drop":
+            await self._drop(ticket)
+        else:  # the run was stopped here once; it is asked about again
+            await self._tracker.note(ticket.id, "resumed", "the run was stopped here")
+
+    async def _drop(self, ticket: Ticket) -> None:
+        """Close a ticket and all that could never begin without it."""
+        await self._tracker.close(ticket.id, DROPPED, "dropped by the user")
+        for other in self._tracker.tickets:
+            if ticket.id in other.dependencies and not other.is_over:
+                await self._drop(other)
+
+
+def _outputs(part: PlanTask) -> list[tuple[str, ...]]:
+    """The files that a part of the plan says it changes, each as the names on its path."""
+    return [PurePosixPath(name).parts for name in part.expected_outputs]
+
+
+def _overlap(
+    mine: Sequence[tuple[str, ...]], theirs: Sequence[tuple[str, ...]], *, shared: bool
+) -> bool:
+    """Whether two parts change the same files; in a shared folder, unless both say which."""
+    if shared and not (mine and theirs):
+        return True
+    return any(a[: len(b)] == b[: len(a)] for a in mine for b in theirs)
+
+
+class StallWatch:
+    """Announces, once, tickets that wait too long for one that makes no progress."""
+
+    def __init__(
+        self, task_id: str, context: Context, tracker: TicketTracker, manager: str
+    ) -> None:
+        self._task = task_id
+        self._context = context
+        self._tracker = tracker
+        self._manager = manager
+        # Time during which nobody ran the session does not count.
+        self._since = instant.now()
+
+    async def watch(self, minutes: float) -> None:
+        """Announce whatever makes no progress for so many minutes; does not end."""
+        while True:
+            seconds = await self.announce(minutes * 60)
+            await anyio.sleep(seconds)
+
+    async def announce(self, patience: float) -> float:
+        """Announce what made no progress for so many seconds; returns when to look again."""
+        soonest = patience
+        for stuck, waiting in list(self._tracker.index.blocking):
+            left = patience - self._idle(stuck)
+            if left <= 0:
+                await self._announce(stuck, waiting)
+            else:
+                soonest = min(soonest, left)
+        return soonest
+
+    def _idle(self, ticket: Ticket) -> float:
+        last = max(ticket.history[-1].at, self._since)
+        return instant.seconds_between(last, instant.now())
+
+    async def _announce(self, stuck: Ticket, waiting: Ticket) -> None:
+        last = stuck.history[-1].at
+        if waiting.stalls.get(stuck.id, "") >= last:
+            return
+        what = f"which is {stuck.state}" + (f" ({stuck.owner})" if stuck.owner else "")
+        why = f"waits for {stuck.id}, {what} and has not moved since {last}"
+        report = Report(
+            status="blocked",
+            issues=(f"{waiting.id} {why}.",),
+            next_actions=(f"Look at {stuck.id}.",),
+        )
+        draft = Draft(COTERIE, self._manager, report, waiting.id)
+        await self._tracker.note(waiting.id, "stalled", why, draft, stalled_on=stuck.id)
+        hint = f"coterie show {self._task}"
+        self._context.tell(ErrorRecord("stalled", f"{waiting.id} {why}.", hint, task=self._task))

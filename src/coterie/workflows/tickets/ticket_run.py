@@ -1,0 +1,133 @@
+"""What the work on every ticket of a session shares, and one ticket as its stages see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+from coterie.model.envelope import Error, Instruction, Payload, PlanTask
+from coterie.model.scheduler import SchedulerConfig
+from coterie.model.task import TaskCreated
+from coterie.model.team import base_of
+from coterie.model.ticket import Ticket, TicketState
+from coterie.ports import Context
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch, in_thread
+from coterie.workflows.tickets.tracker import TicketTracker
+from coterie.workflows.tickets.workers import WorkerPool
+from coterie.workspace.ticket_worktrees import TicketFolders
+
+T = TypeVar("T")
+Arguments = TypeVarTuple("Arguments")
+
+
+@dataclass(frozen=True)
+class SessionServices:
+    """What the work on tickets needs."""
+
+    task: TaskCreated
+    context: Context
+    messenger: Messenger
+    tracker: TicketTracker
+    workers: WorkerPool
+    manager: Manager
+    folders: TicketFolders
+    queue: MergeQueue
+    project: ProjectWatch
+
+    @property
+    def config(self) -> SchedulerConfig:
+        """Limits and retries."""
+        return self.task.scheduler
+
+
+@dataclass(frozen=True)
+class TicketRun:
+    """The work on one ticket, from whatever state it is in."""
+
+    services: SessionServices
+    id: str
+
+    @property
+    def ticket(self) -> Ticket:
+        """The ticket as it is now."""
+        return self.services.tracker.ticket(self.id)
+
+    @property
+    def part(self) -> PlanTask:
+        """What is to be done, as it was last planned."""
+        return self.services.tracker.part(self.id)
+
+    @property
+    def owner(self) -> str:
+        """The worker it is assigned to, else Coterie."""
+        return self.ticket.owner or COTERIE
+
+    def step(self, what: str, scope: str = "ticket") -> str:
+        """The name of a step: stable as long as the ticket's history does not grow.
+
+        Turns of the manager, which has one memory for all tickets, have the scope `manager`.
+        """
+        return f"{scope}/{self.id}/at/{len(self.ticket.history)}/{what}"
+
+    async def git(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
+        """Call a method of the session's folders without blocking the event loop."""
+        return await in_thread(self.services.folders, call, *arguments)
+
+    async def folder(self) -> Path:
+        """Where it is worked on."""
+        return await self.git(self.services.folders.open, self.id)
+
+    # -- messages ------------------------------------------------------------------------------
+
+    async def instruction(self, prompt: str, **facts: object) -> Instruction:
+        """The manager's instruction, by the prompt of this name."""
+        text = self.services.messenger.prompt(
+            prompt, ticket=self.id, description=self.part.description, **facts
+        )
+        name = self.step(prompt, "manager")
+        reply = await self.services.manager.ask(name, text, "instruction", self.id)
+        assert isinstance(reply, Instruction)
+        return reply
+
+    def draft(self, source: str, target: str, payload: Payload) -> Draft:
+        """A message about the ticket."""
+        return Draft(source, target, payload, self.id)
+
+    def to_manager(self, source: str, payload: Payload) -> Draft:
+        """A message about the ticket to the manager."""
+        return Draft(source, self.services.manager.id, payload, self.id)
+
+    def to_owner(self, payload: Payload, source: str = COTERIE) -> Draft:
+        """A message about the ticket to its worker."""
+        return Draft(source, self.owner, payload, self.id)
+
+    async def move(
+        self, state: TicketState, message: str, *drafts: Draft, owner: str | None = None
+    ) -> None:
+        """Put the ticket into its next state, in one transaction with the messages about it."""
+        await self.services.tracker.move(self.id, state, message, *drafts, owner=owner)
+
+    # -- history -------------------------------------------------------------------------------
+
+    @property
+    def newest_payloads(self) -> Sequence[Payload]:
+        """The payloads of all messages about it, the newest first."""
+        return [one.payload for one in reversed(self.services.tracker.messages(self.id))]
+
+    @property
+    def failed_workers(self) -> Sequence[str]:
+        """Workers that already failed at it."""
+        return [
+            base_of(one.source)
+            for one in self.services.tracker.messages(self.id)
+            if isinstance(one.payload, Error) and one.source != COTERIE
+        ]
+
+    def times(self, state: TicketState) -> int:
+        """How often it was in a state since it was last reset."""
+        events = [moment.event for moment in self.ticket.history]
+        begun = max((n for n, event in enumerate(events) if event == "pending"), default=0)
+        return events[begun:].count(state)

@@ -1,0 +1,356 @@
+"""The tickets of a session: what can be done next, and every change recorded with its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import anyio
+
+from coterie.model.envelope import (
+    Envelope,
+    Error,
+    HistoryEntry,
+    Payload,
+    Plan,
+    PlanTask,
+    Report,
+    TicketPayload,
+)
+from coterie.model.journal import PutTicket, Write
+from coterie.model.record import TicketRecord
+from coterie.model.team import base_of
+from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
+from coterie.model.ticket_view import check_scores
+from coterie.ports import Context
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
+
+AnyPayload = TypeVar("AnyPayload", bound=Payload)
+_TITLE = 60
+DROPPED = "dropped"
+
+
+class TicketIndex:
+    """Which tickets can begin, go on or need help; a change costs what depends on the ticket."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Ticket] = {}
+        self._dependents: dict[str, dict[str, None]] = {}
+        """By ticket: those that wait for it, in the order in which they came."""
+        self._open: set[str] = set()
+        self._ready: dict[str, None] = {}
+        self._begun: dict[str, None] = {}
+        self._failed: dict[str, None] = {}
+
+    def put(self, tickets: Iterable[Ticket]) -> None:
+        """Add tickets, or replace them with their newest version."""
+        changed = list(tickets)
+        for ticket in changed:
+            before = self._known.get(ticket.id)
+            for dependency in before.dependencies if before else ():
+                self._dependents[dependency].pop(ticket.id, None)
+            for dependency in ticket.dependencies:
+                self._dependents.setdefault(dependency, {})[ticket.id] = None
+            self._known[ticket.id] = ticket
+        for ticket in changed:
+            self._sort(ticket)
+            for dependent in self._dependents.get(ticket.id, ()):
+                self._sort(self._known[dependent])
+
+    def _sort(self, ticket: Ticket) -> None:
+        counts = ticket.closed_by is None
+        is_pending, is_failed = ticket.state == "pending", ticket.state == "error"
+        begun = counts and not (is_pending or is_failed or ticket.state == "done")
+        for listed, belongs in (
+            (self._ready, counts and is_pending and self._can_begin(ticket)),
+            (self._failed, counts and is_failed),
+            (self._begun, begun),
+        ):
+            if not belongs:
+                listed.pop(ticket.id, None)
+            else:
+                listed.setdefault(ticket.id)
+        if ticket.is_over:
+            self._open.discard(ticket.id)
+        else:
+            self._open.add(ticket.id)
+
+    def _can_begin(self, ticket: Ticket) -> bool:
+        needed = (self._known.get(dependency) for dependency in ticket.dependencies)
+        return all(other is None or other.state == "done" for other in needed)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self._open
+
+    @property
+    def runnable(self) -> Iterator[Ticket]:
+        """Those that were begun, then those that can begin."""
+        for ticket_id in [*self._begun, *self._ready]:
+            yield self._known[ticket_id]
+
+    @property
+    def failed(self) -> Sequence[Ticket]:
+        """Those that failed and still count."""
+        return [self._known[one] for one in self._failed]
+
+    @property
+    def blocking(self) -> Iterator[tuple[Ticket, Ticket]]:
+        """Each ticket that was begun and is not done, with each that waits for it."""
+        for ticket_id in [*self._begun, *self._failed]:
+            for dependent in self._dependents.get(ticket_id, ()):
+                waiting = self._known[dependent]
+                if waiting.state == "pending" and waiting.closed_by is None:
+                    yield self._known[ticket_id], waiting
+
+
+class TicketTracker:
+    """Every ticket by its id, and the messages about each."""
+
+    def __init__(self, session: str, context: Context, messenger: Messenger) -> None:
+        self._session = session
+        self._context = context
+        self._messenger = messenger
+        self._tickets: dict[str, Ticket] = {}
+        self._messages: dict[str, list[Draft]] = {}
+        self._locks: dict[str, anyio.Lock] = {}
+        self._parts: dict[str, PlanTask] = {}
+        """Every part of every plan, as it was last planned."""
+        self.index: TicketIndex = TicketIndex()
+        self.plans: int = 0
+        """How many plans there were."""
+        self.plan: Plan | None = None
+        """The last of them."""
+        self.planned_at: str = ""
+        self.checks: dict[str, str] = {}
+        """By ticket: how many of its checks passed."""
+
+    def load(self, tickets: Iterable[Ticket], envelopes: Sequence[Envelope]) -> None:
+        """Go on from what is stored."""
+        self._tickets = {ticket.id: ticket for ticket in tickets}
+        self.index.put(self._tickets.values())
+        self.checks = check_scores(envelopes)
+        for envelope in envelopes:
+            payload, ticket_id = envelope.payload, envelope.ticket_id
+            if ticket_id and not isinstance(payload, TicketPayload):
+                message = Draft(envelope.source, envelope.target, payload, ticket_id)
+                self._messages.setdefault(ticket_id, []).append(message)
+            if isinstance(payload, Plan):
+                self._planned(payload, envelope.timestamp)
+
+    def _planned(self, plan: Plan, at: str) -> None:
+        self.plans += 1
+        self.plan = plan
+        self.planned_at = at
+        self._parts |= {task.task_id: task for task in plan.tasks}
+
+    # -- reading -------------------------------------------------------------------------------
+
+    @property
+    def tickets(self) -> Sequence[Ticket]:
+        """All of them, in the order in which they were made."""
+        return list(self._tickets.values())
+
+    def ticket(self, ticket_id: str) -> Ticket:
+        """One of them."""
+        return self._tickets[ticket_id]
+
+    def part(self, ticket_id: str) -> PlanTask:
+        """The part of the plan that a ticket tracks, as it was last planned."""
+        return self._parts[self._tickets[ticket_id].task_id]
+
+    def messages(self, ticket_id: str) -> Sequence[Draft]:
+        """The messages about a ticket, the oldest first."""
+        return self._messages.get(ticket_id, [])
+
+    @property
+    def assigned(self) -> Iterator[str]:
+        """Workers, each once for every ticket that it ever had."""
+        for ticket in self._tickets.values():
+            messages = self.messages(ticket.id)
+            sources = (one.source for one in messages if isinstance(one.payload, Report | Error))
+            yield from {base_of(seat) for seat in {ticket.owner or COTERIE, *sources} - {COTERIE}}
+
+    def last(self, ticket_id: str, kind: type[AnyPayload]) -> AnyPayload | None:
+        """The newest payload of this type about a ticket."""
+        payloads = (message.payload for message in reversed(self.messages(ticket_id)))
+        return next((payload for payload in payloads if isinstance(payload, kind)), None)
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    async def adopt(self, plan: Plan, manager: str) -> None:
+        """Make the tickets what the manager's plan says, in one transaction with the plan.
+
+        New parts get tickets; tickets whose part is gone are closed, unless they are done.
+        """
+        by = Draft(manager, COTERIE, plan)
+        number = self.plans + 1
+        parts = {task.task_id: task for task in plan.tasks}
+        standing = [t for t in self._tickets.values() if t.closed_by is None]
+        # One that failed is done anew, by another ticket.
+        known = {ticket.task_id: ticket.id for ticket in standing if ticket.state != "error"}
+        new = [task for task in plan.tasks if task.task_id not in known]
+        first = len(self._tickets) + 1
+        ids = known | {task.task_id: f"T{n}" for n, task in enumerate(new, first)}
+
+        def changes(at: str) -> list[tuple[Ticket, TicketState | None]]:
+            made = [_made(task, ids, at) for task in new]
+            kept = [(_adapted(ticket, parts, ids, at, number), ticket) for ticket in standing]
+            return [
+                *((now, before.state) for now, before in kept if now is not before),
+                *((ticket, None) for ticket in made),
+            ]
+
+        def writes(at: str) -> list[Write]:
+            changed = changes(at)
+            drafts = [by, *(_announcement(ticket) for ticket, _ in changed)]
+            puts = [PutTicket(self._session, ticket, before) for ticket, before in changed]
+            return [*puts, *self._messenger.writes(at, drafts)]
+
+        intent = [sorted(ids.items()), sorted(parts)]
+        at = await self._context.record(f"plan/{number}/tickets", intent, writes)
+        self._planned(plan, at)
+        changed = changes(at)
+        self._tickets |= {ticket.id: ticket for ticket, _ in changed}
+        self.index.put(ticket for ticket, _ in changed)
+        for ticket, before in changed:
+            self._tell(ticket, "created" if before is None else ticket.reason)
+
+    # -- changes -------------------------------------------------------------------------------
+
+    async def move(
+        self,
+        ticket_id: str,
+        state: TicketState,
+        message: str,
+        *drafts: Draft,
+        owner: str | None = None,
+    ) -> None:
+        """Put a ticket into its next state, in one transaction with the messages about it."""
+
+        def moved(before: Ticket, at: str) -> Ticket:
+            return replace(before.moved(state, at, message), owner=owner or before.owner)
+
+        await self._change(ticket_id, moved, state, drafts)
+
+    async def note(
+        self,
+        ticket_id: str,
+        event: TicketNote,
+        message: str,
+        *drafts: Draft,
+        stalled_on: str | None = None,
+    ) -> None:
+        """Add a line to a ticket's history; `stalled_on` is the ticket whose stall it tells."""
+
+        def noted(before: Ticket, at: str) -> Ticket:
+            stalls = {**before.stalls, stalled_on: at} if stalled_on else before.stalls
+            return replace(before.noted(at, event, message), stalls=stalls)
+
+        await self._change(ticket_id, noted, event, drafts)
+
+    async def close(self, ticket_id: str, by: str, reason: str) -> None:
+        """Take a ticket out of the run; its state stays."""
+
+        def closed(before: Ticket, at: str) -> Ticket:
+            return before.closed(by, at, reason)
+
+        await self._change(ticket_id, closed, f"closed by {by}")
+
+    async def _change(
+        self,
+        ticket_id: str,
+        change: Callable[[Ticket, str], Ticket],
+        intent: str,
+        drafts: Sequence[Draft] = (),
+    ) -> None:
+        async with self._locks.setdefault(ticket_id, anyio.Lock(fast_acquire=True)):
+            before = self._tickets[ticket_id]
+
+            def writes(at: str) -> list[Write]:
+                ticket = change(before, at)
+                return [
+                    PutTicket(self._session, ticket, before.state),
+                    *self._messenger.writes(at, [*drafts, _announcement(ticket)]),
+                ]
+
+            name = f"ticket/{ticket_id}/history/{len(before.history)}"
+            # A caller that is cancelled here must not leave us with less than is stored.
+            with anyio.CancelScope(shield=True):
+                at = await self._context.record(name, [intent], writes)
+                self._tickets[ticket_id] = ticket = change(before, at)
+                self.index.put([ticket])
+                self._messages.setdefault(ticket_id, []).extend(drafts)
+                self._tell(ticket, ticket.history[-1].message)
+
+    def announce(self, ticket_id: str, message: str) -> None:
+        """Let surfaces know something about a ticket that does not change it."""
+        self._tell(self._tickets[ticket_id], message)
+
+    def _tell(self, ticket: Ticket, message: str) -> None:
+        self._context.tell(
+            TicketRecord(
+                self._session,
+                ticket.id,
+                ticket.state,
+                ticket.owner,
+                ticket.title,
+                message,
+                ticket.dependencies,
+                ticket.closed_by,
+                self.checks.get(ticket.id, ""),
+            )
+        )
+
+
+def _announcement(ticket: Ticket) -> Draft:
+    """A ticket as everybody is told about it."""
+    # The newest line alone: all others are in the envelopes before this one.
+    (last,) = ticket.history[-1:]
+    payload = TicketPayload(
+        ticket_id=ticket.id,
+        task_id=ticket.task_id,
+        owner=ticket.owner,
+        status=ticket.state,
+        dependencies=ticket.dependencies,
+        history=(HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
+        closed_by=ticket.closed_by,
+        reason=ticket.reason,
+    )
+    return Draft(COTERIE, ticket.owner or COTERIE, payload, ticket.id)
+
+
+def _made(task: PlanTask, ids: Mapping[str, str], at: str) -> Ticket:
+    return Ticket(
+        id=ids[task.task_id],
+        task_id=task.task_id,
+        title=_title(task.description),
+        dependencies=tuple(ids[one] for one in task.dependencies),
+        history=(Moment(at, "created"),),
+    )
+
+
+def _adapted(
+    ticket: Ticket, parts: Mapping[str, PlanTask], ids: Mapping[str, str], at: str, number: int
+) -> Ticket:
+    """A ticket under a new plan: the same, pointed elsewhere, or closed."""
+    task = parts.get(ticket.task_id)
+    if ticket.state == "done":
+        return ticket
+    if task is None:
+        return ticket.closed(DROPPED, at, f"plan {number} no longer has it")
+    if ticket.state == "error":
+        return ticket.closed(ids[ticket.task_id], at, f"plan {number} does it anew")
+    wanted = tuple(ids[one] for one in task.dependencies)
+    if wanted == ticket.dependencies or ticket.state != "pending":
+        return ticket
+    noted = ticket.noted(at, "re-pointed", f"waits for {', '.join(wanted) or 'nothing'}")
+    return replace(noted, dependencies=wanted)
+
+
+def _title(description: str) -> str:
+    """A ticket in a few words: the beginning of what is to be done."""
+    first = description.strip().partition("\n")[0]
+    return first if len(first) <= _TITLE else first[: _TITLE - 1] + "…"
