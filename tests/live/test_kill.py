@@ -33,8 +33,7 @@ from coterie.rehearsal.model_api import (
     in_pieces,
     reply,
 )
-from coterie.rehearsal.server import RehearsalServer
-from coterie.rehearsal.wire import RecordedRequest
+from coterie.rehearsal.server import RecordedRequest, RehearsalServer
 from tests.conftest import House
 from tests.live.owner import Line, Owner, owner
 

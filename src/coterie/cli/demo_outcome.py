@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from coterie.model.envelope import ArtifactRef, Envelope, Review
 from coterie.model.ticket import Ticket
-from coterie.rehearsal.demo_plan import PARTS, TESTS
+from coterie.rehearsal.demo_plan import TESTS, TICKETS
 from coterie.workspace.git import Git
 
 if TYPE_CHECKING:
@@ -37,7 +37,9 @@ async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
     tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
     return (
         Promise(
-            "done", f"{len(done)} of {len(PARTS)} tickets", len(done) == len(views) == len(PARTS)
+            "done",
+            f"{len(done)} of {len(TICKETS)} tickets",
+            len(done) == len(views) == len(TICKETS),
         ),
         _some("talked over first", _with_event(done, "discussing")),
         _some("sent back by review", _sent_back(said)),

@@ -31,7 +31,7 @@ from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.record import ResultRecord
 from coterie.model.task import DEMO, Caps
-from coterie.rehearsal.demo_plan import GOAL, TESTS, at_first
+from coterie.rehearsal.demo_plan import GOAL, TESTS, initial_files
 from coterie.workspace.git import Git
 
 TEAM = "tickets"
@@ -64,7 +64,7 @@ def tickets(call: Call, agents: str | None) -> int:
 def furnished(base: Path, agents: Sequence[str], known: Sequence[AgentDefinition] = ()) -> Stage:
     """A repository with a failing test, and a team for it; the first agent manages.  Blocks."""
     project, home = Project(base / "shop"), base / "home"
-    for name, content in at_first().items():
+    for name, content in initial_files().items():
         path = project.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)

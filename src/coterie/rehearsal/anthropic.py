@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coterie.rehearsal.lenient_json import Json, mapping, mappings, text, texts
-from coterie.rehearsal.model_api import (
-    CompletionRequest,
-    ErrorReply,
-    Item,
-    ModelReply,
-    TextMessage,
-    ToolCall,
-    ToolResult,
-    new_id,
-)
-from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
+from coterie.rehearsal import model_api as api
+from coterie.rehearsal.lenient_json import Json, mapping, mappings, nested, text, texts
+from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
 _STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
 _ERRORS = {
@@ -32,50 +23,34 @@ _ERRORS = {
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> CompletionRequest:
-    """The question in a request."""
-    body = posted.body
-    system = [*texts(body.get("system"))]
-    conversation: list[Item] = []
-    for message in mappings(body.get("messages")):
-        if message.get("role") == "system":  # Claude Code puts its surroundings there
-            system.extend(texts(message.get("content")))
-        else:
-            conversation.extend(_items(message))
-    return CompletionRequest(
-        dialect="anthropic",
-        client=posted.client,
-        model=text(body.get("model")),
-        system=tuple(system),
-        conversation=tuple(conversation),
-        tools=tuple(text(tool.get("name")) for tool in mappings(body.get("tools"))),
-        stream=body.get("stream") is True,
-        schema=_schema(body),
-        size=posted.size,
+def read(request: ParsedRequest) -> api.CompletionRequest:
+    """What a request asks of the model."""
+    body = request.body
+    # Claude Code puts facts about its environment into system messages.
+    system, conversation = by_role(body.get("messages"), _items)
+    tools = (text(tool.get("name")) for tool in mappings(body.get("tools")))
+    schema = nested(body, "output_config", "format", "schema")
+    return request.asks(
+        "anthropic", [*texts(body.get("system")), *system], conversation, tools, schema
     )
 
 
-def _schema(body: Json) -> Json | None:
-    wanted = mapping(mapping(body.get("output_config")).get("format"))
-    return mapping(wanted.get("schema")) or None
-
-
-def _items(message: Json) -> Iterator[Item]:
+def _items(message: Json) -> Iterator[api.ConversationItem]:
     role = "assistant" if message.get("role") == "assistant" else "user"
     content = message.get("content")
     if isinstance(content, str):
-        yield TextMessage(role, content)
+        yield api.TextMessage(role, content)
     for block in mappings(content):
         match block.get("type"):
             case "text":
-                yield TextMessage(role, text(block.get("text")))
+                yield api.TextMessage(role, text(block.get("text")))
             case "tool_use":
                 name, given = text(block.get("name")), mapping(block.get("input"))
-                yield ToolCall(name, given, text(block.get("id")))
+                yield api.ToolCall(name, given, text(block.get("id")))
             case "tool_result":
                 said = "\n".join(texts(block.get("content")))
                 failed = block.get("is_error") is True
-                yield ToolResult(text(block.get("tool_use_id")), said, failed)
+                yield api.ToolResult(text(block.get("tool_use_id")), said, failed)
             case _:  # thinking, images: nothing a stand-in could use
                 pass
 
@@ -83,7 +58,7 @@ def _items(message: Json) -> Iterator[Item]:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
+def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     """The message in one."""
     message = _opening(asked, reply)
     message["content"] = [full for _, _, full in _blocks(reply)]
@@ -92,7 +67,7 @@ def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     return message
 
 
-def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
+def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     """The message as it is streamed."""
     yield _event("message_start", message=_opening(asked, reply))
     for index, (opening, deltas, _) in enumerate(_blocks(reply)):
@@ -111,9 +86,9 @@ def _event(kind: str, **fields: object) -> SseEvent:
     return SseEvent({"type": kind, **fields}, kind, piece)
 
 
-def _opening(asked: CompletionRequest, reply: ModelReply) -> Json:
+def _opening(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     return {
-        "id": new_id("msg"),
+        "id": api.new_id("msg"),
         "type": "message",
         "role": "assistant",
         "model": asked.model,
@@ -124,7 +99,7 @@ def _opening(asked: CompletionRequest, reply: ModelReply) -> Json:
     }
 
 
-def _usage(asked: CompletionRequest, reply: ModelReply, output: int) -> Json:
+def _usage(asked: api.CompletionRequest, reply: api.ModelReply, output: int) -> Json:
     return {
         "input_tokens": reply.counted(asked).input,
         "cache_creation_input_tokens": 0,
@@ -134,11 +109,11 @@ def _usage(asked: CompletionRequest, reply: ModelReply, output: int) -> Json:
     }
 
 
-def _stop(reply: ModelReply) -> str:
+def _stop(reply: api.ModelReply) -> str:
     return "tool_use" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _blocks(reply: ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
+def _blocks(reply: api.ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
     """Each content block: as it opens, its deltas, and as a whole."""
     if reply.thinking:
         thought: Json = {"type": "thinking", "thinking": "", "signature": ""}
@@ -156,15 +131,17 @@ def _blocks(reply: ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
         yield opening, [delta], opening | {"input": call.input}
 
 
-def refused(refusal: ErrorReply) -> tuple[int, Json]:
+def error(refusal: api.ErrorReply) -> tuple[int, Json]:
     """An error as this vendor spells it."""
-    kind = _ERRORS.get(refusal.status, "api_error")
-    error: Json = {"type": kind, "message": refusal.message}
-    return refusal.status, {"type": "error", "error": error, "request_id": new_id("req")}
+    body: Json = {
+        "type": _ERRORS.get(refusal.status, "api_error"),
+        "message": refusal.message,
+    }
+    return refusal.status, {"type": "error", "error": body, "request_id": api.new_id("req")}
 
 
-def limited(seconds: float) -> dict[str, str]:
-    """What is told of a subscription whose five hours are used up."""
+def limit_headers(seconds: float) -> dict[str, str]:
+    """The headers of a subscription whose five-hour window is used up."""
     unified = "anthropic-ratelimit-unified"
     return {
         f"{unified}-status": "rejected",
@@ -173,4 +150,4 @@ def limited(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = WireFormat("anthropic", asked, whole, events, refused, limited)
+WIRE = WireFormat("anthropic", read, whole, events, error, limit_headers)

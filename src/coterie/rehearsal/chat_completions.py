@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from coterie.rehearsal.lenient_json import Json, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.model_api import (
-    CompletionRequest,
-    ErrorReply,
-    Item,
-    ModelReply,
-    TextMessage,
-    ToolCall,
-    ToolResult,
-    new_id,
-)
-from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
+from coterie.rehearsal import model_api as api
+from coterie.rehearsal.lenient_json import Json, mappings, nested, parsed, text, texts
+from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
 _CODES = {
     400: "invalid_value",
@@ -29,78 +20,37 @@ _OVERLOADED = 529
 """Anthropic's number alone; here it is 503."""
 
 
-def refused(refusal: ErrorReply) -> tuple[int, Json]:
-    """An error as this vendor spells it."""
-    status = 503 if refusal.status == _OVERLOADED else refusal.status
-    code = "insufficient_quota" if refusal.quota else _CODES.get(status)
-    error: Json = {
-        "message": refusal.message,
-        "type": _kind(status, quota=refusal.quota),
-        "param": None,
-        "code": code,
-    }
-    return status, {"error": error}
-
-
-def _kind(status: int, *, quota: bool) -> str:
-    if quota:
-        return "insufficient_quota"
-    if status == 429:
-        return "rate_limit_error"
-    return "server_error" if status >= 500 else "invalid_request_error"
-
-
 _STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
 
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> CompletionRequest:
-    """The question in a request."""
-    body = posted.body
-    system: list[str] = []
-    conversation: list[Item] = []
-    for message in mappings(body.get("messages")):
-        if message.get("role") in ("system", "developer"):
-            system.extend(texts(message.get("content")))
-        else:
-            conversation.extend(_items(message))
-    functions = (mapping(tool.get("function")) for tool in mappings(body.get("tools")))
-    return CompletionRequest(
-        dialect="chat",
-        client=posted.client,
-        model=text(body.get("model")),
-        system=tuple(system),
-        conversation=tuple(conversation),
-        tools=tuple(text(function.get("name")) for function in functions),
-        stream=body.get("stream") is True,
-        schema=_schema(body),
-        size=posted.size,
-    )
+def read(request: ParsedRequest) -> api.CompletionRequest:
+    """What a request asks of the model."""
+    body = request.body
+    system, conversation = by_role(body.get("messages"), _items)
+    tools = (text(nested(tool, "function").get("name")) for tool in mappings(body.get("tools")))
+    schema = nested(body, "response_format", "json_schema", "schema")
+    return request.asks("chat", system, conversation, tools, schema)
 
 
-def _schema(body: Json) -> Json | None:
-    wanted = mapping(mapping(body.get("response_format")).get("json_schema"))
-    return mapping(wanted.get("schema")) or None
-
-
-def _items(message: Json) -> Iterator[Item]:
+def _items(message: Json) -> Iterator[api.ConversationItem]:
     said = texts(message.get("content"))
     if message.get("role") == "tool":
-        yield ToolResult(text(message.get("tool_call_id")), "\n".join(said))
+        yield api.ToolResult(text(message.get("tool_call_id")), "\n".join(said))
         return
     role = "assistant" if message.get("role") == "assistant" else "user"
-    yield from (TextMessage(role, part) for part in said if part)
+    yield from (api.TextMessage(role, part) for part in said if part)
     for call in mappings(message.get("tool_calls")):
-        function = mapping(call.get("function"))
+        function = nested(call, "function")
         given = parsed(text(function.get("arguments")))
-        yield ToolCall(text(function.get("name")), given, text(call.get("id")))
+        yield api.ToolCall(text(function.get("name")), given, text(call.get("id")))
 
 
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
+def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     """The completion in one."""
     message: Json = {"role": "assistant", "content": reply.text or None}
     if reply.thinking:
@@ -109,7 +59,7 @@ def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
         message["tool_calls"] = [_call(call) for call in reply.calls]
     choice: Json = {"index": 0, "message": message, "finish_reason": _stop(reply)}
     return {
-        "id": new_id("chatcmpl"),
+        "id": api.new_id("chatcmpl"),
         "object": "chat.completion",
         "created": unix_time(),
         "model": asked.model,
@@ -118,10 +68,10 @@ def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     }
 
 
-def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
+def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     """The completion as it is streamed."""
     head: Json = {
-        "id": new_id("chatcmpl"),
+        "id": api.new_id("chatcmpl"),
         "object": "chat.completion.chunk",
         "created": unix_time(),
         "model": asked.model,
@@ -144,16 +94,16 @@ def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = Fa
     return SseEvent({**head, "choices": [choice]}, piece=piece)
 
 
-def _call(call: ToolCall) -> Json:
+def _call(call: api.ToolCall) -> Json:
     function: Json = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 
-def _stop(reply: ModelReply) -> str:
+def _stop(reply: api.ModelReply) -> str:
     return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
-def _usage(asked: CompletionRequest, reply: ModelReply) -> Json:
+def _usage(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     usage = reply.counted(asked)
     return {
         "prompt_tokens": usage.input,
@@ -162,4 +112,21 @@ def _usage(asked: CompletionRequest, reply: ModelReply) -> Json:
     }
 
 
-WIRE = WireFormat("chat", asked, whole, events, refused)
+def error(refusal: api.ErrorReply) -> tuple[int, Json]:
+    """An error as OpenAI spells it, in both of its formats."""
+    status = 503 if refusal.status == _OVERLOADED else refusal.status
+    code = "insufficient_quota" if refusal.quota else _CODES.get(status)
+    kind = _error_type(status, quota=refusal.quota)
+    body: Json = {"message": refusal.message, "type": kind, "param": None, "code": code}
+    return status, {"error": body}
+
+
+def _error_type(status: int, *, quota: bool) -> str:
+    if quota:
+        return "insufficient_quota"
+    if status == 429:
+        return "rate_limit_error"
+    return "server_error" if status >= 500 else "invalid_request_error"
+
+
+WIRE = WireFormat("chat", read, whole, events, error)

@@ -6,137 +6,30 @@ is discussed before it is done; one forgets something, and is sent back for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from coterie.rehearsal.model_api import Client, CompletionRequest, ToolCall
 
-
-@dataclass(frozen=True)
-class Look:
-    """Read a file; before it is changed, for some agents change nothing that they did not see."""
-
-    path: str
+StepKind = Literal["read", "create", "replace", "overwrite", "run"]
 
 
 @dataclass(frozen=True)
-class Make:
-    """Write a new file."""
+class DemoStep:
+    """One tool call of a worker, whichever agent it is."""
 
-    path: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """Put one piece of a file in the place of another."""
-
-    path: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class Settle:
-    """Write a whole file anew that holds both sides of a conflict."""
-
-    path: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Run:
-    """Run a command."""
-
-    command: str
-
-
-Act = Look | Make | Change | Settle | Run
-
-
-def call_for(act: Act, asked: CompletionRequest) -> ToolCall:
-    """The call of the client's own tool that does it."""
-    return _TOOLS.get(asked.client, _builtin)(act, asked)
-
-
-def _claude(act: Act, asked: CompletionRequest) -> ToolCall:
-    match act:
-        case Look(path):
-            return ToolCall("Read", {"file_path": path})
-        case Make(path, content) | Settle(path, content):
-            return ToolCall("Write", {"file_path": path, "content": content})
-        case Change(path, old, new):
-            return ToolCall("Edit", {"file_path": path, "old_string": old, "new_string": new})
-        case Run(command):
-            return ToolCall("Bash", {"command": command})
-
-
-def _codex(act: Act, asked: CompletionRequest) -> ToolCall:
-    match act:
-        case Look(path):
-            return ToolCall("exec_command", {"cmd": f"cat {path}"})
-        case Make(path, content) | Settle(path, content):
-            return _patch(f"Add File: {path}", _marked("+", content))
-        case Change(path, old, new):
-            return _patch(f"Update File: {path}\n@@", _marked("-", old) + _marked("+", new))
-        case Run(command):
-            return ToolCall("exec_command", {"cmd": command})
-
-
-def _patch(what: str, lines: str) -> ToolCall:
-    return ToolCall("apply_patch", f"*** Begin Patch\n*** {what}\n{lines}*** End Patch\n")
-
-
-def _marked(mark: str, lines: str) -> str:
-    return "".join(f"{mark}{line}\n" for line in lines.splitlines())
-
-
-def _gemini(act: Act, asked: CompletionRequest) -> ToolCall:
-    match act:
-        case Look(path):
-            return ToolCall("read_file", {"file_path": path})
-        case Make(path, content) | Settle(path, content):
-            return ToolCall("write_file", {"file_path": path, "content": content})
-        case Change(path, old, new):
-            said = {"instruction": f"Change {path}.", "old_string": old, "new_string": new}
-            return ToolCall("replace", {"file_path": path, **said})
-        case Run(command):
-            return ToolCall("run_shell_command", {"command": command, "description": "Run tests."})
-
-
-def _builtin(act: Act, asked: CompletionRequest) -> ToolCall:
-    match act:
-        case Look(path):
-            return ToolCall("readFile", {"path": path})
-        case Make(path, content):
-            return ToolCall("editFile", {"path": path, "oldStr": "", "newStr": content})
-        case Change(path, old, new):
-            return ToolCall("editFile", {"path": path, "oldStr": old, "newStr": new})
-        case Settle(path, content):
-            # It cannot write a file anew, so all that it just read is put out.
-            old, new = _seen(asked), content.rstrip("\n")
-            return ToolCall("editFile", {"path": path, "oldStr": old, "newStr": new})
-        case Run(command):
-            return ToolCall("runCommand", {"command": command})
-
-
-def _seen(asked: CompletionRequest) -> str:
-    """The text of the file that was just read: it comes after a few facts and an empty line."""
-    return asked.results[-1].text.partition("\n\n")[2] if asked.results else ""
-
-
-_TOOLS: Mapping[Client, Callable[[Act, CompletionRequest], ToolCall]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "builtin": _builtin,
-}
+    kind: StepKind
+    target: str
+    """The file, or the command to run."""
+    old: str = ""
+    new: str = ""
 
 
 GOAL = "Add coupons to the shop, with a receipt; make the failing test pass."
 TESTS = "python3 -m unittest -q"
-"""Shows on the last ticket, and so on all that was merged, that nothing is red any more."""
+"""Run on the last ticket, and so on all that was merged: no test fails any more."""
 
 _FOLDER = Path(__file__).with_name("demo") / "shop"
 _INIT = "shop/__init__.py"
@@ -146,55 +39,59 @@ _RECEIPT = "from shop.receipt import receipt as receipt\n"
 _WORDS = '"""A small shop.  Money is in cents."""\n\n'
 
 
-def at_first() -> Mapping[str, str]:
-    """The repository as the team finds it: by path, what is in each file.  Blocks."""
+def initial_files() -> Mapping[str, str]:
+    """The files of the repository that the team starts with, by path; blocks."""
     begin = _FOLDER / "begin"
     paths = sorted(path for path in begin.rglob("*.txt"))
     return {str(path.relative_to(begin))[: -len(".txt")]: path.read_text() for path in paths}
 
 
-def _made(name: str) -> str:
+def _solution(name: str) -> str:
     return (_FOLDER / "made" / f"{name}.txt").read_text()
 
 
 @dataclass(frozen=True)
 class DemoTicket:
-    """One task of the plan, and what its worker does about it."""
+    """One task of the plan, and the steps of its worker."""
 
     id: str
     description: str
     files: tuple[str, ...]
     check: str
-    acts: tuple[Act, ...]
-    again: tuple[Act, ...] = ()
-    """What is done where the manager asked for more."""
+    steps: tuple[DemoStep, ...]
+    rework: tuple[DemoStep, ...] = ()
+    """The steps after the manager has sent it back."""
     after: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
     wanted: str = ""
-    """What must be in the work; where it is not, that is what the manager asks for."""
+    """What the manager looks for in the diff; where it is missing, `ask` is requested."""
     ask: str = ""
 
     @property
     def outputs(self) -> list[str]:
-        """The files that are changed, also those that nobody named before."""
-        changed = (act.path for act in (*self.acts, *self.again) if not isinstance(act, Look | Run))
+        """The files that are changed, including those that the plan did not name."""
+        steps = (*self.steps, *self.rework)
+        changed = (step.target for step in steps if step.kind not in ("read", "run"))
         return list(dict.fromkeys(changed))
 
 
-SETTLED = (Look(_INIT), Settle(_INIT, _WORDS + _CART + _COUPONS + _RECEIPT))
-"""What the author does whose work met that of another: both of it stays."""
+RESOLVED = (
+    DemoStep("read", _INIT),
+    DemoStep("overwrite", _INIT, new=_WORDS + _CART + _COUPONS + _RECEIPT),
+)
+"""The steps of a worker whose change conflicts with another: both changes stay."""
 
-PARTS = (
+TICKETS = (
     DemoTicket(
         id="coupons",
         description="Know the coupons TEN and HALF; refuse every other code",
         files=("shop/coupons.py", "tests/test_coupons.py"),
         check=f"{TESTS} tests.test_coupons",
-        acts=(
-            Make("shop/coupons.py", _made("coupons.py")),
-            Make("tests/test_coupons.py", _made("test_coupons.py")),
-            Look(_INIT),
-            Change(_INIT, _CART, _CART + _COUPONS),
+        steps=(
+            DemoStep("create", "shop/coupons.py", new=_solution("coupons.py")),
+            DemoStep("create", "tests/test_coupons.py", new=_solution("test_coupons.py")),
+            DemoStep("read", _INIT),
+            DemoStep("replace", _INIT, _CART, _CART + _COUPONS),
         ),
     ),
     DemoTicket(
@@ -202,11 +99,11 @@ PARTS = (
         description="Print a receipt: every price, what was saved, what is to be paid",
         files=("shop/receipt.py", "tests/test_receipt.py"),
         check=f"{TESTS} tests.test_receipt",
-        acts=(
-            Make("shop/receipt.py", _made("receipt.py")),
-            Make("tests/test_receipt.py", _made("test_receipt.py")),
-            Look(_INIT),
-            Change(_INIT, _CART, _CART + _RECEIPT),
+        steps=(
+            DemoStep("create", "shop/receipt.py", new=_solution("receipt.py")),
+            DemoStep("create", "tests/test_receipt.py", new=_solution("test_receipt.py")),
+            DemoStep("read", _INIT),
+            DemoStep("replace", _INIT, _CART, _CART + _RECEIPT),
         ),
     ),
     DemoTicket(
@@ -214,21 +111,23 @@ PARTS = (
         description="Take a coupon's part off the total of the cart",
         files=("shop/cart.py",),
         check=f"{TESTS} tests.test_cart",
-        acts=(
-            Look("shop/cart.py"),
-            Change(
+        steps=(
+            DemoStep("read", "shop/cart.py"),
+            DemoStep(
+                "replace",
                 "shop/cart.py",
                 '"""What a cart costs."""\n',
                 '"""What a cart costs."""\n\nfrom shop.coupons import percent_off\n',
             ),
-            Change(
+            DemoStep(
+                "replace",
                 "shop/cart.py",
                 "    return sum(prices)\n",
                 "    percent = percent_off(coupon) if coupon else 0\n"
                 "    # Rounded once, on the sum: rounding each price would lose cents.\n"
                 "    return sum(prices) - sum(prices) * percent // 100\n",
             ),
-            Run(f"{TESTS} tests.test_cart"),
+            DemoStep("run", f"{TESTS} tests.test_cart"),
         ),
         after=("coupons",),
         risks=("rounding each price by itself would lose cents",),
@@ -238,15 +137,17 @@ PARTS = (
         description="Print the receipt of prices and a coupon by a command: python3 -m shop",
         files=("shop/__main__.py", "tests/test_checkout.py"),
         check=TESTS,
-        acts=(Make("shop/__main__.py", _made("checkout_at_first.py")),),
-        again=(
-            Look("shop/__main__.py"),
-            Change(
+        steps=(DemoStep("create", "shop/__main__.py", new=_solution("checkout_at_first.py")),),
+        rework=(
+            DemoStep("read", "shop/__main__.py"),
+            DemoStep(
+                "replace",
                 "shop/__main__.py",
                 "from shop.cart import total\n",
                 "from shop.cart import total\nfrom shop.coupons import UnknownCoupon\n",
             ),
-            Change(
+            DemoStep(
+                "replace",
                 "shop/__main__.py",
                 "    print(receipt(given.prices, total(given.prices, given.coupon)))\n",
                 "    try:\n"
@@ -255,11 +156,77 @@ PARTS = (
                 '        parser.exit(2, f"There is no coupon {unknown}.\\n")\n'
                 "    print(receipt(given.prices, to_pay))\n",
             ),
-            Make("tests/test_checkout.py", _made("test_checkout.py")),
-            Run(TESTS),
+            DemoStep("create", "tests/test_checkout.py", new=_solution("test_checkout.py")),
+            DemoStep("run", TESTS),
         ),
         after=("cart", "receipt"),
         wanted="except UnknownCoupon",
         ask="An unknown coupon ends in a traceback: say so in one line, exit with 2, and test it.",
     ),
 )
+
+
+# -- the tools of each agent -------------------------------------------------------------------
+
+_TOOLS: Mapping[Client, Mapping[StepKind, tuple[str, Mapping[str, str]]]] = {
+    "claude": {
+        "read": ("Read", {"file_path": "{target}"}),
+        "create": ("Write", {"file_path": "{target}", "content": "{new}"}),
+        "replace": (
+            "Edit",
+            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
+        ),
+        "run": ("Bash", {"command": "{target}"}),
+    },
+    "codex": {
+        "read": ("exec_command", {"cmd": "cat {target}"}),
+        "run": ("exec_command", {"cmd": "{target}"}),
+    },
+    "gemini": {
+        "read": ("read_file", {"file_path": "{target}"}),
+        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
+        "replace": (
+            "replace",
+            {
+                "file_path": "{target}",
+                "instruction": "Change {target}.",
+                "old_string": "{old}",
+                "new_string": "{new}",
+            },
+        ),
+        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
+    },
+    "builtin": {
+        "read": ("readFile", {"path": "{target}"}),
+        "create": ("editFile", {"path": "{target}", "oldStr": "", "newStr": "{new}"}),
+        "replace": ("editFile", {"path": "{target}", "oldStr": "{old}", "newStr": "{new}"}),
+        "run": ("runCommand", {"command": "{target}"}),
+    },
+}
+
+
+def call_for(step: DemoStep, asked: CompletionRequest) -> ToolCall:
+    """The call of the client's own tool that takes a step."""
+    client = asked.client if asked.client in _TOOLS else "builtin"
+    if client == "codex" and step.kind not in ("read", "run"):
+        return ToolCall("apply_patch", _patch(step))
+    if step.kind == "overwrite" and client == "builtin":
+        # It has no tool for that, so all of the text that it just read is replaced.
+        step = replace(step, kind="replace", old=_just_read(asked), new=step.new.rstrip("\n"))
+    name, arguments = _TOOLS[client]["create" if step.kind == "overwrite" else step.kind]
+    fields = {"target": step.target, "old": step.old, "new": step.new}
+    return ToolCall(name, {key: value.format(**fields) for key, value in arguments.items()})
+
+
+def _patch(step: DemoStep) -> str:
+    added = "".join(f"+{line}\n" for line in step.new.splitlines())
+    removed = "".join(f"-{line}\n" for line in step.old.splitlines())
+    head = (
+        f"Update File: {step.target}\n@@" if step.kind == "replace" else f"Add File: {step.target}"
+    )
+    return f"*** Begin Patch\n*** {head}\n{removed}{added}*** End Patch\n"
+
+
+def _just_read(asked: CompletionRequest) -> str:
+    """The text of the file that was just read: it comes after a few facts and an empty line."""
+    return asked.results[-1].text.partition("\n\n")[2] if asked.results else ""

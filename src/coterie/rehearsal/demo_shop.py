@@ -1,22 +1,21 @@
 """The model of `coterie demo`: a manager and workers that add coupons to a small shop.
 
-It remembers nothing.  What is asked, of which ticket and for which time, is read from the prompt;
-how far the work is, from the tools that were called since.
+It remembers nothing.  What is asked for is read from the JSON object that the prompt wants as its
+answer; how far the work is, from the tools that were called since.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 
-from coterie.rehearsal.demo_plan import PARTS, SETTLED, Act, DemoTicket, call_for
+from coterie.rehearsal.demo_plan import RESOLVED, TICKETS, DemoStep, DemoTicket, call_for
 from coterie.rehearsal.model_api import Answer, CompletionRequest, TextMessage, ToolCall, reply
 from coterie.rehearsal.simulation import Simulation, newest_message
 
-_SENT_BACK = "It was sent back:"
 _CONFLICT = ("Both versions stand between conflict marks", "Both sides of a conflict are still in")
-
-Saying = Callable[[CompletionRequest, str], Answer]
+_FIELD = re.compile(r'"(\w+)":')
 
 
 class DemoShop:
@@ -25,10 +24,17 @@ class DemoShop:
     async def answer(self, asked: CompletionRequest) -> Answer:
         """What the manager or the worker says next, or the tool that it calls."""
         prompt = newest_message(asked)
-        for words, say in _SAYINGS.items():
-            if words in prompt:
-                return say(asked, prompt)
+        wanted = _wanted_fields(prompt)
+        for field, answer in _ANSWERS.items():
+            if field in wanted:
+                return answer(asked, prompt)
         return await Simulation().answer(asked)
+
+
+def _wanted_fields(prompt: str) -> frozenset[str]:
+    """The fields of the JSON object that the prompt wants as its answer."""
+    objects = [line for line in prompt.splitlines() if line.startswith('{"')]
+    return frozenset(_FIELD.findall(objects[-1])) if objects else frozenset()
 
 
 # -- the manager -------------------------------------------------------------------------------
@@ -42,47 +48,47 @@ def _clear(_asked: CompletionRequest, _prompt: str) -> Answer:
 def _plan(_asked: CompletionRequest, _prompt: str) -> Answer:
     tasks = [
         {
-            "task_id": part.id,
-            "description": part.description,
-            "dependencies": part.after,
-            "expected_outputs": part.files,
-            "risks": part.risks,
+            "task_id": ticket.id,
+            "description": ticket.description,
+            "dependencies": ticket.after,
+            "expected_outputs": ticket.files,
+            "risks": ticket.risks,
         }
-        for part in PARTS
+        for ticket in TICKETS
     ]
     return _block("Two parts can be done side by side.", {"tasks": tasks})
 
 
 def _propose(_asked: CompletionRequest, prompt: str) -> Answer:
-    part = _part(prompt)
+    ticket = _ticket(prompt)
     proposal = {
-        "summary": part.description,
+        "summary": ticket.description,
         "open_questions": ["Where is it rounded?"],
-        "risks": part.risks,
-        "draft_steps": [f"Change {name}." for name in part.files],
+        "risks": ticket.risks,
+        "draft_steps": [f"Change {name}." for name in ticket.files],
     }
     return _block("This is how I would do it.", proposal)
 
 
 def _instruct(_asked: CompletionRequest, prompt: str) -> Answer:
-    part = _part(prompt)
+    ticket = _ticket(prompt)
     instruction = {
-        "summary": part.description,
-        "steps": [f"Write {name}." for name in part.files],
-        "acceptance_criteria": [{"text": "Its tests pass.", "command": part.check}],
+        "summary": ticket.description,
+        "steps": [f"Write {name}." for name in ticket.files],
+        "acceptance_criteria": [{"text": "Its tests pass.", "command": ticket.check}],
     }
     return _block("Please do it.", instruction)
 
 
 def _review(_asked: CompletionRequest, prompt: str) -> Answer:
-    part = _part(prompt)
-    if part.wanted in prompt:
+    ticket = _ticket(prompt)
+    if ticket.wanted in prompt:
         return _block(
             "I read it all.", {"decision": "approved", "notes": "It does what it should."}
         )
     return _block(
         "Something is missing.",
-        {"decision": "changes_requested", "requested_changes": [part.ask]},
+        {"decision": "changes_requested", "requested_changes": [ticket.ask]},
     )
 
 
@@ -99,26 +105,26 @@ def _discuss(_asked: CompletionRequest, _prompt: str) -> Answer:
 
 
 def _work(asked: CompletionRequest, prompt: str) -> Answer:
-    part = _part(prompt)
-    acts = _acts(part, prompt)
+    ticket = _ticket(prompt)
+    steps = _steps(ticket, prompt)
     done = _calls_since(asked)
     failed = [result.text for result in asked.results if result.failed]
     if failed:
         return _block("I cannot go on.", {"status": "blocked", "issues": failed})
-    if done < len(acts):
-        return reply("", [call_for(acts[done], asked)])
+    if done < len(steps):
+        return reply("", [call_for(steps[done], asked)])
     report = {
         "status": "completed",
-        "outputs": part.outputs,
-        "evidence": [f"{part.check} passes."],
+        "outputs": ticket.outputs,
+        "evidence": [f"{ticket.check} passes."],
     }
     return _block("It is done.", report)
 
 
-def _acts(part: DemoTicket, prompt: str) -> tuple[Act, ...]:
+def _steps(ticket: DemoTicket, prompt: str) -> tuple[DemoStep, ...]:
     if any(words in prompt for words in _CONFLICT):
-        return SETTLED
-    return part.again if _SENT_BACK in prompt and part.again else part.acts
+        return RESOLVED
+    return ticket.rework if ticket.ask and ticket.ask in prompt else ticket.steps
 
 
 def _calls_since(asked: CompletionRequest) -> int:
@@ -132,27 +138,25 @@ def _calls_since(asked: CompletionRequest) -> int:
     return count
 
 
-# -- parts -------------------------------------------------------------------------------------
+# -- tickets -----------------------------------------------------------------------------------
 
 
-def _part(prompt: str) -> DemoTicket:
-    """The task that a prompt is about."""
-    return next((part for part in PARTS if part.description in prompt), PARTS[0])
+def _ticket(prompt: str) -> DemoTicket:
+    """The ticket that a prompt is about, by the description that the plan gave it."""
+    return next((ticket for ticket in TICKETS if ticket.description in prompt), TICKETS[0])
 
 
 def _block(words: str, payload: Mapping[str, object]) -> Answer:
     return reply(f"{words}\n```json\n{json.dumps(payload, indent=1)}\n```")
 
 
-_SAYINGS: Mapping[str, Saying] = {
-    "Is anything unclear": _clear,
-    "Split the goal into tasks": _plan,
-    "Give the whole plan as it should be": _plan,
-    "say how you would have it done": _propose,
-    "Write the instruction for ticket": _instruct,
-    "an instruction that gets around it": _instruct,
-    "wants your opinion before you begin": _discuss,
-    "Is it done? Approve only": _review,
-    "Do the work now": _work,
+_ANSWERS: Mapping[str, Callable[[CompletionRequest, str], Answer]] = {
+    "intent_summary": _clear,
+    "tasks": _plan,
+    "draft_steps": _propose,
+    "acceptance_criteria": _instruct,
+    "decision": _review,
+    "evidence": _work,
+    "next_actions": _discuss,  # a report has it too, so this comes last
 }
-"""By words of the prompts that Coterie sends."""
+"""By a field that only this answer has."""

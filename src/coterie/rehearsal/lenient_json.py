@@ -1,4 +1,4 @@
-"""JSON of unknown origin, read without trust: what is not of the expected kind is empty."""
+"""JSON of unknown origin, read leniently: a value of another type than expected is empty."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ Json = dict[str, object]
 def mapping(value: object) -> Json:
     """The object, or an empty one."""
     return cast("Json", value) if isinstance(value, dict) else {}
+
+
+def nested(value: object, *keys: str) -> Json:
+    """The object below these keys, or an empty one."""
+    for key in keys:
+        value = mapping(value).get(key)
+    return mapping(value)
 
 
 def items(value: object) -> list[object]:

@@ -1,7 +1,7 @@
-"""What a model is asked and what it answers, without any vendor's spelling of it.
+"""Requests to a model and its replies, independent of any vendor's wire format.
 
-The wire formats turn a request into one `Asked` and one `Answer` into bytes; what answers (a
-script, the simulation, a test) sees nothing but these values.
+The wire formats turn a request into a `CompletionRequest` and an `Answer` into bytes; a responder
+(a script, the simulation, a test) sees nothing but these values.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ Dialect = Literal["anthropic", "responses", "chat", "gemini"]
 """The wire format a request came in."""
 
 Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "other"]
-"""The program that asks, by its own word (User-Agent)."""
+"""The program that asks, by its User-Agent."""
 
 Stop = Literal["end", "length", "refusal"]
-"""Why the model stopped; that it stopped to call tools is seen from the calls."""
+"""Why the model stopped; that it stopped to call tools follows from the calls."""
 
 # Texts that the CLIs themselves put beside the user's message, in the user's name.
 _CONTEXT = re.compile(
@@ -34,11 +34,11 @@ _CONTEXT = re.compile(
 
 
 def new_id(kind: str) -> str:
-    """An id no CLI has seen before: a thread may be resumed against another server."""
+    """An id that is unique across servers: a thread may be resumed against another one."""
     return f"{kind}_{uuid4().hex[:24]}"
 
 
-# -- asked -------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ToolCall:
 
     name: str
     input: Mapping[str, object] | str
-    """As the client wants it; text for tools that take no JSON (Codex: apply_patch, exec)."""
+    """Text for tools that take no JSON (Codex: apply_patch, exec)."""
     id: str = field(default_factory=lambda: new_id("call"))
     namespace: str | None = None
     """Codex alone: the MCP server that the tool belongs to, such as `mcp__team`."""
@@ -68,14 +68,14 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool gave back."""
+    """The output of a tool."""
 
     call_id: str
     text: str
     failed: bool = False
 
 
-Item = TextMessage | ToolCall | ToolResult
+ConversationItem = TextMessage | ToolCall | ToolResult
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class CompletionRequest:
     model: str
     system: tuple[str, ...]
     """Every system or developer text, wherever in the request it stood."""
-    conversation: tuple[Item, ...]
+    conversation: tuple[ConversationItem, ...]
     tools: tuple[str, ...] = ()
     stream: bool = True
     schema: Mapping[str, object] | None = None
@@ -97,7 +97,7 @@ class CompletionRequest:
 
     @cached_property
     def newest(self) -> str:
-        """The newest thing the user said, without what the CLI put around it."""
+        """The newest message of the user, without what the CLI added beside it."""
         said = [
             item.text for item in self.conversation if isinstance(item, TextMessage) and _user(item)
         ]
@@ -116,8 +116,8 @@ class CompletionRequest:
 
     @cached_property
     def instructions(self) -> str:
-        """All that tells the model who it is: the system texts, and what the CLI put beside
-        the user's messages (where Codex has its AGENTS.md)."""
+        """The system texts, and what the CLI added beside the user's messages (where Codex puts
+        its AGENTS.md)."""
         said = (item for item in self.conversation if isinstance(item, TextMessage))
         beside = (item.text for item in said if _CONTEXT.match(item.text))
         return "\n\n".join([*self.system, *beside])
@@ -127,12 +127,12 @@ def _user(said: TextMessage) -> bool:
     return said.role == "user" and not _CONTEXT.match(said.text)
 
 
-# -- answered ----------------------------------------------------------------------------------
+# -- replies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ReplyUsage:
-    """Tokens that a real model would have counted; nobody pays for them."""
+    """The token counts that are reported."""
 
     input: int
     output: int
@@ -152,7 +152,7 @@ class ModelReply:
     pause: float = 0.0
     """Seconds before every piece but the first."""
     breaks: Literal["cut", "stall"] | None = None
-    """Half-way through the connection is cut, or stays open and silent."""
+    """Half-way through, the connection is cut, or stalls while open."""
 
     @property
     def text(self) -> str:
@@ -175,13 +175,13 @@ class ErrorReply:
     message: str
     retry_after: float | None = None
     quota: bool = False
-    """With 429: nothing is left for the day, so trying again soon is of no use."""
+    """With 429: the daily quota is used up, so a retry soon is of no use."""
     resets_in: float | None = None
-    """With 429: the account's limit ends after so many seconds, as this vendor tells it."""
+    """With 429: seconds until the account's limit resets, sent in the vendor's own way."""
 
     @property
     def seconds(self) -> float | None:
-        """How long to stay away."""
+        """When to retry."""
         return self.retry_after if self.resets_in is None else self.resets_in
 
 
@@ -202,7 +202,7 @@ class Responder(Protocol):
 
 
 def tokens(characters: int) -> int:
-    """About as many as a model would count."""
+    """Roughly as many tokens as a model would count."""
     return max(1, characters // 4)
 
 

@@ -10,53 +10,29 @@ from collections.abc import Iterator
 from itertools import count
 
 from coterie.rehearsal import chat_completions
-from coterie.rehearsal.lenient_json import Json, compact, mapping, mappings, parsed, text, texts
-from coterie.rehearsal.model_api import (
-    CompletionRequest,
-    ErrorReply,
-    Item,
-    ModelReply,
-    TextMessage,
-    ToolCall,
-    ToolResult,
-    new_id,
-)
-from coterie.rehearsal.wire import Posted, SseEvent, WireFormat, unix_time
+from coterie.rehearsal import model_api as api
+from coterie.rehearsal.lenient_json import Json, compact, mappings, nested, parsed, text, texts
+from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
 # -- read --------------------------------------------------------------------------------------
 
 
-def asked(posted: Posted) -> CompletionRequest:
-    """The question in a request."""
-    body = posted.body
-    system = [*texts(body.get("instructions"))]
-    conversation: list[Item] = []
-    tools = [*_names(body.get("tools"))]
-    given = body.get("input")
+def read(request: ParsedRequest) -> api.CompletionRequest:
+    """What a request asks of the model."""
+    body, given = request.body, request.body.get("input")
+    system, conversation = by_role(given, _items)
     if isinstance(given, str):
-        conversation.append(TextMessage("user", given))
-    for item in mappings(given):
-        if item.get("type") == "additional_tools":  # where Codex offers its code mode
-            tools.extend(_names(item.get("tools")))
-        elif item.get("role") in ("developer", "system"):
-            system.extend(texts(item.get("content")))
-        else:
-            conversation.extend(_items(item))
-    return CompletionRequest(
-        dialect="responses",
-        client=posted.client,
-        model=text(body.get("model")),
-        system=tuple(system),
-        conversation=tuple(conversation),
-        tools=tuple(tools),
-        stream=body.get("stream") is True,
-        schema=_schema(body),
-        size=posted.size,
+        conversation.append(api.TextMessage("user", given))
+    offered = [body.get("tools")]
+    # Where Codex offers its code mode.
+    offered += [
+        item.get("tools") for item in mappings(given) if item.get("type") == "additional_tools"
+    ]
+    tools = (name for listed in offered for name in _names(listed))
+    schema = nested(body, "text", "format", "schema")
+    return request.asks(
+        "responses", [*texts(body.get("instructions")), *system], conversation, tools, schema
     )
-
-
-def _schema(body: Json) -> Json | None:
-    return mapping(mapping(mapping(body.get("text")).get("format")).get("schema")) or None
 
 
 def _names(tools: object) -> Iterator[str]:
@@ -67,19 +43,19 @@ def _names(tools: object) -> Iterator[str]:
             yield text(tool.get("name")) or text(tool.get("type"))
 
 
-def _items(item: Json) -> Iterator[Item]:
+def _items(item: Json) -> Iterator[api.ConversationItem]:
     match item.get("type", "message"):
         case "message":
             role = "assistant" if item.get("role") == "assistant" else "user"
-            yield from (TextMessage(role, said) for said in texts(item.get("content")))
+            yield from (api.TextMessage(role, said) for said in texts(item.get("content")))
         case "function_call":
             given = parsed(text(item.get("arguments")))
-            yield ToolCall(text(item.get("name")), given, text(item.get("call_id")))
+            yield api.ToolCall(text(item.get("name")), given, text(item.get("call_id")))
         case "custom_tool_call":
             name, given = text(item.get("name")), text(item.get("input"))
-            yield ToolCall(name, given, text(item.get("call_id")))
+            yield api.ToolCall(name, given, text(item.get("call_id")))
         case "function_call_output" | "custom_tool_call_output":
-            yield ToolResult(text(item.get("call_id")), "\n".join(texts(item.get("output"))))
+            yield api.ToolResult(text(item.get("call_id")), "\n".join(texts(item.get("output"))))
         case _:  # reasoning and the like
             pass
 
@@ -87,12 +63,12 @@ def _items(item: Json) -> Iterator[Item]:
 # -- write -------------------------------------------------------------------------------------
 
 
-def whole(asked: CompletionRequest, reply: ModelReply) -> Json:
+def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     """The response in one."""
-    return _response(asked, reply, new_id("resp"), list(_output(reply)))
+    return _response(asked, reply, api.new_id("resp"), list(_output(reply)))
 
 
-def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
+def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     """The response as it is streamed."""
     number = count()
 
@@ -100,7 +76,7 @@ def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
         data = {"type": kind, "sequence_number": next(number), **fields}
         return SseEvent(data, kind, kind == "response.output_text.delta")
 
-    opened, output = new_id("resp"), list(_output(reply))
+    opened, output = api.new_id("resp"), list(_output(reply))
     yield event("response.created", response=_response(asked, reply, opened, None))
     for index, item in enumerate(output):
         yield event("response.output_item.added", output_index=index, item=_begun(item))
@@ -112,7 +88,7 @@ def events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
 
 
 def _response(
-    asked: CompletionRequest, reply: ModelReply, opened: str, output: list[Json] | None
+    asked: api.CompletionRequest, reply: api.ModelReply, opened: str, output: list[Json] | None
 ) -> Json:
     usage = reply.counted(asked)
     short = reply.stop != "end"
@@ -141,14 +117,14 @@ def _response(
     }
 
 
-def _output(reply: ModelReply) -> Iterator[Json]:
+def _output(reply: api.ModelReply) -> Iterator[Json]:
     if reply.thinking:
         summary: list[Json] = [{"type": "summary_text", "text": reply.thinking}]
-        yield {"type": "reasoning", "id": new_id("rs"), "summary": summary}
+        yield {"type": "reasoning", "id": api.new_id("rs"), "summary": summary}
     if reply.pieces:
         yield {
             "type": "message",
-            "id": new_id("msg"),
+            "id": api.new_id("msg"),
             "role": "assistant",
             "status": "completed",
             "content": [{"type": "output_text", "text": reply.text, "annotations": []}],
@@ -156,15 +132,15 @@ def _output(reply: ModelReply) -> Iterator[Json]:
     yield from (_call(call) for call in reply.calls)
 
 
-def _call(call: ToolCall) -> Json:
+def _call(call: api.ToolCall) -> Json:
     # Which of the two a tool is shows in its input: Codex's apply_patch and exec take text.
     item: Json = {"status": "completed", "call_id": call.id, "name": call.name}
     if call.namespace:
         item["namespace"] = call.namespace
     if isinstance(call.input, str):
-        return {"type": "custom_tool_call", "id": new_id("ctc"), **item, "input": call.input}
+        return {"type": "custom_tool_call", "id": api.new_id("ctc"), **item, "input": call.input}
     arguments = compact(call.input)
-    return {"type": "function_call", "id": new_id("fc"), **item, "arguments": arguments}
+    return {"type": "function_call", "id": api.new_id("fc"), **item, "arguments": arguments}
 
 
 def _begun(item: Json) -> Json:
@@ -174,7 +150,7 @@ def _begun(item: Json) -> Json:
     return item | {key: value for key, value in empty.items() if key in item}
 
 
-def _progress(item: Json, reply: ModelReply) -> Iterator[tuple[str, Json]]:
+def _progress(item: Json, reply: api.ModelReply) -> Iterator[tuple[str, Json]]:
     """What is streamed of an item between its beginning and its end."""
     match item["type"]:
         case "message":
@@ -198,16 +174,16 @@ def _progress(item: Json, reply: ModelReply) -> Iterator[tuple[str, Json]]:
             pass
 
 
-def refused(refusal: ErrorReply) -> tuple[int, Json]:
-    """An error as this vendor spells it; of a plan that is used up only Codex ever hears."""
+def error(refusal: api.ErrorReply) -> tuple[int, Json]:
+    """An error as this vendor spells it; only Codex is ever told of a plan that is used up."""
     if refusal.resets_in is None:
-        return chat_completions.refused(refusal)
-    error: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}
-    return refusal.status, {"error": {**error, "resets_at": unix_time(refusal.resets_in)}}
+        return chat_completions.error(refusal)
+    body: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}
+    return refusal.status, {"error": {**body, "resets_at": unix_time(refusal.resets_in)}}
 
 
-def limited(seconds: float) -> dict[str, str]:
-    """What is told of a plan whose five hours are used up."""
+def limit_headers(seconds: float) -> dict[str, str]:
+    """The headers of a plan whose five-hour window is used up."""
     primary = "x-codex-primary"
     return {
         f"{primary}-used-percent": "100",
@@ -216,4 +192,4 @@ def limited(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = WireFormat("responses", asked, whole, events, refused, limited)
+WIRE = WireFormat("responses", read, whole, events, error, limit_headers)

@@ -55,7 +55,7 @@ _WORDS = {
     "string_type": "must be text",
     "too_short": "must not be empty",
 }
-"""What a wrong script is told, by pydantic's name of the mistake."""
+"""The message for a mistake in a script, by pydantic's error type."""
 
 _MESSAGES: dict[int, str] = {
     400: "The request is not valid.",
@@ -119,7 +119,7 @@ class When(_ScriptModel):
     """The CLI."""
     model: Text | None = None
     request: Annotated[int, Field(ge=1)] | None = None
-    """The how manieth of the requests that fit all else."""
+    """Which of the requests that match all else, counted from 1."""
 
     def fits(self, asked: CompletionRequest) -> bool:
         """Whether all but `request` fits."""
@@ -244,7 +244,7 @@ class Script(_ScriptModel):
 
 
 class _RuleProgress:
-    """A rule and how far it has come."""
+    """A rule, and how many of its replies were given."""
 
     def __init__(self, rule: ScriptRule) -> None:
         self._rule = rule

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from types import TracebackType
 from typing import Self
@@ -19,6 +19,7 @@ import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
 from coterie.rehearsal import anthropic, chat_completions, gemini, responses
+from coterie.rehearsal import model_api as api
 from coterie.rehearsal.connection import (
     GONE,
     Connection,
@@ -27,26 +28,21 @@ from coterie.rehearsal.connection import (
     UndecodableBody,
 )
 from coterie.rehearsal.lenient_json import Json, compact
-from coterie.rehearsal.model_api import (
-    Answer,
-    CompletionRequest,
-    ErrorReply,
-    ModelReply,
-    NoReply,
-    Responder,
-    tokens,
-)
+from coterie.rehearsal.model_api import Answer, CompletionRequest, ErrorReply, ModelReply
 from coterie.rehearsal.side_calls import side_call
-from coterie.rehearsal.wire import (
-    ParsedRequest,
-    Posted,
-    RecordedRequest,
-    SseEvent,
-    WireFormat,
-    client_of,
-    parse_request,
-)
+from coterie.rehearsal.wire import Credential, ParsedRequest, SseEvent, WireFormat
 
+HOST = "127.0.0.1"
+KEPT = 1000
+"""As many requests are kept whole; older ones without their texts."""
+
+_LARGE = 512 * 1024
+"""A larger body is decoded and parsed in a thread, so that no other connection has to wait."""
+
+_JSON = {"content-type": "application/json"}
+_EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
+_UPGRADE = 426
+"""What makes Codex give up WebSocket at once; any other refusal it tries seven times."""
 MODEL = "rehearsal"
 """The name of the only model there is; any other name is answered too."""
 
@@ -60,46 +56,54 @@ _WIRES: Mapping[str, WireFormat] = {
 _MODELS = re.compile(r"/models(?:/[^/:]+)?$")
 
 
-def wire_format_for(request: ParsedRequest) -> WireFormat | None:
-    """The format in which a request asks the model; None when it asks something else."""
-    if request.method != "POST":
-        return None
-    found = (wire for end, wire in _WIRES.items() if request.path.endswith(end))
-    return next(found, None)
+@dataclass(frozen=True)
+class RecordedRequest:
+    """One request that the server received, with every credential replaced by its digest."""
 
+    number: int
+    """From 1, over all requests."""
+    at: float
+    """Seconds since the server began to listen."""
+    method: str
+    path: str
+    """With its query."""
+    headers: Mapping[str, str]
+    """By lower-case name."""
+    token: Credential
+    body: Json
+    asked: CompletionRequest | None = None
+    """What the model was asked, if it was."""
+    side_call: str | None = None
+    """The CLI's own request (a title, a router's choice), answered without the responder."""
 
-def lookup(request: ParsedRequest) -> tuple[int, Json]:
-    """The answer to everything that is not a question to the model."""
-    path = request.path
-    if path.endswith("/count_tokens"):
-        return 200, {"input_tokens": tokens(request.size)}
-    if path.endswith(":countTokens"):
-        return 200, {"totalTokens": tokens(request.size)}
-    if path in ("/", "/api/hello"):
-        return 200, {"message": "hello"}
-    if request.method == "GET" and _MODELS.search(path):
-        model: Json = {"id": MODEL, "object": "model", "owned_by": "coterie"}
-        return 200, {"object": "list", "data": [model]}
-    return 404, {"error": {"message": f"There is no {request.method} {path} in a rehearsal."}}
+    @property
+    def is_turn(self) -> bool:
+        """Whether the responder was asked."""
+        return self.asked is not None and self.side_call is None
 
+    def report(self) -> Json:
+        """What may be shown or written."""
+        return {
+            "number": self.number,
+            "at": round(self.at, 3),
+            "method": self.method,
+            "path": self.path,
+            "client": self.asked.client if self.asked else None,
+            "model": self.asked.model if self.asked else None,
+            "side_call": self.side_call,
+            "token": self.token.digest or None,
+        }
 
-HOST = "127.0.0.1"
-KEPT = 1000
-"""So many requests are kept whole; of older ones only what `report` shows."""
-
-_LARGE = 512 * 1024
-"""A body from here on is unpacked and parsed in a thread, so that nobody else has to wait."""
-
-_JSON = {"content-type": "application/json"}
-_EVENTS = {"content-type": "text/event-stream", "cache-control": "no-cache"}
-_UPGRADE = 426
-"""What makes Codex give up WebSocket at once; any other refusal it tries seven times."""
+    def without_texts(self) -> RecordedRequest:
+        """The same without body, system texts and conversation, which take the memory."""
+        asked = replace(self.asked, system=(), conversation=()) if self.asked else None
+        return replace(self, body={}, asked=asked)
 
 
 class RehearsalServer:
     """`async with RehearsalServer(responder) as server:` gives a server at `server.url`."""
 
-    def __init__(self, responder: Responder, *, port: int = 0) -> None:
+    def __init__(self, responder: api.Responder, *, port: int = 0) -> None:
         self._responder = responder
         self._wanted_port = port
         self._port = 0
@@ -178,36 +182,34 @@ class RehearsalServer:
             except GONE:
                 pass
 
-    async def _handle(self, connection: Connection, request: HttpRequest) -> None:
+    async def _handle(self, connection: Connection, http: HttpRequest) -> None:
         try:
-            seen = await _opened(request)
+            request = await _parsed(http)
         except UndecodableBody as error:
-            self._keep(parse_request(request, b""))
-            packings = {"accept-encoding": "gzip, deflate, identity"}
-            await _respond(connection, 415, _problem(str(error)), packings)
+            self._record(ParsedRequest.of(http, b""))
+            accepted = {"accept-encoding": "gzip, deflate, identity"}
+            await _respond(connection, 415, _problem(str(error)), accepted)
             return
-        wire = wire_format_for(seen)
-        if request.wants_upgrade:
-            self._keep(seen)
+        wire = wire_format_for(request)
+        if wire is not None and not (http.wants_upgrade or request.problem):
+            await self._turn(connection, wire, request)
+            return
+        self._record(request)
+        if http.wants_upgrade:
             await _respond(connection, _UPGRADE, _problem("There is no WebSocket here."))
         elif wire is None:
-            self._keep(seen)
-            await _respond(connection, *lookup(seen))
-        elif seen.problem:
-            self._keep(seen)
-            await _refuse(connection, wire, ErrorReply(400, seen.problem))
+            await _respond(connection, *lookup(request))
         else:
-            await self._turn(connection, wire, seen)
+            await _refuse(connection, wire, ErrorReply(400, request.problem or ""))
 
-    async def _turn(self, connection: Connection, wire: WireFormat, seen: ParsedRequest) -> None:
-        client = client_of(seen.headers.get("user-agent", ""))
-        asked = wire.asked(Posted(seen.path, seen.query, client, seen.body, seen.size))
+    async def _turn(self, connection: Connection, wire: WireFormat, request: ParsedRequest) -> None:
+        asked = wire.read(request)
         side = side_call(asked)
-        number = self._keep(seen, asked, side[0] if side else None)
+        number = self._record(request, asked, side[0] if side else None)
         answer = side[1] if side else await self._responder.answer(asked)
         self.answers[number] = answer
         match answer:
-            case NoReply():
+            case api.NoReply():
                 await connection.left()
                 connection.kept = False
             case ErrorReply():
@@ -220,42 +222,58 @@ class RehearsalServer:
             case ModelReply():
                 await _respond(connection, 200, wire.whole(asked, answer))
 
-    def _keep(
-        self, seen: ParsedRequest, asked: CompletionRequest | None = None, side: str | None = None
+    def _record(
+        self,
+        request: ParsedRequest,
+        asked: CompletionRequest | None = None,
+        side: str | None = None,
     ) -> int:
         number = len(self.requests) + 1
-        received = RecordedRequest(
-            number=number,
-            at=anyio.current_time() - self._began,
-            method=seen.method,
-            path=seen.shown_target,
-            headers=seen.shown_headers,
-            token=seen.token,
-            body=seen.body,
-            asked=asked,
-            side_call=side,
+        at = anyio.current_time() - self._began
+        method, path = request.http.method, request.redacted_target
+        headers, token = request.redacted_headers, request.credential
+        self.requests.append(
+            RecordedRequest(number, at, method, path, headers, token, request.body, asked, side)
         )
-        self.requests.append(received)
         if number > KEPT:
-            old = self.requests[number - KEPT - 1]
-            self.requests[number - KEPT - 1] = replace(old, body={}, asked=_without_texts(old))
+            self.requests[number - KEPT - 1] = self.requests[number - KEPT - 1].without_texts()
             self.answers.pop(number - KEPT, None)
         arrived, self._arrived = self._arrived, anyio.Event()
         arrived.set()
         return number
 
 
-async def _opened(request: HttpRequest) -> ParsedRequest:
-    def take_apart() -> ParsedRequest:
-        return parse_request(request, request.unpacked())
+async def _parsed(http: HttpRequest) -> ParsedRequest:
+    def parse() -> ParsedRequest:
+        return ParsedRequest.of(http, http.unpacked())
 
-    if len(request.body) < _LARGE:
-        return take_apart()
-    return await anyio.to_thread.run_sync(take_apart)
+    return parse() if len(http.body) < _LARGE else await anyio.to_thread.run_sync(parse)
 
 
-def _without_texts(old: RecordedRequest) -> CompletionRequest | None:
-    return replace(old.asked, system=(), conversation=()) if old.asked else None
+# -- routing -----------------------------------------------------------------------------------
+
+
+def wire_format_for(request: ParsedRequest) -> WireFormat | None:
+    """The format in which a request asks the model; None when it asks something else."""
+    if request.http.method != "POST":
+        return None
+    found = (wire for end, wire in _WIRES.items() if request.path.endswith(end))
+    return next(found, None)
+
+
+def lookup(request: ParsedRequest) -> tuple[int, Json]:
+    """The answer to everything that is not a question to the model."""
+    path = request.path
+    if path.endswith("/count_tokens"):
+        return 200, {"input_tokens": api.tokens(request.size)}
+    if path.endswith(":countTokens"):
+        return 200, {"totalTokens": api.tokens(request.size)}
+    if path in ("/", "/api/hello"):
+        return 200, {"message": "hello"}
+    if request.http.method == "GET" and _MODELS.search(path):
+        model: Json = {"id": MODEL, "object": "model", "owned_by": "coterie"}
+        return 200, {"object": "list", "data": [model]}
+    return 404, {"error": {"message": f"There is no {request.http.method} {path} in a rehearsal."}}
 
 
 # -- writing -----------------------------------------------------------------------------------
@@ -273,14 +291,14 @@ async def _respond(
 
 
 async def _refuse(connection: Connection, wire: WireFormat, refusal: ErrorReply) -> None:
-    status, body = wire.refused(refusal)
-    headers = _waiting(refusal.seconds)
+    status, body = wire.error(refusal)
+    headers = _retry_headers(refusal.seconds)
     if refusal.resets_in is not None:
-        headers.update(wire.limited(refusal.resets_in))
+        headers.update(wire.limit_headers(refusal.resets_in))
     await _respond(connection, status, body, headers)
 
 
-def _waiting(seconds: float | None) -> dict[str, str]:
+def _retry_headers(seconds: float | None) -> dict[str, str]:
     """In whole seconds, as HTTP has it (Codex reads nothing else), and exactly, as SDKs read it."""
     if seconds is None:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
@@ -17,15 +17,51 @@ from urllib.parse import parse_qs
 
 from coterie.model import instant
 from coterie.rehearsal.connection import HttpRequest
-from coterie.rehearsal.lenient_json import Json, compact
-from coterie.rehearsal.model_api import Client, CompletionRequest, Dialect, ErrorReply, ModelReply
+from coterie.rehearsal.lenient_json import Json, compact, mappings, text, texts
+from coterie.rehearsal.model_api import (
+    Client,
+    CompletionRequest,
+    ConversationItem,
+    Dialect,
+    ErrorReply,
+    ModelReply,
+)
 
-_CARRIERS = ("x-api-key", "x-goog-api-key", "authorization", "proxy-authorization", "cookie")
+_CREDENTIAL_HEADERS = (
+    "x-api-key",
+    "x-goog-api-key",
+    "authorization",
+    "proxy-authorization",
+    "cookie",
+)
 _KEY = re.compile(r"(?<=[?&]key=)[^&]*")
+_SYSTEM_ROLES = ("system", "developer")
+_CLIENTS: Mapping[str, Client] = {
+    "claude-cli": "claude",
+    "codex": "codex",
+    "coterie-builtin": "builtin",
+    "coterie": "codex",  # its app-server names itself after the program that drives it
+    "geminicli": "gemini",
+    "qwencode": "qwen",
+    "opencode": "opencode",
+}
+
+
+def unix_time(later: float = 0.0) -> int:
+    """Unix time in seconds, now or `later` seconds from now, rounded up."""
+    return int(datetime.fromisoformat(instant.now()).timestamp()) + ceil(later)
+
+
+def client_of(user_agent: str) -> Client:
+    """The program behind a User-Agent."""
+    for start, client in _CLIENTS.items():
+        if user_agent.lower().startswith(start):
+            return client
+    return "other"
 
 
 class Credential:
-    """A credential, in memory only: its text is asked for by name and shown by nothing."""
+    """A credential that no repr, log or pickle can show; only `reveal` gives its text."""
 
     def __init__(self, value: str) -> None:
         self._value = value
@@ -53,149 +89,101 @@ class Credential:
         raise TypeError("A token stays in memory.")
 
 
-@dataclass(frozen=True)
-class RecordedRequest:
-    """One request that the server got."""
-
-    number: int
-    """From 1, over all requests."""
-    at: float
-    """Seconds since the server began to listen."""
-    method: str
-    path: str
-    """With its query; a key in it is hidden."""
-    headers: Mapping[str, str]
-    """By lower-case name; credentials are replaced by their digest."""
-    token: Credential
-    body: Json
-    asked: CompletionRequest | None = None
-    """What the model was asked, where it was."""
-    side_call: str | None = None
-    """The CLI's own request (a title, a router's choice), answered without the responder."""
-
-    @property
-    def is_turn(self) -> bool:
-        """Whether the responder was asked."""
-        return self.asked is not None and self.side_call is None
-
-    def report(self) -> Json:
-        """What may be shown or written."""
-        return {
-            "number": self.number,
-            "at": round(self.at, 3),
-            "method": self.method,
-            "path": self.path,
-            "client": self.asked.client if self.asked else None,
-            "model": self.asked.model if self.asked else None,
-            "side_call": self.side_call,
-            "token": self.token.digest or None,
-        }
+# -- requests ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class ParsedRequest:
-    """A request taken apart, before anyone looked at what it asks."""
+    """An HTTP request with its JSON body parsed; which wire format it is in is not yet known."""
 
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    token: Credential
+    http: HttpRequest
     body: Json
     size: int
     problem: str | None = None
+    """Why the body is empty, where it could not be parsed."""
+
+    @classmethod
+    def of(cls, http: HttpRequest, data: bytes) -> ParsedRequest:
+        """Parse a decoded body; one that is no JSON object is a problem, and empty."""
+        try:
+            body: object = json.loads(data) if data else {}
+        except (ValueError, RecursionError):
+            return cls(http, {}, len(data), "The body is not JSON.")
+        if not isinstance(body, dict):
+            return cls(http, {}, len(data), "The body is not a JSON object.")
+        return cls(http, cast("Json", body), len(data))
 
     @property
     def path(self) -> str:
-        """Without its query."""
-        return self.target.partition("?")[0]
+        """The target without its query."""
+        return self.http.target.partition("?")[0]
 
     @property
-    def query(self) -> str:
-        """What stands after the question mark."""
-        return self.target.partition("?")[2]
+    def client(self) -> Client:
+        """The program that sent it."""
+        return client_of(self.http.headers.get("user-agent", ""))
 
     @property
-    def shown_target(self) -> str:
+    def credential(self) -> Credential:
+        """The API key or token, from whichever header or parameter has it."""
+        headers = self.http.headers
+        bearer = headers.get("authorization", "").partition(" ")[2]
+        query = parse_qs(self.http.target.partition("?")[2]).get("key", [""])[0]
+        found = (headers.get("x-api-key"), headers.get("x-goog-api-key"), bearer, query)
+        return Credential(next((value for value in found if value), ""))
+
+    @property
+    def redacted_target(self) -> str:
         """The target with any key in it hidden."""
-        return _KEY.sub("hidden", self.target)
+        return _KEY.sub("hidden", self.http.target)
 
     @property
-    def shown_headers(self) -> Mapping[str, str]:
-        """The headers with any credential in them hidden."""
-        carried = {name: self.headers[name] for name in _CARRIERS if name in self.headers}
+    def redacted_headers(self) -> Mapping[str, str]:
+        """The headers with any credential in them replaced by its digest."""
+        headers = self.http.headers
+        carried = {name: headers[name] for name in _CREDENTIAL_HEADERS if name in headers}
         hidden = {
             name: repr(Credential(value.rpartition(" ")[2])) for name, value in carried.items()
         }
-        return {**self.headers, **hidden}
+        return {**headers, **hidden}
+
+    def asks(
+        self,
+        dialect: Dialect,
+        system: Iterable[str],
+        conversation: Iterable[ConversationItem],
+        tools: Iterable[str],
+        schema: Json,
+    ) -> CompletionRequest:
+        """What it asks of the model, with the fields that most formats spell alike."""
+        return CompletionRequest(
+            dialect=dialect,
+            client=self.client,
+            model=text(self.body.get("model")),
+            system=tuple(system),
+            conversation=tuple(conversation),
+            tools=tuple(tools),
+            stream=self.body.get("stream") is True,
+            schema=schema or None,
+            size=self.size,
+        )
 
 
-def parse_request(request: HttpRequest, data: bytes) -> ParsedRequest:
-    """Take a request apart; a body that is no JSON object is a problem, and empty."""
-    body, problem = _object(data)
-    return ParsedRequest(
-        method=request.method,
-        target=request.target,
-        headers=request.headers,
-        token=_token(request),
-        body=body,
-        size=len(data),
-        problem=problem,
-    )
+def by_role(
+    messages: object, items: Callable[[Json], Iterator[ConversationItem]]
+) -> tuple[list[str], list[ConversationItem]]:
+    """The texts of system messages, and the items of all others."""
+    system: list[str] = []
+    conversation: list[ConversationItem] = []
+    for message in mappings(messages):
+        if message.get("role") in _SYSTEM_ROLES:
+            system.extend(texts(message.get("content")))
+        else:
+            conversation.extend(items(message))
+    return system, conversation
 
 
-def _object(data: bytes) -> tuple[Json, str | None]:
-    if not data:
-        return {}, None
-    try:
-        body: object = json.loads(data)
-    except (ValueError, RecursionError):
-        return {}, "The body is not JSON."
-    if not isinstance(body, dict):
-        return {}, "The body is not a JSON object."
-    return cast("Json", body), None
-
-
-def _token(request: HttpRequest) -> Credential:
-    headers = request.headers
-    bearer = headers.get("authorization", "").partition(" ")[2]
-    query = parse_qs(request.target.partition("?")[2]).get("key", [""])[0]
-    found = (headers.get("x-api-key"), headers.get("x-goog-api-key"), bearer, query)
-    return Credential(next((value for value in found if value), ""))
-
-
-_CLIENTS: Mapping[str, Client] = {
-    "claude-cli": "claude",
-    "codex": "codex",
-    "coterie-builtin": "builtin",
-    "coterie": "codex",  # which goes by the name of whoever drives its app-server
-    "geminicli": "gemini",
-    "qwencode": "qwen",
-    "opencode": "opencode",
-}
-
-
-def unix_time(later: float = 0.0) -> int:
-    """Seconds since 1970, now or so much later, as the vendors tell the time."""
-    return int(datetime.fromisoformat(instant.now()).timestamp()) + ceil(later)
-
-
-def client_of(user_agent: str) -> Client:
-    """The program behind a User-Agent."""
-    for start, client in _CLIENTS.items():
-        if user_agent.lower().startswith(start):
-            return client
-    return "other"
-
-
-@dataclass(frozen=True)
-class Posted:
-    """A request as the wire formats see it."""
-
-    path: str
-    query: str
-    client: Client
-    body: Json
-    size: int
+# -- replies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -219,12 +207,12 @@ class WireFormat:
     """One vendor's format, as functions."""
 
     dialect: Dialect
-    asked: Callable[[Posted], CompletionRequest]
+    read: Callable[[ParsedRequest], CompletionRequest]
     whole: Callable[[CompletionRequest, ModelReply], Json]
-    """The reply in one body."""
+    """The reply as one body."""
     events: Callable[[CompletionRequest, ModelReply], Iterable[SseEvent]]
     """The reply as a stream."""
-    refused: Callable[[ErrorReply], tuple[int, Json]]
-    """The status this vendor would send, and the body."""
-    limited: Callable[[float], Mapping[str, str]] = lambda seconds: {}
-    """The headers that tell of a limit that ends in so many seconds."""
+    error: Callable[[ErrorReply], tuple[int, Json]]
+    """The status that this vendor would send, and the body."""
+    limit_headers: Callable[[float], Mapping[str, str]] = lambda seconds: {}
+    """The headers that announce a limit that ends in so many seconds."""

@@ -18,8 +18,7 @@ from typing import Any
 import anyio
 
 from coterie.rehearsal.environment import SETUPS
-from coterie.rehearsal.server import RehearsalServer
-from coterie.rehearsal.wire import RecordedRequest
+from coterie.rehearsal.server import RecordedRequest, RehearsalServer
 from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted, tool
 from tests.unit.rehearsal.recorded import FIXTURES
 

@@ -9,7 +9,7 @@ from typing import Any
 from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.model_api import CompletionRequest
 from coterie.rehearsal.server import wire_format_for
-from coterie.rehearsal.wire import Posted, WireFormat, client_of, parse_request
+from coterie.rehearsal.wire import ParsedRequest, WireFormat
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -22,11 +22,11 @@ def wire_and_asked(name: str) -> tuple[WireFormat, CompletionRequest]:
     """What a recorded request asks, and in which format."""
     kept = fixture(name)
     data = json.dumps(kept["body"]).encode()
-    seen = parse_request(HttpRequest(kept["method"], kept["path"], kept["headers"], data), data)
-    wire = wire_format_for(seen)
+    http = HttpRequest(kept["method"], kept["path"], kept["headers"], data)
+    request = ParsedRequest.of(http, data)
+    wire = wire_format_for(request)
     assert wire is not None
-    client = client_of(seen.headers["user-agent"])
-    return wire, wire.asked(Posted(seen.path, seen.query, client, seen.body, seen.size))
+    return wire, wire.read(request)
 
 
 def asked_by(name: str) -> CompletionRequest:

@@ -12,8 +12,8 @@ from coterie.errors import ConfigError
 from coterie.rehearsal.model_api import (
     Answer,
     CompletionRequest,
+    ConversationItem,
     ErrorReply,
-    Item,
     ModelReply,
     NoReply,
     ReplyUsage,
@@ -30,7 +30,7 @@ class Nobody:
 
 
 def asking(message: str = "hello", **more: Any) -> CompletionRequest:
-    results: tuple[Item, ...] = more.pop("results", ())
+    results: tuple[ConversationItem, ...] = more.pop("results", ())
     fields: dict[str, Any] = {"dialect": "chat", "client": "qwen", "model": "m", "system": ()}
     conversation = (TextMessage("user", message), *results)
     return CompletionRequest(**{**fields, **more}, conversation=conversation)

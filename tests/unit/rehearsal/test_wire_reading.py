@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from coterie.rehearsal import anthropic, chat_completions, gemini, responses
+from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.model_api import CompletionRequest, TextMessage, ToolCall, ToolResult
 from coterie.rehearsal.side_calls import side_call
-from coterie.rehearsal.wire import Posted, client_of
+from coterie.rehearsal.wire import ParsedRequest, client_of
 from tests.unit.rehearsal.recorded import asked_by
 
 ROLE = "You are Alice. You look at security only."
 PROMPT = "please read the note"
+
+
+def posting(path: str, body: dict[str, object]) -> ParsedRequest:
+    return ParsedRequest(HttpRequest("POST", path, {}, b""), body, 2)
 
 
 @pytest.mark.parametrize(
@@ -110,14 +115,14 @@ STRANGE: list[dict[str, object]] = [
 @pytest.mark.parametrize("body", STRANGE)
 @pytest.mark.parametrize("wire", [anthropic, chat_completions, gemini, responses])
 def test_nothing_strange_breaks_it(wire: object, body: dict[str, object]) -> None:
-    posted = Posted("/models/x:generateContent", "", "other", body, 2)
-    asked = wire.WIRE.asked(posted)  # type: ignore[attr-defined]
+    posted = posting("/models/x:generateContent", body)
+    asked = wire.WIRE.read(posted)  # type: ignore[attr-defined]
     assert asked.newest == ""
 
 
 def test_plain_texts_are_taken_too() -> None:
     def read(wire: object, **body: object) -> CompletionRequest:
-        return wire.WIRE.asked(Posted("", "", "other", body, 2))  # type: ignore[attr-defined]
+        return wire.WIRE.read(posting("", body))  # type: ignore[attr-defined]
 
     message = {"role": "user", "content": "hi"}
     assert read(anthropic, system="be good", messages=[message]).system == ("be good",)

@@ -221,7 +221,7 @@ def test_usage_is_counted_where_none_is_given(name: str) -> None:
 
 def refused(name: str, refusal: ErrorReply) -> tuple[int, Any]:
     wire: WireFormat = wire_and_asked(name)[0]
-    return wire.refused(refusal)
+    return wire.error(refusal)
 
 
 def test_refusals() -> None:
@@ -268,7 +268,7 @@ def test_a_limit_tells_its_end() -> None:
 
 def headers(name: str, seconds: float) -> Mapping[str, str]:
     wire: WireFormat = wire_and_asked(name)[0]
-    return wire.limited(seconds)
+    return wire.limit_headers(seconds)
 
 
 def test_a_daily_quota_says_so() -> None:
