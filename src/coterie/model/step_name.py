@@ -1,0 +1,174 @@
+"""The names of steps: the one place where their text form is put together and taken apart.
+
+A name is scope/kind/key and stable across releases: databases hold its text form.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import cast
+
+from coterie.model.about import BudgetScope, Measure
+
+_ASKED = "/asked/"
+_CHANGED = "workflow_changed/"
+_SUPERSEDED = "aside/"
+_CHILD = ".child"
+_PERMISSION = re.compile(r"(?P<attempt>\d+)\.(?P<call>.+)@(?P<member>[^@]+)", re.S)
+_BUDGET = re.compile(r"budget\.(?P<scope>[^.]+)\.(?P<measure>[a-z]+)\.(?P<limit>.+)\.\d+")
+_TICKET = re.compile(r"(?P<who>ticket|manager)/(?P<ticket>[^/]+)/(?:at/\d+/(?P<what>[^/]+))?")
+_TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
+_CHECK = re.compile(r".*/check/\d+")
+
+
+@dataclass(frozen=True)
+class PermissionKey:
+    """A permission that an agent asked for in one attempt at a turn."""
+
+    attempt: int
+    call: str
+    member: str
+
+
+@dataclass(frozen=True)
+class BudgetKey:
+    """A budget that a question was about."""
+
+    scope: BudgetScope
+    measure: Measure
+
+
+@dataclass(frozen=True)
+class StepName:
+    """What the name of a step says."""
+
+    text: str
+    asked_in: str | None = None
+    """The turn in which it was asked; None for a step of the workflow itself."""
+    subject: PermissionKey | BudgetKey | None = None
+    """What was asked in that turn, where it was a permission or about a budget."""
+    is_subtask: bool = False
+    """Whether it is a subtask that was handed out in a turn."""
+    changed: str | None = None
+    """The step at which the workflow changed, where this asks what to do about that."""
+    is_superseded: bool = False
+    """Whether it was recorded before a fork, and no longer counts."""
+    ticket: str | None = None
+    """The ticket it is about."""
+    topic: str = ""
+    """What a thread of a member is about: its ticket; empty: the conversation."""
+    is_failed_ticket: bool = False
+    """Whether it asks what to do about a ticket that failed."""
+    turn: int | None = None
+    """For a turn of a conversation: its number."""
+    is_check: bool = False
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the workflow itself asks for it, and must do so again when it is replayed."""
+        return self.asked_in is None and self.changed is None
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> StepName:
+    """Take a name apart; one of a workflow that is not ours has nothing but its text."""
+    if text.startswith(_SUPERSEDED):
+        return StepName(text, is_superseded=True)
+    if text.startswith(_CHANGED):
+        return StepName(text, changed=text.removeprefix(_CHANGED).rpartition("@")[0])
+    step, asked, key = text.rpartition(_ASKED)
+    if asked:
+        return StepName(text, step, _subject(key), is_subtask=key.endswith(_CHILD))
+    about, turn = _TICKET.match(text), _TURN.fullmatch(text)
+    return StepName(
+        text,
+        ticket=about["ticket"] if about else None,
+        topic=about["ticket"] if about and about["who"] == "ticket" else "",
+        is_failed_ticket=bool(about and about["what"] == "failed"),
+        turn=int(turn["turn"]) if turn else None,
+        is_check=_CHECK.fullmatch(text) is not None,
+    )
+
+
+def _subject(key: str) -> PermissionKey | BudgetKey | None:
+    permission = _PERMISSION.fullmatch(key)
+    if permission is not None:
+        return PermissionKey(int(permission["attempt"]), permission["call"], permission["member"])
+    budget = _BUDGET.fullmatch(key)
+    if budget is None:
+        return None
+    return BudgetKey(cast("BudgetScope", budget["scope"]), cast("Measure", budget["measure"]))
+
+
+# -- what the engine asks for ------------------------------------------------------------------
+
+
+def asked(step: str, key: str) -> str:
+    """What an agent asked in a turn."""
+    return f"{step}{_ASKED}{key}"
+
+
+def permission(step: str, attempt: int, call: str, member: str) -> str:
+    """A permission that an agent asked for."""
+    return asked(step, f"{attempt}.{call}@{member}")
+
+
+def budget(step: str, key: BudgetKey, limit: float, number: int) -> str:
+    """A budget that is used up before a model call."""
+    return asked(step, f"budget.{key.scope}.{key.measure}.{limit:g}.{number}")
+
+
+def subtask(question: str) -> str:
+    """The subtask that was handed out after a question."""
+    return f"{question}{_CHILD}"
+
+
+def workflow_changed(step: str, digest: str, number: int = 1) -> str:
+    """The question about a workflow that changed at a step; another change asks again."""
+    name = f"{_CHANGED}{step}@{digest}"
+    return name if number == 1 else f"{name}/{number}"
+
+
+def superseded(recorded: int) -> str:
+    """What stands before the names of steps that a fork supersedes, of so many recorded ones."""
+    return f"{_SUPERSEDED}{recorded}/"
+
+
+# -- what workflows ask for --------------------------------------------------------------------
+
+
+def turn(number: int, tries: int = 0) -> str:
+    """A turn of a conversation; `tries` counts how often the user had it repeated."""
+    return f"turn/{number}/again/{tries}" if tries else f"turn/{number}"
+
+
+def failed_turn(number: int, tries: int) -> str:
+    """What to do about a turn that failed."""
+    return f"turn/{number}/failed/{tries}"
+
+
+def said(number: int) -> str:
+    """What people said before a turn."""
+    return f"heard/{number}"
+
+
+def ticket(ticket_id: str, history: int, what: str) -> str:
+    """A step of the work on a ticket, when its history has so many lines."""
+    return f"ticket/{ticket_id}/at/{history}/{what}"
+
+
+def manager(ticket_id: str, history: int, what: str) -> str:
+    """A step of the manager about a ticket; the manager has one memory for all tickets."""
+    return f"manager/{ticket_id}/at/{history}/{what}"
+
+
+def history(ticket_id: str, line: int) -> str:
+    """A further line of a ticket's history."""
+    return f"ticket/{ticket_id}/history/{line}"
+
+
+def check(step: str, number: int) -> str:
+    """A check that Coterie runs."""
+    return f"{step}/check/{number}"

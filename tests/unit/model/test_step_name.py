@@ -1,0 +1,55 @@
+"""Names of steps are put together and taken apart in one place, and read as they are recorded."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.model import step_name
+from coterie.model.step_name import BudgetKey, PermissionKey, parse
+
+WORDS = st.text(st.characters(exclude_characters="/@", exclude_categories=["Cs"]), min_size=1)
+
+
+@given(WORDS, st.integers(1, 9), st.text(min_size=1).filter(lambda s: "/asked/" not in s), WORDS)
+def test_a_permission_is_read_back(step: str, attempt: int, call: str, member: str) -> None:
+    name = parse(step_name.permission(step, attempt, call, member))
+    assert name.asked_in == step
+    assert name.subject == PermissionKey(attempt, call, member)
+    assert not name.is_own
+
+
+def test_a_budget_with_a_fraction_is_read_back() -> None:
+    key = BudgetKey("member's day", "usd")
+    name = parse(step_name.budget("turn/3", key, 2.5, 1))
+    assert (name.text, name.subject) == ("turn/3/asked/budget.member's day.usd.2.5.1", key)
+
+
+def test_turns() -> None:
+    assert [parse(step_name.turn(4, tries)).turn for tries in (0, 1, 2)] == [4, 4, 4]
+    assert [parse(step_name.turn(4, tries)).text for tries in (0, 2)] == [
+        "turn/4",
+        "turn/4/again/2",
+    ]
+    assert parse(step_name.failed_turn(4, 1)).turn is None
+
+
+def test_tickets() -> None:
+    worker, manager = (
+        parse(make("T2", 5, "work")) for make in (step_name.ticket, step_name.manager)
+    )
+    assert (worker.ticket, worker.topic, manager.ticket, manager.topic) == ("T2", "T2", "T2", "")
+    assert parse(step_name.ticket("T2", 5, "failed")).is_failed_ticket
+    assert not parse(step_name.ticket("T2", 5, "work/said/1")).is_failed_ticket
+    assert parse(step_name.history("T2", 3)).ticket == "T2"
+    assert parse(step_name.check(step_name.ticket("T2", 5, "review"), 1)).is_check
+
+
+def test_what_the_engine_asks_for() -> None:
+    question = step_name.asked("turn/2", "ask.1")
+    assert parse(question).asked_in == "turn/2"
+    assert parse(step_name.subtask(question)).is_subtask
+    assert parse(step_name.workflow_changed("turn/2", "ab12")).changed == "turn/2"
+    assert parse(step_name.workflow_changed("turn/2", "ab12", 2)).changed == "turn/2"
+    assert parse(step_name.superseded(9) + "turn/2").is_superseded
+    assert parse("anything/of/another").is_own
