@@ -57,8 +57,8 @@ async def _carried_out(folder: Path, tickets: int) -> float:
         created = _created()
         opening = Message(TASK, 1, "you", TEXT, created.at)
         assert await it.storage.create(created, it.owner.id, opening) is not None
-        care = replace(it.engine.care, ledger=Ledger(home, it.storage.tickets, TASK))
-        it.engine = replace(it.engine, root=folder, care=care)
+        services = replace(it.engine.services, ledger=Ledger(home, it.storage.tickets, TASK))
+        it.engine = replace(it.engine, root=folder, services=services)
         cpu = time.process_time()
         result = await it.run(ScriptedChannels(_script(tickets)))
         cpu = time.process_time() - cpu

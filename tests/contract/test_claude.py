@@ -40,7 +40,7 @@ from coterie.model.update import (
 from tests.contract.claude.desk import (
     ROLE,
     Answering,
-    Desk,
+    TaskRun,
     answered,
     approve,
     nobody,
@@ -61,12 +61,12 @@ Json = dict[str, Any]
 class Stage:
     """A desk whose Claude is the recordings player."""
 
-    desk: Desk
+    desk: TaskRun
     folder: Path
     status: str = "exit 0"
     """What it does when it is asked whether somebody has signed in, in the words of a shell."""
 
-    def play(self, *timelines: Sequence[Json] | str) -> Desk:
+    def play(self, *timelines: Sequence[Json] | str) -> TaskRun:
         """The player is to play these: steps, or the name of a recording."""
         paths: list[Path] = []
         for number, timeline in enumerate(timelines):
@@ -102,7 +102,7 @@ class Stage:
 def stage(tmp_path: Path) -> Stage:
     project = tmp_path / "project"
     project.mkdir()
-    return Stage(Desk(project, str(tmp_path / "claude")), tmp_path)
+    return Stage(TaskRun(project, str(tmp_path / "claude")), tmp_path)
 
 
 def short(update: Update) -> str:

@@ -20,8 +20,8 @@ from pydantic import Field
 from coterie.agents.builtin.adapter import BuiltinAdapter
 from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
 from coterie.engine import steering
-from coterie.engine.children import SessionChannels
-from coterie.engine.desk import Care
+from coterie.engine.channels import ChannelPool, SessionChannels
+from coterie.engine.task_run import RunServices
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.budget import Budget
@@ -34,7 +34,6 @@ from coterie.model.team import Member, Permissions, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog, Storage
-from coterie.process.pool import ChannelPool
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ToolCall, ToolResult, reply
 from coterie.rehearsal.server import RehearsalServer
 from coterie.stores.sqlite import SqliteStorage
@@ -141,7 +140,7 @@ class Yard:
     server: RehearsalServer
     team: Team
     make: Callable[..., BuiltinAdapter] = Counting
-    care: Care = field(default_factory=Care)
+    services: RunServices = field(default_factory=RunServices)
     log: Log = field(default_factory=Log)
 
     @property
@@ -160,7 +159,7 @@ class Yard:
     @asynccontextmanager
     async def stage(self, storage: Storage | None = None) -> AsyncGenerator[Stage]:
         async with stage(self.folder, storage, more=[Solo()]) as it:
-            it.engine = replace(it.engine, care=self.care)
+            it.engine = replace(it.engine, services=self.services)
             yield it
 
     async def run(self, death: Death | None = None) -> tuple[ResultRecord | None, int]:
@@ -457,7 +456,7 @@ async def test_a_part_of_the_work_is_done_by_another_member(tmp_path: Path) -> N
 async def test_a_secret_is_kept_out_of_the_memory_and_breaks_nothing_in_it(tmp_path: Path) -> None:
     secret = "-----BEGIN RSA PRIVATE KEY-----\nabc"
     async with yard(tmp_path, [do(secret), do("sesame-sesame")], members=FULL) as (it, plan):
-        it.care = Care(Redactor(["sesame-sesame"]))
+        it.services = RunServices(Redactor(["sesame-sesame"]))
         await it.to_the_end()
         assert it.counted[-1] == "sesame-sesame"
         async with it.stage() as at:

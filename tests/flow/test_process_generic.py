@@ -15,6 +15,7 @@ import anyio
 import pytest
 
 from coterie.agents.generic import GenericAdapter, GenericChannel
+from coterie.engine.channels import ChannelKey, ChannelPool
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.prompt import Limits, Prompt
@@ -28,7 +29,6 @@ from coterie.model.update import (
     Update,
 )
 from coterie.model.workspace import Workspace
-from coterie.process.pool import ChannelKey, ChannelPool
 from tests.unit.process.children import AGENT, left, token, until
 
 ROLE = "You are Ann."
@@ -58,7 +58,7 @@ class Log:
 
 
 @dataclass
-class Desk:
+class TaskRun:
     """One member on one agent."""
 
     folder: Path
@@ -99,8 +99,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> TaskRun:
+    return TaskRun(tmp_path)
 
 
 async def turn(channel: GenericChannel, text: str) -> list[Update]:
@@ -116,7 +116,7 @@ async def reply(channel: GenericChannel, text: str) -> str:
     return end.text
 
 
-async def test_a_one_shot_agent_is_started_for_each_turn(desk: Desk) -> None:
+async def test_a_one_shot_agent_is_started_for_each_turn(desk: TaskRun) -> None:
     async with desk.channel(EVENT) as channel:
         assert (channel.pid, channel.alive, channel.holds_past, channel.thread) == (
             None,
@@ -130,7 +130,7 @@ async def test_a_one_shot_agent_is_started_for_each_turn(desk: Desk) -> None:
         assert desk.log.seen == 2
 
 
-async def test_a_persistent_agent_is_started_once(desk: Desk) -> None:
+async def test_a_persistent_agent_is_started_once(desk: TaskRun) -> None:
     async with desk.channel(EVENT | STAYS, "--persistent") as channel:
         assert (channel.alive, channel.holds_past) == (True, True)
         assert list(desk.log.running.values()) == [channel.pid]
@@ -138,21 +138,21 @@ async def test_a_persistent_agent_is_started_once(desk: Desk) -> None:
         assert desk.log.seen == 1
 
 
-async def test_silence_shows_what_is_printed(desk: Desk) -> None:
+async def test_silence_shows_what_is_printed(desk: TaskRun) -> None:
     async with desk.channel(SILENT, "--plain", member=desk.member(systemInstruction="")) as channel:
         updates = await turn(channel, "hello")
     assert updates[-1] == TurnCompleted("heard: hello")
     assert "".join(u.text for u in updates if isinstance(u, TextDelta)) == "heard: hello\n"
 
 
-async def test_after_a_silence_nothing_goes_on_working(desk: Desk) -> None:
+async def test_after_a_silence_nothing_goes_on_working(desk: TaskRun) -> None:
     async with desk.channel(SILENT, "--plain") as channel:
         assert await turn(channel, "!hang") == [TurnCompleted("")]
         assert (channel.pid, desk.log.running) == (None, {})
         assert channel.alive
 
 
-async def test_the_member_may_set_the_silence(desk: Desk) -> None:
+async def test_the_member_may_set_the_silence(desk: TaskRun) -> None:
     member = desk.member(idleTimeoutMs=400)
     async with desk.channel(SILENT, "--plain", member=member) as channel:
         begun = time.monotonic()
@@ -160,7 +160,7 @@ async def test_the_member_may_set_the_silence(desk: Desk) -> None:
         assert time.monotonic() - begun >= 0.4
 
 
-def test_the_clocks(desk: Desk) -> None:
+def test_the_clocks(desk: TaskRun) -> None:
     silent, other = desk.adapter(SILENT), desk.adapter(EVENT)
     # The engine's clock stands a little above our own, which can say more.
     assert (silent.total(desk.member()), silent.limits(desk.member())) == (
@@ -172,13 +172,13 @@ def test_the_clocks(desk: Desk) -> None:
     assert (other.total(member), other.limits(member)) == (5.0, Limits(7.0, 0.1))
 
 
-async def test_a_pattern(desk: Desk) -> None:
+async def test_a_pattern(desk: TaskRun) -> None:
     told: dict[str, object] = {"completionDetection": "custom", "completionPattern": "^<END>$"}
     async with desk.channel(told, "--plain", "--end", "<END>") as channel:
         assert await reply(channel, "!cwd") == f"{desk.folder}\n<END>"
 
 
-async def test_a_detector_that_is_not_there(desk: Desk) -> None:
+async def test_a_detector_that_is_not_there(desk: TaskRun) -> None:
     told: dict[str, object] = {"completionDetection": "custom", "detector": "nobody"}
     with pytest.raises(AgentMissing, match='no detector "nobody"'):
         await desk.open(desk.adapter(told))
@@ -187,27 +187,27 @@ async def test_a_detector_that_is_not_there(desk: Desk) -> None:
 # -- who it is ---------------------------------------------------------------------------------
 
 
-async def test_the_role_goes_by_flag_and_then_not_in_the_message(desk: Desk) -> None:
+async def test_the_role_goes_by_flag_and_then_not_in_the_message(desk: TaskRun) -> None:
     told = EVENT | {"systemPromptFlag": "--system"}
     async with desk.channel(told) as channel:
         assert await reply(channel, "!whoami") == ROLE
         assert await reply(channel, "hello") == "heard: hello"
 
 
-async def test_the_role_goes_in_front_of_each_message_to_a_new_process(desk: Desk) -> None:
+async def test_the_role_goes_in_front_of_each_message_to_a_new_process(desk: TaskRun) -> None:
     for told in (EVENT, EVENT | {"systemPromptFlag": "--system", "supportsSystemPrompt": False}):
         async with desk.channel(told) as channel:
             for _ in range(2):
                 assert await reply(channel, "hello") == f"heard: [SYSTEM]\n{ROLE}\n\nhello"
 
 
-async def test_a_persistent_agent_is_told_its_role_once(desk: Desk) -> None:
+async def test_a_persistent_agent_is_told_its_role_once(desk: TaskRun) -> None:
     async with desk.channel(EVENT | STAYS, "--persistent") as channel:
         assert await reply(channel, "one\ntwo") == f"heard: [SYSTEM]\n{ROLE}\n\none\ntwo"
         assert await reply(channel, "three\nfour") == "heard: three\nfour"
 
 
-async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: Desk) -> None:
+async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: TaskRun) -> None:
     told = EVENT | {"systemPromptFlag": "--system", "modelFlag": "--graceful"}
     member = desk.member(model="opus", additionalArgs=["args"])
     async with desk.channel(told, "--deaf", member=member) as channel:
@@ -218,7 +218,7 @@ async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: De
 # -- what goes wrong ---------------------------------------------------------------------------
 
 
-async def test_an_agent_that_is_not_installed(desk: Desk) -> None:
+async def test_an_agent_that_is_not_installed(desk: TaskRun) -> None:
     for told in (EVENT, EVENT | STAYS):
         agent = AgentDefinition(
             name="ghost", command="no-such-agent", capabilities=Capabilities.model_validate(told)
@@ -235,7 +235,7 @@ async def test_an_agent_that_is_not_installed(desk: Desk) -> None:
     assert desk.log.running == {}
 
 
-async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: Desk) -> None:
+async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: TaskRun) -> None:
     async with desk.channel(EVENT) as channel:
         end = (await turn(channel, "!exit 3"))[-1]
         assert isinstance(end, TurnFailed)
@@ -244,7 +244,7 @@ async def test_a_failed_turn_ends_the_process_and_the_next_one_works(desk: Desk)
         assert await reply(channel, "!turn") == "turn 1"
 
 
-async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: Desk) -> None:
+async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: TaskRun) -> None:
     pool, key = ChannelPool(), ChannelKey("s", "scripted", "ann")
     adapter = desk.adapter(EVENT | STAYS, "--persistent")
 
@@ -265,7 +265,7 @@ async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: Desk) 
     assert (pool.running(), desk.log.running) == ([], {})
 
 
-async def test_a_stuck_turn_is_over_at_its_limit(desk: Desk) -> None:
+async def test_a_stuck_turn_is_over_at_its_limit(desk: TaskRun) -> None:
     async with desk.channel(EVENT, member=desk.member(timeoutMs=300)) as channel:
         [end] = await turn(channel, "!hang")
         assert isinstance(end, TurnFailed)
@@ -273,7 +273,7 @@ async def test_a_stuck_turn_is_over_at_its_limit(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("deaf", [False, True])
-async def test_a_turn_is_broken_off(desk: Desk, deaf: bool) -> None:
+async def test_a_turn_is_broken_off(desk: TaskRun, deaf: bool) -> None:
     words = ["--persistent", *(["--deaf"] if deaf else [])]
     async with desk.channel(EVENT | STAYS, *words) as channel:
         assert await reply(channel, "!turn")
@@ -288,14 +288,14 @@ async def test_a_turn_is_broken_off(desk: Desk, deaf: bool) -> None:
         assert not channel.alive
 
 
-async def test_an_interrupt_between_turns_harms_nobody(desk: Desk) -> None:
+async def test_an_interrupt_between_turns_harms_nobody(desk: TaskRun) -> None:
     async with desk.channel(EVENT | STAYS, "--persistent") as channel:
         await reply(channel, "!turn")
         await channel.interrupt()
         assert await reply(channel, "!turn") == "turn 2"
 
 
-async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: Desk) -> None:
+async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: TaskRun) -> None:
     word = token()
     async with desk.channel(EVENT | STAYS, "--persistent") as channel:
         await reply(channel, f"!daemon {word}")
@@ -303,7 +303,7 @@ async def test_what_an_agent_left_behind_is_gone_with_its_channel(desk: Desk) ->
     assert await left(word) == 0
 
 
-async def test_one_that_is_closed_while_it_starts_is_not_left(desk: Desk) -> None:
+async def test_one_that_is_closed_while_it_starts_is_not_left(desk: TaskRun) -> None:
     async with desk.channel(EVENT) as channel:
         async with anyio.create_task_group() as group:
 
@@ -319,7 +319,7 @@ async def test_one_that_is_closed_while_it_starts_is_not_left(desk: Desk) -> Non
         assert end.kind == "missing"
 
 
-async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk: Desk) -> None:
+async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk: TaskRun) -> None:
     told = SILENT | {"persistent": True}
     async with desk.channel(told, "--persistent", "--plain") as channel:
         lines = ["heard: [SYSTEM]", f"heard: {ROLE}", "heard: ", "heard: one", "heard: two"]
@@ -327,7 +327,7 @@ async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk:
         assert await reply(channel, "three") == "heard: three"
 
 
-async def test_under_a_terminal(desk: Desk) -> None:
+async def test_under_a_terminal(desk: TaskRun) -> None:
     channel = await desk.open(desk.adapter(EVENT, use_pty=True))
     assert await reply(channel, "!tty") == "[true, true, true, true]"
     await channel.close()

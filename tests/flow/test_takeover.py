@@ -12,8 +12,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.engine.owner import Owner, living, proven_dead, sweep
-from coterie.engine.takeover import Claimant
+from coterie.engine.lease import Claimant, Owner, living, proven_dead, sweep
 from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy
 from coterie.model import instant
 from coterie.model.journal import AppendMessage, ChildLease, Fence
@@ -165,9 +164,9 @@ RACER = """
 import sys
 from pathlib import Path
 import anyio
-from coterie.engine.children import SurvivorReaper
-from coterie.engine.owner import Owner
-from coterie.engine.takeover import Claimant
+from coterie.engine.channels import SurvivorReaper
+from coterie.engine.lease import Owner
+from coterie.engine.lease import Claimant
 from coterie.errors import TaskBusy
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage

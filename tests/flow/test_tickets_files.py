@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from coterie.app.project import App
 from coterie.config.schemas import FOLDER
-from coterie.engine.desk import Care
+from coterie.engine.task_run import RunServices
 from coterie.errors import EnvelopeForged, StorageDamaged
 from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendEnvelope
@@ -90,7 +90,7 @@ async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) 
         return obedient(member, text)
 
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
         await compare(on)
     assert seen[-1] > 4  # long before the end
@@ -98,7 +98,7 @@ async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) 
 
 async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
         assert await on.run(say) == "waiting question"
         await compare(on)
@@ -120,7 +120,7 @@ async def test_they_are_valid_by_the_shipped_schema(project: Path) -> None:
     )
     checks = Logged(project)
     async with session(project, config=SchedulerConfig(checks=("true",))) as on:
-        on.look_after(Care(checks=checks, ledger=ledger(on)))
+        on.look_after(RunServices(checks=checks, ledger=ledger(on)))
         await on.run(say)
         await on.answer("so")
         assert await on.run(say) == "completed done 1 done"
@@ -173,7 +173,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
 
     async with session(project) as on:
         kept = Looking(project / ".coterie", on.on.storage.tickets, TASK)
-        on.look_after(Care(ledger=kept))
+        on.look_after(RunServices(ledger=kept))
         assert await on.run(BUSY) == "completed done 2 done"
         assert ("running", len(await on.envelopes())) in seen
 
@@ -196,7 +196,7 @@ async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> No
 async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: Path) -> None:
     """Killed between the commit and the files: at every number of files that may be there."""
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         assert await on.run(BUSY) == "completed done 2 done"
         whole = await compare(on)
         names = sorted(name for name in whole if name != "events.log")
@@ -226,7 +226,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what: str) -> None:
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         assert await on.run(BUSY) == "completed done 2 done"
         whole = await compare(on)
         DAMAGE[what](logs(project))
@@ -236,7 +236,7 @@ async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what:
 
 async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         await on.run(BUSY)
         stray = logs(project) / "000999-review.json"
         stray.write_text("{}")
@@ -248,7 +248,7 @@ async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
 
 async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on)))
+        on.look_after(RunServices(ledger=ledger(on)))
         hurt = [_remove_all, DAMAGE["line added"]]
 
         def works(member: Member, text: str) -> object:
@@ -307,11 +307,11 @@ SIGNED = SchedulerConfig(sign=True)
 async def test_a_signed_session_goes_on_and_its_key_is_nowhere_else(project: Path) -> None:
     blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
     async with session(project, config=SIGNED) as on:
-        on.look_after(Care(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(ledger=ledger(on, signed=True)))
         assert await on.run(blocked) == "waiting question"
         await on.answer("retry")
     async with session(project) as on:
-        on.look_after(Care(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(ledger=ledger(on, signed=True)))
         say = but(**{"cannot_go_on:": {"summary": "again"}})
         assert await on.run(say) == "completed done 3 done"
         assert all(one.signature for one in await on.envelopes())
@@ -345,14 +345,17 @@ def _rewrite(project: Path, pattern: str, instead: str) -> None:
 @pytest.mark.parametrize("what", FORGED)
 async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, what: str) -> None:
     async with session(project, config=SIGNED) as on:
-        on.look_after(Care(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(ledger=ledger(on, signed=True)))
         say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
         await on.run(say)
         await on.answer("retry")
     FORGED[what](project)
     async with session(project) as on:
-        for care in (Care(ledger=ledger(on, signed=True)), Care()):  # the files', and the session's
-            on.look_after(care)
+        for services in (
+            RunServices(ledger=ledger(on, signed=True)),
+            RunServices(),
+        ):  # the files', and the session's
+            on.look_after(services)
             with pytest.raises(EnvelopeForged) as raised:
                 await on.run()
             assert raised.value.code == "envelope_forged"

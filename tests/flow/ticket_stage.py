@@ -12,9 +12,9 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coterie.engine.desk import Care
 from coterie.engine.run import Engine
 from coterie.engine.steering import answer
+from coterie.engine.task_run import RunServices
 from coterie.model.check import CheckOutcome
 from coterie.model.envelope import Envelope, Error
 from coterie.model.message import Message
@@ -171,8 +171,8 @@ class Played:
     on: Stage
     project: Path
 
-    def look_after(self, care: Care) -> None:
-        self.on.engine = replace(self.on.engine, care=care)
+    def look_after(self, services: RunServices) -> None:
+        self.on.engine = replace(self.on.engine, services=services)
 
     async def run(
         self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS
@@ -231,8 +231,8 @@ async def session(
     """A session in a project; opened a second time it is the same one, with another owner."""
     async with stage(project / ".coterie", workflow=Tickets()) as on:
         engine = on.engine
-        care = Care(checks=checks)
-        on.engine = Engine(engine.storage, engine.workflows, engine.claimant, project, care)
+        services = RunServices(checks=checks)
+        on.engine = Engine(engine.storage, engine.workflows, engine.claimant, project, services)
         if not await on.storage.events.tasks():
             await _create(on, who or team(), config or SchedulerConfig(), caps or Caps(yes=True))
         yield Played(on, project)

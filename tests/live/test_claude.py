@@ -39,7 +39,7 @@ from coterie.rehearsal.model_api import Answer, ErrorReply, ModelReply, NoReply,
 from coterie.rehearsal.model_api import CompletionRequest as ModelAsked
 from coterie.rehearsal.server import RehearsalServer
 from tests.contract.acp.house import left_by_the_clock
-from tests.contract.claude.desk import ROLE, TEAM, Desk, answered, nobody, reject, reply, turn
+from tests.contract.claude.desk import ROLE, TEAM, TaskRun, answered, nobody, reject, reply, turn
 from tests.contract.gate import Answering, Gate, yes
 from tests.contract.gate import answer as given
 from tests.unit.process.children import token, until
@@ -72,7 +72,7 @@ class Lines:
 class Stage:
     """Claude on a desk, with a model that we are."""
 
-    desk: Desk
+    desk: TaskRun
     server: RehearsalServer
     lines: Lines
     channel: Any = None
@@ -113,7 +113,7 @@ async def built(root: Path) -> AsyncIterator[Stage]:
     project.mkdir()
     lines = Lines()
     async with RehearsalServer(lines) as server:
-        desk = Desk(project, str(program), more={"rehearsal": server.url})
+        desk = TaskRun(project, str(program), more={"rehearsal": server.url})
         yield Stage(desk, server, lines)
 
 
@@ -781,7 +781,7 @@ async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -
     assert "HOSTILE words of CLAUDE.md" in stage.bodies[-1]
 
 
-def prepared(desk: Desk) -> Mapping[str, str]:
+def prepared(desk: TaskRun) -> Mapping[str, str]:
     member = desk.member()
     return prepare(member, desk.workspace(member)).env
 

@@ -13,8 +13,8 @@ import anyio
 import anyio.to_thread
 
 from coterie.app.sessions import Sessions
-from coterie.engine.children import TaskChildren
-from coterie.engine.takeover import Claimant
+from coterie.engine.channels import TaskChildren
+from coterie.engine.lease import Claimant
 from coterie.errors import NotAccepted, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.check import CheckOutcome

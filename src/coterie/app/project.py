@@ -31,13 +31,12 @@ from coterie.config.project import Project, make_project
 from coterie.config.scheduler_file import load_scheduler
 from coterie.config.settings import Settings, load_settings
 from coterie.engine import steering, timeline
-from coterie.engine.children import SurvivorReaper
-from coterie.engine.desk import Care
-from coterie.engine.look import Lookout
-from coterie.engine.owner import Owner, sweep
+from coterie.engine.channels import ChannelPool, SurvivorReaper
+from coterie.engine.lease import Claimant, Owner, sweep
+from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
-from coterie.engine.takeover import Claimant
+from coterie.engine.task_run import RunServices
 from coterie.model import instant
 from coterie.model.message import YOU, Message
 from coterie.model.paths import member_folder
@@ -52,7 +51,6 @@ from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, T
 from coterie.ports import Observer
 from coterie.process import programs
 from coterie.process.bubblewrap import problem
-from coterie.process.pool import ChannelPool
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
@@ -188,13 +186,13 @@ class App:
             members = await anyio.to_thread.run_sync(
                 self._members.of, created.team, created.team_file, rehearsal
             )
-            care = Care(
+            services = RunServices(
                 members.redactor(),
                 snapshots,
                 waits_for_limits=patience is None or at_reset,
             )
-            care = with_session(care, self.root, self.storage.tickets, created)
-            result = await replace(engine, care=care).run(
+            services = with_session(services, self.root, self.storage.tickets, created)
+            result = await replace(engine, services=services).run(
                 task_id, members.channels, observer, patience
             )
         result = await with_changes(snapshots, result)
@@ -341,8 +339,8 @@ class App:
     # -- parts ---------------------------------------------------------------------------------
 
     @property
-    def _look(self) -> Lookout:
-        return Lookout(
+    def _look(self) -> TaskReader:
+        return TaskReader(
             self.storage,
             self.root,
             self._owners,

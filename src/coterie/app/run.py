@@ -21,8 +21,8 @@ from coterie.config.settings import Settings
 from coterie.config.team_file import load_team
 from coterie.config.teams import reading_for
 from coterie.config.trust import is_material_trusted
-from coterie.engine.children import SessionChannels, TaskChildren
-from coterie.engine.desk import Care
+from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
+from coterie.engine.task_run import RunServices
 from coterie.errors import CoterieError, UsageError
 from coterie.model.journal import Fence
 from coterie.model.paths import member_folder
@@ -32,7 +32,6 @@ from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace
 from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketStore
-from coterie.process.pool import ChannelPool
 from coterie.process.processes import Machine
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots import FolderSnapshots
@@ -222,14 +221,16 @@ class OutsideWorktrees:
         return Path(folder).resolve().is_relative_to(worktrees)
 
 
-def with_session(care: Care, root: Path, store: TicketStore, created: TaskCreated) -> Care:
-    """The care of a task that is a session: its checks are run, and its files are kept."""
+def with_session(
+    services: RunServices, root: Path, store: TicketStore, created: TaskCreated
+) -> RunServices:
+    """The services of a task that is a session: its checks are run, and its files are kept."""
     if created.workflow != TICKETS:
-        return care
+        return services
     return replace(
-        care,
-        snapshots=OutsideWorktrees(care.snapshots, root) if care.snapshots else None,
-        checks=checks_of(root, created, care.redactor),
+        services,
+        snapshots=OutsideWorktrees(services.snapshots, root) if services.snapshots else None,
+        checks=checks_of(root, created, services.redactor),
         ledger=ledger_of(root, store, created),
     )
 

@@ -13,7 +13,7 @@ import anyio.to_thread
 from coterie.app.run import TICKETS, ledger_of
 from coterie.engine import steering
 from coterie.engine.budget import usage_of
-from coterie.engine.look import Lookout
+from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
@@ -35,7 +35,7 @@ _ABOUT = re.compile(r"(?:ticket|manager)/(?P<ticket>[^/]+)/")
 class Sessions:
     """What is known of sessions, whoever runs them."""
 
-    look: Lookout
+    look: TaskReader
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant
 from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.budget import MORE, Allowance, Tally, more
@@ -53,10 +53,10 @@ class Spending:
 class Budgets:
     """Refuses the next call of a model where a budget is used up."""
 
-    def __init__(self, desk: Desk, asking: Asking, journal: Journal) -> None:
-        self._desk = desk
+    def __init__(self, run: TaskRun, asking: Asking, journal: Journal) -> None:
+        self._run = run
         self._asking = asking
-        team = desk.task.team
+        team = run.task.team
         self._wanted = any(one.budget.is_set for one in (team, *team.members))
         self._granted: dict[str, float] = {}
         for step, response in journal.answers():
@@ -123,7 +123,7 @@ class Budgets:
         return amount is not None
 
     def _limits(self, member: Member) -> Iterator[tuple[BudgetScope, Measure, float]]:
-        team = self._desk.task.team.budget
+        team = self._run.task.team.budget
         mine = member.budget
         scopes: tuple[tuple[BudgetScope, Allowance], ...] = (
             ("task", team),
@@ -137,8 +137,8 @@ class Budgets:
 
     async def _past(self) -> Spending:
         """What this task used, and all tasks today."""
-        spending, task_id = Spending(), self._desk.task.task_id
-        journal, midnight = self._desk.storage.journal, f"{instant.now()[:10]}T00:00:00"
+        spending, task_id = Spending(), self._run.task.task_id
+        journal, midnight = self._run.storage.journal, f"{instant.now()[:10]}T00:00:00"
         for turn in await journal.turns(task_id):
             spending.add(turn.member, usage_of(turn), _one(turn), here=True, today=False)
         for turn in await journal.spending(midnight):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import anyio
 
 from coterie.engine.budget import usage_of
-from coterie.engine.desk import Desk
 from coterie.engine.journal import Journal
 from coterie.engine.questions import Asking
+from coterie.engine.task_run import TaskRun
 from coterie.engine.turns import TurnRunner
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
@@ -43,10 +43,10 @@ class TaskContext:
     """What a workflow sees of the engine; implements `ports.Context`."""
 
     def __init__(
-        self, desk: Desk, journal: Journal, asking: Asking, turns: TurnRunner, root: Path
+        self, run: TaskRun, journal: Journal, asking: Asking, turns: TurnRunner, root: Path
     ) -> None:
         self.root: Path = root
-        self._desk = desk
+        self._run = run
         self._journal = journal
         self._asking = asking
         self._turns = turns
@@ -57,7 +57,7 @@ class TaskContext:
     @property
     def opening(self) -> Message | None:
         """The message the task was started with."""
-        return self._desk.conversation[0] if self._desk.task.goal else None
+        return self._run.conversation[0] if self._run.task.goal else None
 
     async def turn(
         self, name: str, member: Member, number: int, brief: Brief | None = None
@@ -68,7 +68,7 @@ class TaskContext:
         step = self._journal.find(name, "turn", intent)
         if step is not None and step.result is not None:
             return self._recorded_turn(json.loads(step.result))
-        new = Step(self._desk.task.task_id, name, "turn", intent, "") if step is None else None
+        new = Step(self._run.task.task_id, name, "turn", intent, "") if step is None else None
         outcome = await self._turns.take(name, member, number, new, brief)
         if isinstance(outcome, Message):
             self._newest = outcome.seq
@@ -79,7 +79,7 @@ class TaskContext:
             return TurnFailed(**result["failed"])
         seq: int = result["message"]
         self._newest = seq
-        return self._desk.conversation[seq - 1]
+        return self._run.conversation[seq - 1]
 
     async def ask(self, name: str, question: Ask) -> Answer:
         """Put a question in the inbox and wait for its answer."""
@@ -94,11 +94,11 @@ class TaskContext:
         if step is not None and step.result is not None:
             recorded: object = json.loads(step.result)
             return recorded
-        task_id = self._desk.task.task_id
+        task_id = self._run.task.task_id
         if step is None:
-            await self._desk.commit(OpenStep(Step(task_id, name, "step", meaning, "")))
+            await self._run.commit(OpenStep(Step(task_id, name, "step", meaning, "")))
         result = await work()
-        self._desk.post(CloseStep(task_id, name, json.dumps(result)))
+        self._run.post(CloseStep(task_id, name, json.dumps(result)))
         return result
 
     async def record(
@@ -110,14 +110,14 @@ class TaskContext:
         if step is not None and step.result is not None:
             return str(json.loads(step.result))
         now = instant.now()
-        done = Step(self._desk.task.task_id, name, "step", meaning, "", json.dumps(now))
-        told = self._desk.care.ledger.wake
-        await self._desk.commit(OpenStep(done), *writes(now), after=told)
+        done = Step(self._run.task.task_id, name, "step", meaning, "", json.dumps(now))
+        told = self._run.services.ledger.wake
+        await self._run.commit(OpenStep(done), *writes(now), after=told)
         return now
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
         """Whether something may be done on a member's behalf."""
-        checks = self._desk.care.checks
+        checks = self._run.services.checks
         loose = await checks.loose() if checks else ""
         if loose:
             call = replace(call, must_ask=True, note=loose)
@@ -127,23 +127,23 @@ class TaskContext:
         """Run a command ourselves, once."""
 
         async def run() -> object:
-            checks = self._desk.care.checks
+            checks = self._run.services.checks
             if checks is None:
                 return asdict(CheckOutcome(command, None, "Nothing here can run commands.", 0))
-            return asdict(await checks.run(command, folder, self._desk.channels.children))
+            return asdict(await checks.run(command, folder, self._run.channels.children))
 
         done = cast("dict[str, Any]", await self.step(name, [command], run))
         return CheckOutcome(**done)
 
     async def words(self) -> None:
         """Wait until somebody has said something that was not heard yet."""
-        while not self._desk.sayings:
-            self._desk.spoken_to = anyio.Event()
-            await self._desk.spoken_to.wait()
+        while not self._run.sayings:
+            self._run.spoken_to = anyio.Event()
+            await self._run.spoken_to.wait()
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
-        if not self._journal.replaying and not self._desk.sayings:
+        if not self._journal.replaying and not self._run.sayings:
             return ()
         meaning = digest("heard", name)
         step = self._journal.find(name, "heard", meaning)
@@ -155,43 +155,43 @@ class TaskContext:
 
     def _recorded_words(self, seqs: list[int]) -> Sequence[Message]:
         self._newest = max(self._newest, *seqs)
-        return [self._desk.conversation[seq - 1] for seq in seqs]
+        return [self._run.conversation[seq - 1] for seq in seqs]
 
     async def _take_words(self, name: str, meaning: str) -> Sequence[Message]:
-        desk = self._desk
-        requests, desk.sayings[:] = list(desk.sayings), []
+        run = self._run
+        requests, run.sayings[:] = list(run.sayings), []
         writes: list[Write] = []
         messages: list[Message] = []
         for request in requests:
-            message = desk.message(request.author, request.text, turn=0)
-            desk.conversation.append(message)
+            message = run.message(request.author, request.text, turn=0)
+            run.conversation.append(message)
             messages.append(message)
             writes += [TakeRequest(request.id), AppendMessage(message)]
         seqs = json.dumps([message.seq for message in messages])
-        step = Step(desk.task.task_id, name, "heard", meaning, "", seqs)
-        await desk.commit(OpenStep(step), *writes, after=lambda: self._tell_all(messages))
+        step = Step(run.task.task_id, name, "heard", meaning, "", seqs)
+        await run.commit(OpenStep(step), *writes, after=lambda: self._tell_all(messages))
         self._newest = messages[-1].seq
         return messages
 
     def _tell_all(self, messages: Sequence[Message]) -> None:
         for message in messages:
-            self._desk.observer.saw(MessageRecord.of(message))
+            self._run.observer.saw(MessageRecord.of(message))
 
     @property
     def conversation(self) -> Sequence[Message]:
         """All that was said so far."""
-        return self._desk.conversation
+        return self._run.conversation
 
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
         """The session's tickets as they stand, and all that was said about them."""
-        session, store = self._desk.task.session_id, self._desk.storage.tickets
+        session, store = self._run.task.session_id, self._run.storage.tickets
         said = [envelope for _, envelope in await store.envelopes(session)]
         return await store.tickets(session), said
 
     async def spent(self) -> Mapping[str, Usage]:
         """What the task used so far, by member."""
         costs: dict[str, list[Usage]] = {}
-        for turn in await self._desk.storage.journal.turns(self._desk.task.task_id):
+        for turn in await self._run.storage.journal.turns(self._run.task.task_id):
             usage = usage_of(turn)
             if usage is not None:
                 costs.setdefault(base_of(turn.member), []).append(usage)
@@ -204,7 +204,7 @@ class TaskContext:
     def tell(self, record: Record) -> None:
         """Let surfaces know something that is not kept."""
         if not self._journal.replaying:
-            self._desk.observer.saw(record)
+            self._run.observer.saw(record)
 
     def park(self, reason: str) -> NoReturn:
         """Stop here, resumable."""

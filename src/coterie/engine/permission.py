@@ -10,9 +10,9 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking, meaning_of
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant
 from coterie.model.about import AgentQuestion, ToolPermission
 from coterie.model.action import Action, Ruling
@@ -68,8 +68,8 @@ class Grants:
 class Gate:
     """Stands before every tool call that an agent asks about."""
 
-    def __init__(self, desk: Desk, asking: Asking, journal: Journal) -> None:
-        self._desk = desk
+    def __init__(self, run: TaskRun, asking: Asking, journal: Journal) -> None:
+        self._run = run
         self._asking = asking
         self._grants = Grants.recorded(journal)
 
@@ -84,7 +84,7 @@ class Gate:
 
     async def _decided(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         member = attempt.member
-        folder = self._desk.channels.work_folder(member)
+        folder = self._run.channels.work_folder(member)
         ruling = await self._ruling(member, call, folder)
         if ruling.verdict != "ask":
             return self._ruled(asked.key, ruling)
@@ -121,11 +121,11 @@ class Gate:
         action = call.action
         offer = partial(suggest, action, Path(folder)) if action else str
         rule = await anyio.to_thread.run_sync(offer)
-        return _risky(self._desk.task.task_id, member, asked, call, rule)
+        return _risky(self._run.task.task_id, member, asked, call, rule)
 
     async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:
         action = call.action or Action("other", call.name, call.cwd)
-        team = self._desk.task.team.permissions
+        team = self._run.task.team.permissions
         known = decide_at_once(action, member.permissions, team)
         if known is not None:
             return known
@@ -141,7 +141,7 @@ class Gate:
         allowed = ruling.verdict == "allow"
         return Response(
             interaction_id=key,
-            task_id=self._desk.task.task_id,
+            task_id=self._run.task.task_id,
             author_actor_id=NOBODY,
             selected_option_id=APPROVE if allowed else REJECT,
             comment=None if allowed else f"not permitted here: {ruling.because}",
@@ -167,13 +167,13 @@ class Gate:
     async def _tell(self, response: Response) -> None:
         """Say to an agent why it got a no, where its protocol has no place for that."""
         task_id, author, said = (
-            self._desk.task.task_id,
+            self._run.task.task_id,
             response.author_actor_id,
             response.comment or "",
         )
-        number = await self._desk.storage.inbox.request(task_id, "say", author, said)
-        if self._desk.is_new(number):
-            self._desk.hear(Request(number, task_id, "say", author, said, instant.now()))
+        number = await self._run.storage.inbox.request(task_id, "say", author, said)
+        if self._run.is_new(number):
+            self._run.hear(Request(number, task_id, "say", author, said, instant.now()))
 
 
 def _call_of(step: Step) -> str:

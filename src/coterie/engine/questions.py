@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import anyio
 
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
+from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.interaction import (
@@ -27,8 +27,8 @@ from coterie.ports import InboxStore, Parked, Storage
 class Asking:
     """Puts the questions of one run into the inbox and waits for their answers."""
 
-    def __init__(self, desk: Desk, journal: Journal) -> None:
-        self._desk = desk
+    def __init__(self, run: TaskRun, journal: Journal) -> None:
+        self._run = run
         self._journal = journal
         self._given: dict[str, Response] = {}
         """Answers that this run gave to agents, by name."""
@@ -38,7 +38,7 @@ class Asking:
     async def withdraw(self, reason: str) -> None:
         """Close what agents ask in their turns: nobody needs it any more."""
         for asked in list(self._of_agents.values()):
-            await close_question(self._desk.storage.inbox, asked, reason)
+            await close_question(self._run.storage.inbox, asked, reason)
 
     async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends.
@@ -58,24 +58,24 @@ class Asking:
             asked = step.input
         response, waited = await self._wait(asked, question.author, by_agent=by_agent)
         # Before it is delivered: from here on nobody can say that it was not.
-        task_id, result = self._desk.task.task_id, response.model_dump_json()
-        await self._desk.commit(CloseStep(task_id, name, result))
+        task_id, result = self._run.task.task_id, response.model_dump_json()
+        await self._run.commit(CloseStep(task_id, name, result))
         if ASKED in name:
             self._given[name] = response
         return Answer(response, fresh=waited)
 
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
         """Let an answer that was given to an equal question, and served nobody, serve here."""
-        task_id, result = self._desk.task.task_id, response.model_dump_json()
+        task_id, result = self._run.task.task_id, response.model_dump_json()
         step = Step(task_id, name, "ask", meaning_of(question), earlier.input, result)
         closing = [] if earlier.result is not None else [CloseStep(task_id, earlier.name, result)]
-        await self._desk.commit(*closing, OpenStep(step))
+        await self._run.commit(*closing, OpenStep(step))
 
     async def _open(self, name: str, question: Ask, intent: str) -> str:
-        desk = self._desk
+        run = self._run
         interaction = Interaction(
-            interaction_id=await desk.storage.inbox.allocate(),
-            task_id=desk.task.task_id,
+            interaction_id=await run.storage.inbox.allocate(),
+            task_id=run.task.task_id,
             author_actor_id=question.author,
             kind=question.kind,
             purpose=question.purpose,
@@ -85,36 +85,36 @@ class Asking:
             about=question.about,
         )
         event = UserInteractionRequested(
-            task_id=desk.task.task_id, at=instant.now(), interaction=interaction
+            task_id=run.task.task_id, at=instant.now(), interaction=interaction
         )
-        step = Step(desk.task.task_id, name, "ask", intent, interaction.interaction_id)
-        await desk.commit(OpenStep(step), AppendEvent(event, step=name))
+        step = Step(run.task.task_id, name, "ask", intent, interaction.interaction_id)
+        await run.commit(OpenStep(step), AppendEvent(event, step=name))
         return interaction.interaction_id
 
     async def _wait(
         self, interaction_id: str, author: str, *, by_agent: bool
     ) -> tuple[Response, bool]:
         """The answer, and whether it came while we waited."""
-        desk = self._desk
-        inbox = desk.storage.inbox
+        run = self._run
+        inbox = run.storage.inbox
         question = await _existing(inbox, interaction_id)
         waited = question.state == "open"
         if waited:
-            desk.observer.saw(InteractionRecord(question.interaction, author))
-            desk.observer.saw(
-                MemberRecord(desk.task.task_id, author, "waiting", interaction_id, instant.now())
+            run.observer.saw(InteractionRecord(question.interaction, author))
+            run.observer.saw(
+                MemberRecord(run.task.task_id, author, "waiting", interaction_id, instant.now())
             )
             if by_agent:
                 self._of_agents[interaction_id] = question.interaction
-            with anyio.move_on_after(desk.patience):
+            with anyio.move_on_after(run.patience):
                 question = await self._until_answered(interaction_id)
             self._of_agents.pop(interaction_id, None)
         if question.response is None:
             raise Parked("question")
         chosen = question.response
         if waited:
-            desk.observer.saw(MemberRecord(desk.task.task_id, author, "idle", "", instant.now()))
-        desk.observer.saw(
+            run.observer.saw(MemberRecord(run.task.task_id, author, "idle", "", instant.now()))
+        run.observer.saw(
             InteractionRecord(
                 question.interaction,
                 author,
@@ -127,7 +127,7 @@ class Asking:
         return chosen, waited
 
     async def _until_answered(self, interaction_id: str) -> Question:
-        storage = self._desk.storage
+        storage = self._run.storage
         seen = 0
         while True:
             seen = await storage.changed(seen)

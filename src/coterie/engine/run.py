@@ -13,11 +13,11 @@ import anyio
 
 from coterie.engine.budget import usage_of
 from coterie.engine.context import TaskContext
-from coterie.engine.desk import Care, Desk
 from coterie.engine.journal import ASIDE, Journal, WorkflowChanged
+from coterie.engine.lease import Claimant
 from coterie.engine.questions import Asking
 from coterie.engine.subtask import RunChild
-from coterie.engine.takeover import Claimant
+from coterie.engine.task_run import RunServices, TaskRun
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant
@@ -52,7 +52,7 @@ class Engine:
     workflows: Mapping[str, Workflow]
     claimant: Claimant
     root: Path = Path()
-    care: Care = Care()
+    services: RunServices = RunServices()
 
     async def run(
         self,
@@ -68,21 +68,22 @@ class Engine:
             await self.storage.leases.park(fence)
             return _result(state, 0)
         channels = channels_for(fence, state.created)
-        desk = Desk(state.created, fence, self.storage, channels, observer, patience, [], self.care)
+        run = TaskRun(
+            state.created, fence, self.storage, channels, observer, patience, [], self.services
+        )
 
         async def run_child(created: TaskCreated) -> ResultRecord:
             await self._make(created)
             return await self.run(created.task_id, channels_for, _Aside(observer), patience)
 
-        run = _Run(self, state, desk, run_child)
         try:
-            return await run.to_its_end()
+            return await _Run(self, state, run, run_child).to_its_end()
         finally:
             with anyio.CancelScope(shield=True):
                 # The lease goes last: whoever takes the task next finds no child of ours.
                 await channels.close_all()
                 try:
-                    await self.care.ledger.flush()
+                    await self.services.ledger.flush()
                 finally:
                     await self.storage.leases.park(fence)
 
@@ -114,11 +115,11 @@ class _Aside:
 
 
 class _Run:
-    def __init__(self, engine: Engine, state: TaskState, desk: Desk, run_child: RunChild) -> None:
+    def __init__(self, engine: Engine, state: TaskState, run: TaskRun, run_child: RunChild) -> None:
         self._engine = engine
         self._storage = engine.storage
         self._state = state
-        self._desk = desk
+        self._run = run
         self._run_child = run_child
         self._turns: TurnRunner | None = None
         self._stop: str | None = None
@@ -129,12 +130,12 @@ class _Run:
         task_id = self._state.id
         if self._state.status == "created":
             await self._emit(TaskStarted(task_id=task_id, at=instant.now()))
-        self._desk.observer.saw(TaskRecord(task_id, self._state.created.workflow, "running"))
+        self._run.observer.saw(TaskRecord(task_id, self._state.created.workflow, "running"))
         parked = await self._workflow_and_ear()
         state = fold(await self._storage.events.of_task(task_id))
         usage = _total(await self._storage.journal.turns(task_id))
         result = _result(state, self._taken, parked, usage)
-        self._desk.observer.saw(TaskRecord(task_id, state.created.workflow, result.status))
+        self._run.observer.saw(TaskRecord(task_id, state.created.workflow, result.status))
         return result
 
     async def _workflow_and_ear(self) -> str:
@@ -145,16 +146,16 @@ class _Run:
         with _plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
-                group.start_soon(self._desk.care.ledger.follow)
+                group.start_soon(self._run.services.ledger.follow)
                 try:
                     ended = await self._whole_workflow()
                 except Parked as stop:
                     parked = stop.reason
                 group.cancel_scope.cancel()
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
-        await self._desk.care.ledger.flush()
+        await self._run.services.ledger.flush()
         if self._stop == "cancel":
-            await self._desk.channels.close_all()
+            await self._run.channels.close_all()
             await self._emit(TaskCanceled(task_id=task_id, at=instant.now()))
         elif ended is not None:
             reason, summary = ended.reason, ended.summary
@@ -179,17 +180,17 @@ class _Run:
 
     async def _prepare(self) -> tuple[TaskContext, Journal, Asking]:
         task_id = self._state.id
-        self._desk.conversation = await self._storage.conversation.messages(task_id)
+        self._run.conversation = await self._storage.conversation.messages(task_id)
         steps = await self._storage.journal.steps(task_id)
         journal = Journal(task_id, steps)
         if journal.superseded:
             prefix = f"{ASIDE}{len(steps)}/"
-            await self._desk.commit(SetAside(task_id, prefix, journal.superseded))
-        asking = Asking(self._desk, journal)
+            await self._run.commit(SetAside(task_id, prefix, journal.superseded))
+        asking = Asking(self._run, journal)
         past = await self._storage.journal.turns(task_id)
-        turns = TurnRunner(self._desk, asking, journal, past, self._run_child)
+        turns = TurnRunner(self._run, asking, journal, past, self._run_child)
         self._turns = turns
-        context = TaskContext(self._desk, journal, asking, turns, self._engine.root)
+        context = TaskContext(self._run, journal, asking, turns, self._engine.root)
         return context, journal, asking
 
     async def _listen(self, scope: anyio.CancelScope) -> None:
@@ -197,10 +198,10 @@ class _Run:
         seen = 0
         while True:
             for request in await self._storage.inbox.requests(self._state.id):
-                if not self._desk.is_new(request.id):
+                if not self._run.is_new(request.id):
                     continue
                 if request.kind == "say":
-                    self._desk.hear(request)
+                    self._run.hear(request)
                 elif request.kind == "interrupt":
                     await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
                     if self._turns is not None:
@@ -211,7 +212,7 @@ class _Run:
             seen = await self._storage.changed(seen)
 
     async def _emit(self, event: Event) -> None:
-        await self._desk.commit(AppendEvent(event))
+        await self._run.commit(AppendEvent(event))
 
 
 @contextmanager

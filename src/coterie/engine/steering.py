@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from coterie.engine.look import Lookout
-from coterie.engine.owner import OwnerFacts
+from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
-from coterie.engine.takeover import Claimant
+from coterie.engine.reader import TaskReader
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
@@ -38,7 +37,7 @@ class Answered:
 
 
 async def answer(
-    look: Lookout, interaction_id: str, choice: str | None, text: str | None, author: str
+    look: TaskReader, interaction_id: str, choice: str | None, text: str | None, author: str
 ) -> Answered:
     """Answer a question once."""
     question = await look.storage.inbox.question(interaction_id)
@@ -81,7 +80,7 @@ def _rule(asked: Interaction, edited: str | None) -> str:
         ) from None
 
 
-async def say(look: Lookout, task_id: str, text: str, author: str | None) -> str:
+async def say(look: TaskReader, task_id: str, text: str, author: str | None) -> str:
     """A word to a task: an answer where a human's turn is open, else kept for its workflow."""
     state = await look.state(task_id)
     if state.status in ENDED:
@@ -98,7 +97,7 @@ async def say(look: Lookout, task_id: str, text: str, author: str | None) -> str
     return "queued"
 
 
-async def stop(look: Lookout, task_id: str) -> bool:
+async def stop(look: TaskReader, task_id: str) -> bool:
     """Park a task and wait until its owner let go; False when nobody ran it."""
     if await look.runner_of(task_id) is None:
         return False
@@ -107,7 +106,7 @@ async def stop(look: Lookout, task_id: str) -> bool:
     return True
 
 
-async def cancel(look: Lookout, claimant: Claimant, task_id: str) -> None:
+async def cancel(look: TaskReader, claimant: Claimant, task_id: str) -> None:
     """End a task for good."""
     state = await look.state(task_id)
     if state.status in ENDED:
@@ -123,7 +122,7 @@ async def cancel(look: Lookout, claimant: Claimant, task_id: str) -> None:
     await look.storage.leases.park(fence)
 
 
-async def _until_let_go(look: Lookout, task_id: str) -> None:
+async def _until_let_go(look: TaskReader, task_id: str) -> None:
     seen = 0
     try:
         async with asyncio.timeout(LETTING_GO):

@@ -6,9 +6,9 @@ import json
 from collections.abc import Awaitable, Callable
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
 from coterie.engine.questions import Asking
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant
 from coterie.model.about import Subtask
 from coterie.model.interaction import REJECT, Ask, Option, Response
@@ -27,15 +27,15 @@ RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
 class Subtasks:
     """Hands out subtasks: who does it is asked, what came of it is the result."""
 
-    def __init__(self, desk: Desk, asking: Asking, journal: Journal, run: RunChild) -> None:
-        self._desk = desk
+    def __init__(self, run: TaskRun, asking: Asking, journal: Journal, run_child: RunChild) -> None:
+        self._run = run
         self._asking = asking
         self._journal = journal
-        self._run = run
+        self._run_child = run_child
 
     async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
         """What the other member said, as `input_value`; a no where nobody shall do it."""
-        others = [one for one in self._desk.task.team.ai_members if one.id != attempt.member.id]
+        others = [one for one in self._run.task.team.ai_members if one.id != attempt.member.id]
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
         name = f"{attempt.step}{ASKED}{asked.key}"
@@ -47,16 +47,16 @@ class Subtasks:
         return self._response(asked.key, member.id, said)
 
     async def _done(self, name: str, member: Member, goal: str) -> str:
-        desk, task = self._desk, self._desk.task
+        run, task = self._run, self._run.task
         step_name, meaning = f"{name}.child", digest("step", [member.id, goal])
         step = self._journal.find(step_name, "step", meaning)
         if step is not None and step.result is not None:
             return str(json.loads(step.result))
         child = step.input if step else f"{task.task_id}.{self._journal.children() + 1}"
         if step is None:
-            await desk.commit(OpenStep(Step(task.task_id, step_name, "step", meaning, child)))
+            await run.commit(OpenStep(Step(task.task_id, step_name, "step", meaning, child)))
         # Its process in this task would share a home with the one that it gets there.
-        await desk.channels.close(member)
+        await run.channels.close(member)
         created = TaskCreated(
             task_id=child,
             at=instant.now(),
@@ -72,22 +72,22 @@ class Subtasks:
             rehearsal=task.rehearsal,
             script=task.script,
         )
-        result = await self._run(created)
+        result = await self._run_child(created)
         if result.status == "waiting":
             raise Parked(result.reason)
         said = await self._last_word(child)
         outcome = said if result.status == "completed" else f"{result.status}: {result.summary}"
-        desk.post(CloseStep(task.task_id, step_name, json.dumps(outcome)))
+        run.post(CloseStep(task.task_id, step_name, json.dumps(outcome)))
         return outcome
 
     async def _last_word(self, child: str) -> str:
-        said: list[Message] = await self._desk.storage.conversation.messages(child)
+        said: list[Message] = await self._run.storage.conversation.messages(child)
         return said[-1].text if said else ""
 
     def _response(self, key: str, choice: str, said: str) -> Response:
         return Response(
             interaction_id=key,
-            task_id=self._desk.task.task_id,
+            task_id=self._run.task.task_id,
             author_actor_id="coterie",
             selected_option_id=choice,
             input_value=said,

@@ -11,14 +11,13 @@ import anyio
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.budget import Budgets
-from coterie.engine.clocks import TurnClock
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED, Journal
-from coterie.engine.pace import Pace
 from coterie.engine.permission import PERMISSION, Gate
 from coterie.engine.questions import Asking
 from coterie.engine.resuming import Cut, cut_turn
 from coterie.engine.subtask import RunChild, Subtasks
+from coterie.engine.task_run import TaskRun
+from coterie.engine.timing import RateLimiter, TurnClock
 from coterie.engine.updates import Updates
 from coterie.errors import AgentError
 from coterie.model import instant
@@ -68,24 +67,24 @@ class TurnRunner:
 
     def __init__(
         self,
-        desk: Desk,
+        run: TaskRun,
         asking: Asking,
         journal: Journal,
         past: Iterable[Turn],
         run_child: RunChild,
     ) -> None:
-        self._desk = desk
+        self._run = run
         self._asking = asking
         self._journal = journal
-        self._budgets = Budgets(desk, asking, journal)
-        self._pace = Pace(desk)
-        self.gate: Gate = Gate(desk, asking, journal)
+        self._budgets = Budgets(run, asking, journal)
+        self._pace = RateLimiter(run)
+        self.gate: Gate = Gate(run, asking, journal)
         self._updates = Updates(
-            desk,
+            run,
             asking,
             self.gate,
             self._budgets,
-            Subtasks(desk, asking, journal, run_child),
+            Subtasks(run, asking, journal, run_child),
         )
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
@@ -123,7 +122,7 @@ class TurnRunner:
         most = (brief.tries if brief else None) or TRIES
         while True:
             tries += 1
-            attempt = Attempt(self._desk.task.task_id, step, member, number, tries, new, cut, brief)
+            attempt = Attempt(self._run.task.task_id, step, member, number, tries, new, cut, brief)
             await self._budgets.check(attempt)
             await self._pace.begin(member)
             end = await self._try(attempt, past)
@@ -140,16 +139,16 @@ class TurnRunner:
                 if last:
                     return end
             if attempt.acted:
-                cut = await cut_turn(self._desk.storage, [self._turn(attempt)], ())
+                cut = await cut_turn(self._run.storage, [self._turn(attempt)], ())
 
     async def _limited(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
         """Wait for the end of a rate limit, or park where nobody has that patience."""
-        desk, member = self._desk, attempt.member
-        desk.post(self._closing(attempt, "limited", failure.message, attempt.spent))
+        run, member = self._run, attempt.member
+        run.post(self._closing(attempt, "limited", failure.message, attempt.spent))
         left = instant.seconds_until(until)
         reason = f"rate limit until {until[11:16]} UTC ({round(left / 60)} min)"
         self._keep_state(member, "waiting", reason)
-        if not desk.care.waits_for_limits and left > (desk.patience or 0.0):
+        if not run.services.waits_for_limits and left > (run.patience or 0.0):
             raise Parked("rate_limit")
         await anyio.sleep(max(left, 0.0))
         self._keep_state(member, "working", "")
@@ -157,24 +156,24 @@ class TurnRunner:
     # -- one try -------------------------------------------------------------------------------
 
     async def _try(self, attempt: Attempt, past: list[Turn]) -> End:
-        desk, member = self._desk, attempt.member
-        desk.tell_state(member, "starting")
+        run, member = self._run, attempt.member
+        run.tell_state(member, "starting")
         try:
-            channel = await desk.channels.channel(member, self._thread(attempt))
+            channel = await run.channels.channel(member, self._thread(attempt))
         except AgentError as problem:
-            await desk.commit(*self._opening(attempt, past))
+            await run.commit(*self._opening(attempt, past))
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
         prompt = self._prompt(attempt, channel)
         attempt.thread = channel.thread
-        await desk.commit(*self._opening(attempt, past))
-        desk.tell_state(member, "working")
+        await run.commit(*self._opening(attempt, past))
+        run.tell_state(member, "working")
         self._running[member.id] = channel
         try:
             end = await self._listen(attempt, channel, prompt)
         except BaseException:
             # Left in the middle of a turn, it could take no other.
             with anyio.CancelScope(shield=True):
-                await desk.channels.close(member)
+                await run.channels.close(member)
             raise
         finally:
             del self._running[member.id]
@@ -182,9 +181,9 @@ class TurnRunner:
         if attempt.thread:
             self._threads[member.id, topic_of(attempt.step)] = attempt.thread
         if isinstance(end, TurnFailed) or not channel.alive:
-            await desk.channels.close(member)
+            await run.channels.close(member)
         else:
-            self._known[member.id] = (channel, len(desk.conversation) + 1)
+            self._known[member.id] = (channel, len(run.conversation) + 1)
         return end
 
     async def _cut(self, step: str, past: list[Turn]) -> Cut:
@@ -196,7 +195,7 @@ class TurnRunner:
             about = PERMISSION.fullmatch(below.name.rpartition(ASKED)[2])
             if about is not None:
                 asked.append((about["call"], below))
-        return await cut_turn(self._desk.storage, past, asked)
+        return await cut_turn(self._run.storage, past, asked)
 
     def _opening(self, attempt: Attempt, past: list[Turn]) -> list[Write]:
         now = attempt.opened_at = instant.now()
@@ -213,7 +212,7 @@ class TurnRunner:
             attempt.step,
             attempt.tries,
             attempt.member.id,
-            self._desk.fence.token,
+            self._run.fence.token,
             attempt.opened_at,
             attempt.thread,
         )
@@ -229,17 +228,17 @@ class TurnRunner:
             attempt.tries,
             attempt.step,
             brief.schema if brief else None,
-            self._desk.conversation[-1].text if self._desk.conversation else "",
+            self._run.conversation[-1].text if self._run.conversation else "",
         )
 
     def _conversation(self, attempt: Attempt, channel: Channel) -> str:
         """What was said, as far as the agent does not know it."""
-        said, team = self._desk.conversation, self._desk.task.team
+        said, team = self._run.conversation, self._run.task.team
         known = self._upto(attempt, channel) if channel.holds_past else 0
         # A member that is asked twice in a row gets the newest message once more.
         return compose(
             said[min(known, len(said) - 1) :] if known else said,
-            self._desk.name_of,
+            self._run.name_of,
             count=team.context_message_count,
             characters=team.context_characters,
         )
@@ -257,13 +256,13 @@ class TurnRunner:
         if thread is None or thread != channel.thread:
             return 0
         # A thread that was taken up again ends with the last thing the member said.
-        mine = [message.seq for message in self._desk.conversation if message.member == member.id]
+        mine = [message.seq for message in self._run.conversation if message.member == member.id]
         return mine[-1] if mine else 0
 
     async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> End:
         """Follow the updates to the end.  Past the total limit the turn has failed."""
-        desk, member = self._desk, attempt.member
-        limits = desk.channels.limits(member)
+        run, member = self._run, attempt.member
+        limits = run.channels.limits(member)
         with anyio.CancelScope() as scope:
             clock = TurnClock(limits, lambda silent: self._quiet(member, silent), scope.cancel)
             try:
@@ -272,7 +271,7 @@ class TurnRunner:
                         if clock.is_quiet:
                             self._keep_state(member, "working", "")
                         elif attempt.waiting and not isinstance(update, Waiting):
-                            desk.tell_state(member, "working")
+                            run.tell_state(member, "working")
                         attempt.waiting = update.reason if isinstance(update, Waiting) else ""
                         clock.touch()
                         if isinstance(update, TurnCompleted | TurnFailed | TurnInterrupted):
@@ -282,7 +281,7 @@ class TurnRunner:
                 clock.stop()
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
-        desk.tell_state(member, "stuck", f"no end within {limits.total:g} s")
+        run.tell_state(member, "stuck", f"no end within {limits.total:g} s")
         why = f" (it waited for {attempt.waiting})" if attempt.waiting else ""
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
@@ -300,41 +299,41 @@ class TurnRunner:
     # -- closing -------------------------------------------------------------------------------
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
-        desk, member = self._desk, attempt.member
+        run, member = self._run, attempt.member
         usage = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
-        message = desk.message(
+        message = run.message(
             member.id, end.text, turn=attempt.number, cut=isinstance(end, TurnInterrupted)
         )
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
-        desk.conversation.append(message)
-        desk.post(
+        run.conversation.append(message)
+        run.post(
             AppendMessage(message),
             self._closing(attempt, "interrupted" if message.cut else "completed", None, usage),
             CloseStep(message.task_id, attempt.step, f'{{"message":{message.seq}}}'),
-            after=lambda: desk.observer.saw(record),
+            after=lambda: run.observer.saw(record),
         )
         # Calls that were told one by one are counted already.
         self._budgets.spent(member, None if attempt.spent else usage, turns=1)
-        desk.tell_state(member, "idle")
+        run.tell_state(member, "idle")
         return message
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
-        desk = self._desk
+        run = self._run
         writes: list[Write] = [self._closing(attempt, "failed", failure.message, attempt.spent)]
         if last:
             result = json.dumps({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.task_id, attempt.step, result))
-        desk.post(*writes)
-        desk.tell_state(attempt.member, "gone", failure.message)
+        run.post(*writes)
+        run.tell_state(attempt.member, "gone", failure.message)
         tail = failure.stderr_tail.strip()
-        desk.observer.saw(
+        run.observer.saw(
             ErrorRecord(
                 code=f"turn_{failure.kind}",
                 message=f"{attempt.member.id} failed turn {attempt.number} "
                 f"(try {attempt.tries}): {failure.message}" + (f"\n{tail}" if tail else ""),
                 hint=failure.hint or f"coterie show {attempt.task_id}",
                 member=attempt.member.id,
-                where=desk.channels.folder(attempt.member),
+                where=run.channels.folder(attempt.member),
                 task=attempt.task_id,
             )
         )
@@ -358,6 +357,6 @@ class TurnRunner:
 
     def _keep_state(self, member: Member, state: MemberState, reason: str) -> None:
         """Tell a state that another process should be able to see too."""
-        write = SetMemberState(self._desk.task.task_id, member.id, state, reason, instant.now())
-        self._desk.post(write)
-        self._desk.tell_state(member, state, reason)
+        write = SetMemberState(self._run.task.task_id, member.id, state, reason, instant.now())
+        self._run.post(write)
+        self._run.tell_state(member, state, reason)

@@ -9,11 +9,11 @@ import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.budget import Budgets
-from coterie.engine.desk import Desk
 from coterie.engine.journal import ASKED
 from coterie.engine.permission import Gate
 from coterie.engine.questions import Asking
 from coterie.engine.subtask import Subtasks
+from coterie.engine.task_run import TaskRun
 from coterie.model.action import Effect
 from coterie.model.interaction import Ask, Response
 from coterie.model.journal import AppendAudit, AppendThread, Write
@@ -37,7 +37,7 @@ from coterie.ports import Channel
 class Updates:
     """Acts on the updates of turns."""
 
-    desk: Desk
+    run: TaskRun
     asking: Asking
     gate: Gate
     budgets: Budgets
@@ -47,21 +47,21 @@ class Updates:
         """Do what one update asks for; the agent goes on when this returns."""
         match update:
             case TextDelta(text):
-                self.desk.observer.saw(DeltaRecord(attempt.task_id, attempt.member.id, text))
+                self.run.observer.saw(DeltaRecord(attempt.task_id, attempt.member.id, text))
             case ToolCallStarted() | ToolCallFinished():
                 await self._tool_call(attempt, update)
             case Asked() | Delegated():
                 await channel.answer(update.key, await self._answer(attempt, update))
-                self.desk.tell_state(attempt.member, "working")
+                self.run.tell_state(attempt.member, "working")
             case Remembered():
                 await self._remember(attempt, update)
             case Spent(usage):
                 if usage != UNTOLD:
-                    self.desk.post(attempt.spend(usage))
+                    self.run.post(attempt.spend(usage))
                 self.budgets.spent(attempt.member, usage)
                 await self.budgets.check(attempt)
             case Waiting(reason):
-                self.desk.tell_state(attempt.member, "waiting", reason)
+                self.run.tell_state(attempt.member, "waiting", reason)
             case _:
                 pass
 
@@ -96,7 +96,7 @@ class Updates:
         if isinstance(update, ToolCallStarted):
             await self._look_after_files(attempt, update.effect)
         entry, record = attempt.tool_call(update)
-        self.desk.post(AppendAudit(entry), after=lambda: self.desk.observer.saw(record))
+        self.run.post(AppendAudit(entry), after=lambda: self.run.observer.saw(record))
 
     async def _remember(self, attempt: Attempt, update: Remembered) -> None:
         writes: list[Write] = []
@@ -111,25 +111,25 @@ class Updates:
 
         def told() -> None:
             for record in records:
-                self.desk.observer.saw(record)
+                self.run.observer.saw(record)
 
         if update.gates:
-            await self.desk.commit(*writes, after=told)
+            await self.run.commit(*writes, after=told)
         else:
-            self.desk.post(*writes, after=told)
+            self.run.post(*writes, after=told)
 
     async def _look_after_files(self, attempt: Attempt, effect: Effect) -> None:
         """Keep the files as they are, before the first thing in a turn that may change them."""
-        snapshots = self.desk.care.snapshots
+        snapshots = self.run.services.snapshots
         if snapshots is None or attempt.watched or effect == "read":
             return
         attempt.watched = True
-        folder = self.desk.channels.work_folder(attempt.member)
+        folder = self.run.channels.work_folder(attempt.member)
         await anyio.to_thread.run_sync(snapshots.before, attempt.task_id, folder)
 
     async def turn_over(self, attempt: Attempt) -> None:
         """Keep the files as the turn left them."""
-        snapshots = self.desk.care.snapshots
+        snapshots = self.run.services.snapshots
         if attempt.watched and snapshots is not None:
-            folder = self.desk.channels.work_folder(attempt.member)
+            folder = self.run.channels.work_folder(attempt.member)
             await anyio.to_thread.run_sync(snapshots.after, attempt.task_id, folder)

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.engine.look import Lookout
-from coterie.engine.owner import Owner
+from coterie.engine.lease import Claimant, Owner
+from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
-from coterie.engine.takeover import Claimant
 from coterie.model import instant
 from coterie.model.journal import ChildLease, Fence
 from coterie.model.message import YOU, Message
@@ -47,8 +46,8 @@ class Stage:
     recorder: Recorder = field(default_factory=Recorder)
 
     @property
-    def look(self) -> Lookout:
-        return Lookout(
+    def look(self) -> TaskReader:
+        return TaskReader(
             self.storage, self.folder, self.owner.folder, lambda _, m: self.folder / m.id
         )
 

@@ -50,7 +50,7 @@ class Log:
 
 
 @dataclass
-class Desk:
+class TaskRun:
     """One project; every channel opened here is proven gone at the end of its block."""
 
     project: Path

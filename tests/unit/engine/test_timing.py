@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.engine.desk import Desk
-from coterie.engine.pace import Pace
+from coterie.engine.task_run import TaskRun
+from coterie.engine.timing import RateLimiter
 from coterie.model.journal import Fence
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated
@@ -31,7 +31,7 @@ def member(name: str, **metadata: object) -> Member:
     return Member(id=name, name=name, display_name=name, agent="x", metadata=metadata)
 
 
-async def desk(recorder: Recorder, storage: SqliteStorage) -> Desk:
+async def task_run(recorder: Recorder, storage: SqliteStorage) -> TaskRun:
     created = TaskCreated(
         task_id="k3f9",
         at="2026-01-01T00:00:00Z",
@@ -44,13 +44,13 @@ async def desk(recorder: Recorder, storage: SqliteStorage) -> Desk:
     )
     channels = ScriptedChannels(lambda member, prompt: "")
     assert await storage.create(created, "me", None) == Fence("k3f9", 1)
-    return Desk(created, Fence("k3f9", 1), storage, channels, recorder, None, [])
+    return TaskRun(created, Fence("k3f9", 1), storage, channels, recorder, None, [])
 
 
 async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
     recorder, clock = Recorder(), Clock()
     storage = await SqliteStorage.in_memory()
-    pace = Pace(await desk(recorder, storage), clock, clock.sleep)
+    pace = RateLimiter(await task_run(recorder, storage), clock, clock.sleep)
     wren = member("wren", rate_limit={"turns_per_minute": 2})
     await pace.begin(wren)
     clock.now += 10

@@ -1,22 +1,104 @@
-"""What the parts of one run share: the task, its fence, its conversation, who is told."""
+"""One run of one task: what its parts share, and how its writes are redacted."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import anyio
 
-from coterie.engine.redaction import redacted
 from coterie.model import instant
-from coterie.model.journal import Fence, Request, Write
+from coterie.model.interaction import Display, Interaction
+from coterie.model.journal import (
+    AppendAudit,
+    AppendEvent,
+    AppendThread,
+    CloseStep,
+    CloseTurn,
+    Fence,
+    Request,
+    SetMemberState,
+    Write,
+)
 from coterie.model.message import Message
 from coterie.model.record import ErrorRecord, MemberRecord, MemberState
 from coterie.model.redaction import Redactor
 from coterie.model.routing import spoken
-from coterie.model.task import TaskCreated
+from coterie.model.task import (
+    Event,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    UserInteractionRequested,
+)
 from coterie.model.team import Member
 from coterie.ports import Channels, Checks, Ledger, Observer, Snapshots, Storage
+
+FAILED = '{"failed"'
+"""How the result of a turn begins that failed; other results are the user's own words."""
+
+
+def redacted(write: Write, by: Redactor) -> Write:
+    """The write without secrets.  Messages are mended when they are made: others quote them."""
+    match write:
+        case AppendAudit(entry):
+            given = by.mapping(entry.input) if entry.input is not None else None
+            output = by.mapping(entry.output) if entry.output is not None else None
+            if given == entry.input and output == entry.output:
+                return write  # as good as always
+            return AppendAudit(replace(entry, input=given, output=output))
+        case AppendEvent(event, step):
+            return AppendEvent(_event(event, by), step)
+        case AppendThread(entry=text):
+            kept = _json(text, by)
+            return write if kept is text else replace(write, entry=kept)
+        case CloseTurn(detail=str(text)):
+            return replace(write, detail=by.text(text))
+        case CloseStep(result=text) if text.startswith(FAILED):
+            return replace(write, result=by.text(text))
+        case SetMemberState(reason=text):
+            return replace(write, reason=by.text(text))
+        case _:
+            return write
+
+
+def _json(text: str, by: Redactor) -> str:
+    """JSON without secrets, value by value: cut out of the text, one could take a quote along."""
+    if by.text(text) == text:
+        return text
+    return json.dumps(by.value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+
+
+def _event(event: Event, by: Redactor) -> Event:
+    match event:
+        case UserInteractionRequested(interaction=asked):
+            return event.model_copy(update={"interaction": _without(asked, by)})
+        case TaskCompleted(summary=text):
+            return event.model_copy(update={"summary": by.text(text)})
+        case TaskFailed(message=text):
+            return event.model_copy(update={"message": by.text(text)})
+        case _:
+            return event
+
+
+def _without(asked: Interaction, by: Redactor) -> Interaction:
+    shown = asked.display
+    display = Display(
+        title=by.text(shown.title),
+        description=by.text(shown.description),
+        content=by.text(shown.content),
+        content_kind=shown.content_kind,
+    )
+    about = asked.about
+    if about is not None:
+        kept = by.mapping(about.model_dump(mode="json", by_alias=False))
+        about = type(about).model_validate(kept)
+    options = tuple(
+        option.model_copy(update={"label": by.text(option.label), "detail": by.text(option.detail)})
+        for option in asked.options
+    )
+    return asked.model_copy(update={"display": display, "about": about, "options": options})
 
 
 class NoLedger:
@@ -33,7 +115,7 @@ class NoLedger:
 
 
 @dataclass(frozen=True)
-class Care:
+class RunServices:
     """What is looked after while a task runs."""
 
     redactor: Redactor = field(default_factory=Redactor)
@@ -47,7 +129,7 @@ class Care:
 
 
 @dataclass
-class Desk:
+class TaskRun:
     """One run of one task."""
 
     task: TaskCreated
@@ -58,7 +140,7 @@ class Desk:
     patience: float | None
     """How long an open question is waited for; None for ever."""
     conversation: list[Message]
-    care: Care = Care()
+    services: RunServices = RunServices()
     sayings: list[Request] = field(default_factory=list[Request])
     """Words from people that the workflow has not heard yet."""
     spoken_to: anyio.Event = field(default_factory=anyio.Event)
@@ -79,12 +161,12 @@ class Desk:
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""
-        kept = [redacted(write, self.care.redactor) for write in writes]
+        kept = [redacted(write, self.services.redactor) for write in writes]
         await self.storage.commit(self.fence, *kept, after=after)
 
     def post(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write soon: for what only closes what was opened."""
-        kept = [redacted(write, self.care.redactor) for write in writes]
+        kept = [redacted(write, self.services.redactor) for write in writes]
         self.storage.post(self.fence, *kept, after=after)
 
     def name_of(self, member_id: str) -> str:
@@ -96,7 +178,7 @@ class Desk:
         """The next message of the conversation, its markers read and taken off."""
         place = len(self.conversation) + 1
         raw = Message(self.task.task_id, place, author, "", instant.now(), turn, cut=cut)
-        message, unknown = spoken(self.task.team, raw, self.care.redactor.text(said))
+        message, unknown = spoken(self.task.team, raw, self.services.redactor.text(said))
         for name in unknown:
             self._warn_of(name, author)
         return message

@@ -1,12 +1,18 @@
-"""The clocks above a turn: quiet, and the total limit.  They stop while a person is asked."""
+"""Timeouts and rate limits of turns.  Timeouts stop while a person is asked."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Awaitable, Callable
 from math import inf
+from time import monotonic
 
+import anyio
+
+from coterie.engine.task_run import TaskRun
 from coterie.model.prompt import Limits
+from coterie.model.team import Member, base_of
 
 _EARLY = 0.001
 """Timers may fire this much too soon, in seconds."""
@@ -87,3 +93,39 @@ class TurnClock:
     def _is_silent(self) -> None:
         self.is_quiet = True
         self._on_quiet(self._loop.time() - self._touched)
+
+
+MINUTE = 60.0
+
+
+class RateLimiter:
+    """Holds turns back until their member's limit allows them; its instances share it."""
+
+    def __init__(
+        self,
+        run: TaskRun,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._run = run
+        self._now = now
+        self._sleep = sleep
+        self._begun: dict[str, deque[float]] = {}
+        """By member: when its turns of the last minute began."""
+
+    async def begin(self, member: Member) -> None:
+        """Wait until the member may begin a turn, and count it."""
+        most = member.turns_per_minute
+        if most is None:
+            return
+        begun = self._begun.setdefault(base_of(member.id), deque())
+        while True:
+            while begun and begun[0] <= self._now() - MINUTE:
+                begun.popleft()
+            if len(begun) < most:
+                begun.append(self._now())
+                return
+            left = begun[0] + MINUTE - self._now()
+            reason = f"{most} turns a minute are allowed; the next in {left:.0f} s"
+            self._run.tell_state(member, "waiting", reason)
+            await self._sleep(left)

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
+from coterie.engine.channels import ChannelKey, ChannelPool, RunningChannel
 from coterie.errors import AgentMissing
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt
 from coterie.model.update import TurnCompleted, Update
-from coterie.process.pool import ChannelKey, ChannelPool, RunningChannel
 
 ANN = ChannelKey("s1", "cat", "ann")
 

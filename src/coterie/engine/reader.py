@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 import psutil
 
-from coterie.engine.owner import OwnerFacts, living
+from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, Turn
@@ -21,7 +21,7 @@ from coterie.ports import Storage
 
 
 @dataclass(frozen=True)
-class Lookout:
+class TaskReader:
     """Reads a project's stores and says what is going on."""
 
     storage: Storage
