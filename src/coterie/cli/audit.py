@@ -13,7 +13,7 @@ import click
 
 from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call, write
-from coterie.cli.deeds import telling
+from coterie.cli.lines import telling
 from coterie.cli.project import look
 from coterie.cli.text import one_line, table
 from coterie.config.files import write_atomically

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coterie.cli.content import content
 from coterie.cli.figures import counted
 from coterie.cli.text import Paint, cells, clip, one_line, pad, wrap
 from coterie.model.about import ToolPermission
+from coterie.model.action import Effect
 from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
 
 _NO_COLOUR = Paint(wanted=False)
@@ -121,58 +123,49 @@ def answered(question: Interaction, answer: str, said: str) -> str:
 
 # -- what is wanted ----------------------------------------------------------------------------
 
-_RUN, _CHANGE, _USE = "RUN A COMMAND", "CHANGE A FILE", "USE A TOOL"
-_LEADS = (
-    ("run a command", _RUN),
-    ("change files", "CHANGE FILES"),
-    ("change ", _CHANGE),
-    ("write ", _CHANGE),
-    ("use a tool", _USE),
-    ("use ", _USE),
-)
-"""How titles of risky actions begin, and what is shouted in their place."""
+_WANTS: Mapping[Effect, tuple[str, str]] = {
+    "run": ("RUN A COMMAND", "run"),
+    "write": ("CHANGE FILES", "change"),
+    "read": ("READ FILES", "read"),
+    "fetch": ("REACH THE NETWORK", "reach"),
+    "other": ("USE A TOOL", "use"),
+}
+"""By what a tool call would do: how a card says so, and the word for it in a sentence."""
 
 
 def heading(question: Interaction) -> str:
-    """What is asked in one line; of a risky action what kind of action it is."""
-    if question.permission is None or question.display.title.casefold().startswith("wants to "):
+    """What is asked in one line; of a tool call what it would do."""
+    call = question.permission
+    if call is None:
         return question.display.title
-    loud, rest = _wanted(question, question.permission)
-    return f"wants to {loud}  {rest}".rstrip()
+    loud, _ = _WANTS[call.effect]
+    if call.effect == "write" and len(call.paths) == 1:
+        loud = "CHANGE A FILE"
+    what = "" if call.effect == "run" else ", ".join(call.paths) or call.target
+    what = what or ("" if call.effect == "run" else question.display.title)
+    return f"wants to {loud}  {one_line(what)}".rstrip()
 
 
 def in_short(question: Interaction) -> str:
-    """The question on one line of a conversation: of a risky action the tool, and for what."""
-    risk = question.permission
-    if risk is None:
-        return one_line(question.display.title)
-    loud, rest = _wanted(question, risk)
-    what = risk.command or (question.display.content if loud == _RUN else rest)
-    return f"{pad(one_line(risk.tool), 6)} {one_line(what)}"
+    """The question on one line: `wants to run: npm ci`, `asks: Which database?`."""
+    call = question.permission
+    if call is None:
+        return f"asks: {one_line(question.display.title)}"
+    what = call.command or ", ".join(call.paths) or call.target or call.tool
+    return f"wants to {_WANTS[call.effect][1]}: {one_line(what)}"
 
 
-def _wanted(question: Interaction, risk: ToolPermission) -> tuple[str, str]:
-    """What kind of action it is, and what its title says besides."""
-    title = one_line(question.display.title)
-    for lead, loud in _LEADS:
-        if title.casefold().startswith(lead):
-            return loud, title[len(lead) :].strip()
-    if question.display.content_kind == "Diff":
-        return _CHANGE, title
-    return (_RUN if risk.command else _USE), title
-
-
-def _about(risk: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:
+def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:
     """Where, why, and what a person should know besides; shortened where there is little room."""
-    if risk is None or room < 1:
+    if call is None or room < 1:
         return []
-    why = f'"{one_line(risk.why)}"' if risk.why.strip() else "gave none"
-    rows = [("in", one_line(risk.cwd)), ("why", why)]
-    if risk.said.strip() and risk.said.strip() != risk.why.strip():
-        rows.append(("said", f'"{one_line(risk.said)}"'))
-    notes = [one_line(risk.note)] if risk.note.strip() else []
-    if risk.may_have_run_at:
-        notes.insert(0, f"it may already have run at {risk.may_have_run_at[11:16]}")
+    why = f'"{one_line(call.why)}"' if call.why.strip() else "gave none"
+    rows = [("in", one_line(call.cwd)), ("why", why)]
+    if call.said.strip() and call.said.strip() != call.why.strip():
+        rows.append(("said", f'"{one_line(call.said)}"'))
+    notes = [one_line(call.note)] if call.note.strip() else []
+    if call.may_have_run_at:
+        notes.insert(0, f"it may already have run at {call.may_have_run_at[11:16]}")
     if notes:
         rows.append(("note", "; ".join(notes)))
     folded = [(name, wrap(value, width - 8)) for name, value in rows]

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from coterie.app.costs import tally
 from coterie.app.project import App
 from coterie.cli.call import Call
-from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
 from coterie.cli.running import Concluding, Face, Parking, Remembering, carry, signals
+from coterie.cli.transcript import PlainOutput
 from coterie.cli.work import Patience
 from coterie.config.project import Project
 from coterie.errors import CoterieError
@@ -122,8 +122,8 @@ def _face(call: Call, team: Team, workflow: str) -> Face:
     if call.json:
         return JsonLines(call.record)
     if workflow != _TICKETS:
-        return Plain(call, team)
-    from coterie.cli.plain_tickets import PlainTickets
+        return PlainOutput(call, team)
+    from coterie.cli.ticket_events import PlainTickets
 
     return PlainTickets(call, team)
 

@@ -16,9 +16,9 @@ import anyio
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
-from coterie.cli.plain import Plain
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Face, Parking, carry, signals
+from coterie.cli.transcript import PlainOutput
 from coterie.cli.work import Patience
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry, load_registry, registry_path, save_registry
@@ -97,7 +97,7 @@ class _Stage:
 async def _run(call: Call, stage: _Stage) -> int:
     parking = Parking()
     code = 1
-    shown: Face = JsonLines(call.record) if call.json else Plain(call, stage.team)
+    shown: Face = JsonLines(call.record) if call.json else PlainOutput(call, stage.team)
     with signals(parking):
         async with (
             App.open(stage.project.root, home=stage.home) as app,

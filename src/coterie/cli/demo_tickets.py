@@ -15,9 +15,9 @@ from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.demo_outcome import Promise, kept
-from coterie.cli.plain_tickets import PlainTickets
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Concluding, Face, Parking, carry, signals
+from coterie.cli.ticket_events import PlainTickets
 from coterie.cli.work import Patience
 from coterie.config.presets import seated
 from coterie.config.project import Project, make_project

@@ -71,7 +71,7 @@ def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> 
     for view in questions[:_FEW]:
         asked = view.interaction
         who = view.member.id if view.member else asked.author_actor_id
-        rows.append(f"Waits    {asked.interaction_id}  {who}: {one_line(card.in_short(asked))}")
+        rows.append(f"Waits    {asked.interaction_id}  {who} {card.in_short(asked)}")
     running = [task for task in tasks if task.pid is not None]
     rows += [f"Runs     {task.id}  {one_line(task.title)}" for task in running]
     parked = [task for task in tasks if task.resumable]

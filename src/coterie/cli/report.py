@@ -1,12 +1,16 @@
-"""How a run ended, in a few lines, and the exit code that says the same."""
+"""How a run ended, in a few lines, and the exit code that says the same.
+
+What agents ran was seen by Coterie, and checked by nobody.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from coterie.cli import figures
-from coterie.cli.text import Paint, printable
-from coterie.model.record import ResultRecord
+from coterie.cli.text import Paint, clip, one_line, printable
+from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
+from coterie.model.record import InteractionRecord, Record, ResultRecord, ToolCallRecord
 from coterie.model.task import ENDED, Status
 from coterie.model.view import TaskView
 
@@ -109,3 +113,59 @@ def _changed(files: Sequence[str]) -> str:
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
     own = not any(one.startswith((".coterie/", "/")) for one in files)
     return f"{named}{more}, in your tree" if own else f"{named}{more}"
+
+
+# -- what agents ran ------------------------------------------------------------------------------
+
+_FEW_COMMANDS = 3
+_LONGEST = 50
+_ALLOWED = {
+    APPROVE: "you allowed it once",
+    THIS_TASK: "you allowed it for this task",
+    BY_RULE: "you allowed it by a rule",
+}
+
+
+class CommandLog:
+    """Remembers the commands that agents ran, and who let them."""
+
+    def __init__(self) -> None:
+        self._answers: dict[tuple[str, str], str] = {}
+        self._allowed: list[str] = []
+        """Commands that somebody was asked about."""
+        self._others: list[str] = []
+
+    def saw(self, record: Record) -> None:
+        """Look at what happened."""
+        match record:
+            case InteractionRecord(state="answered") if record.interaction.permission is not None:
+                command = record.interaction.permission.command
+                self._answers[record.member, command] = record.answer
+            case ToolCallRecord() if record.status != "started":
+                self._ended(record)
+            case _:
+                pass
+
+    def _ended(self, record: ToolCallRecord) -> None:
+        command = record.input.get("command")
+        if not isinstance(command, str) or not command.strip():
+            return
+        answer = self._answers.get((record.member, command), "")
+        if answer == REJECT:
+            return
+        outcome = "may have run" if record.status == "unknown" else "ok"
+        outcome = "failed" if record.is_error else outcome
+        allowed = _ALLOWED.get(answer)
+        who = f"{record.member}, {allowed}" if allowed else record.member
+        line = f"{clip(one_line(command), _LONGEST)} ({who}): {outcome}"
+        (self._allowed if allowed else self._others).append(line)
+
+    def lines(self) -> list[str]:
+        """What was run, first what somebody was asked about; each as one line."""
+        known = self._allowed + self._others
+        shown = known[:_FEW_COMMANDS]
+        if shown:
+            shown[0] += "   not a check by Coterie"
+        if len(known) > _FEW_COMMANDS:
+            shown.append(f"and {len(known) - _FEW_COMMANDS} more")
+        return shown

@@ -16,7 +16,8 @@ from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction
 from coterie.model.instant import seconds_between
-from coterie.model.interaction import NOBODY
+from coterie.model.about import PlanApproval
+from coterie.model.interaction import APPROVE, NOBODY
 from coterie.model.record import MessageRecord
 from coterie.model.team import Team, base_of
 from coterie.model.ticket_view import ended
@@ -211,7 +212,7 @@ def _decided(ended: SessionReport) -> list[str]:
 
 def _decision(view: QuestionView) -> str:
     asked = view.interaction
-    if asked.display.title.startswith("Plan with ") and view.answer == "approve":
+    if isinstance(asked.about, PlanApproval) and view.answer == APPROVE:
         return f"plan {figures.clock(view.answered_at or view.asked_at)[-8:-3]}"
     return f"{asked.interaction_id} {_short(card.answered(asked, view.answer, view.said), 24)}"
 

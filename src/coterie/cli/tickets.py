@@ -11,7 +11,7 @@ from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.graph import graph
 from coterie.cli.project import look, named
 from coterie.cli.text import Paint
-from coterie.cli.ticket_lines import ticket_of
+from coterie.cli.ticket_events import ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import NotFound, UsageError
 from coterie.model.view import TaskDetail

@@ -6,29 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coterie.cli import card, figures, records, report
+from coterie.cli import figures, records
 from coterie.cli.call import Call
-from coterie.cli.deeds import deed
+from coterie.cli.lines import US, describe, summarized
 from coterie.cli.member import about, warned
 from coterie.cli.text import cells, clip, one_line, pad, printable
-from coterie.cli.ticket_lines import in_short
+from coterie.config.files import shown
 from coterie.model.interaction import REJECT
-from coterie.model.paths import member_folder, shown
-from coterie.model.record import (
-    ErrorRecord,
-    InteractionRecord,
-    MemberRecord,
-    MessageRecord,
-    Record,
-    ResultRecord,
-    TaskRecord,
-    TicketRecord,
-    ToolCallRecord,
-)
+from coterie.model.record import InteractionRecord, MessageRecord, Record, ToolCallRecord
 from coterie.model.team import Team
 from coterie.model.view import Entry, TaskDetail, TaskView
-
-US = "coterie"
+from coterie.workspace.folder import member_folder
 
 
 class Timeline:
@@ -59,7 +47,7 @@ class Timeline:
     def show(self, entry: Entry) -> None:
         """One entry."""
         self._call.record(entry.record.type, records.fields_of(entry.record), entry.at)
-        who, what = told(entry.record)
+        who, what = logged(entry.record)
         before = f"{figures.clock(entry.at)}  {pad(clip(who, 20), self._size)}  "
         self._call.lines([before + line for line in what.split("\n")] if what else [])
 
@@ -102,65 +90,13 @@ def _lost(entries: Sequence[Entry]) -> dict[int, ToolCallRecord]:
     }
 
 
-def told(record: Record) -> tuple[str, str]:
+def logged(record: Record) -> tuple[str, str]:
     """Who, and what they did; an empty what is nothing to show."""
-    match record:
-        case TaskRecord() | ResultRecord():
-            return US, _ended(record)
-        case MessageRecord():
-            return record.member, _message(record)
-        case ToolCallRecord() if record.status != "started":
-            return record.member, _tool(record)
-        case InteractionRecord():
-            return record.member or US, _question(record)
-        case MemberRecord():
-            return record.member, f"{record.state} {one_line(record.reason)}".rstrip()
-        case ErrorRecord():
-            where = f" (in {record.where})" if record.where else ""
-            return record.member or US, printable(f"! {record.message}{where}")
-        case TicketRecord():
-            return record.owner or US, _ticket(record)
-        case _:
-            return "", ""
-
-
-def _ended(record: TaskRecord | ResultRecord) -> str:
-    if isinstance(record, TaskRecord):
-        return f"task {record.status}"
-    return report.in_words(record.reason)
-
-
-def _ticket(record: TicketRecord) -> str:
-    if record.message == "created":
-        return f"{record.id} created: {one_line(record.title)}"
-    message = f": {one_line(record.message)}" if record.message else ""
-    return f"{record.id} {record.closed_by or record.state}{message}"
-
-
-def _message(record: MessageRecord) -> str:
-    """What was said, and on a line of its own what it took."""
-    took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
-    cost = figures.used(record.usage)
-    said = in_short(record.text)
-    if not took and not cost:
-        return said
-    return f"{said}\n(cost {cost}, took {took})" if cost else f"{said}\n(took {took})"
-
-
-def _tool(record: ToolCallRecord) -> str:
-    mark = "?" if record.status == "unknown" else "✗" if record.is_error else "✓"
-    took = "" if record.duration_ms is None else f"  {figures.duration(record.duration_ms / 1000)}"
-    end = {"?": "  outcome unknown", "✗": "  failed"}.get(mark, "")
-    what = deed(record.name, record.input)
-    if record.denied:
-        what, end, took = f"not run: {what.partition(' ')[2]}", f"  ({one_line(record.denied)})", ""
-    return f"{mark} {what}{end}{took}"
-
-
-def _question(record: InteractionRecord) -> str:
-    asked = record.interaction
-    if record.state == "open":
-        return f"▲ asks {asked.interaction_id}: {one_line(card.in_short(asked))}"
-    said = card.answered(asked, record.answer, record.said)
-    by = f" by {record.by}" if record.by else ""
-    return f"{asked.interaction_id} {record.state}{by}" + (f": {said}" if said else "")
+    text = describe(record)
+    if text is None:
+        return "", ""
+    if isinstance(record, MessageRecord):
+        words = summarized(text.what)
+        return text.who, f"{words}\n({text.note})" if text.note else words
+    what = f"{text.mark} {text.what}  {text.note}" if text.mark else text.what
+    return text.who, printable(what).rstrip()

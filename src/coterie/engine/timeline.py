@@ -174,6 +174,7 @@ def _of_tickets(task_id: str, tickets: list[Ticket]) -> list[Entry]:
                 message,
                 ticket.dependencies,
                 ticket.closed_by if closed else None,
+                is_new=begun,
             )
             entries.append(Entry(moment.at, what))
     return sorted(entries, key=lambda entry: entry.at)

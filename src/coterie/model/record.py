@@ -127,6 +127,8 @@ class TicketRecord:
     closed_by: str | None = None
     checks: str = ""
     """How many of its checks passed, as `2/3`; empty where none was run."""
+    is_new: bool = False
+    """Whether a plan has just made it."""
 
 
 @dataclass(frozen=True)

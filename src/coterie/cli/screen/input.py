@@ -177,7 +177,9 @@ class InputHandler:
         entries = await self._app.timeline(question.task_id) if self._app is not None else []
         said = [n for n, entry in enumerate(entries) if isinstance(entry.record, MessageRecord)]
         turn = entries[said[-1] :] if said else entries
-        told = [timeline.told(one.record) for one in turn if not isinstance(one.record, TaskRecord)]
+        told = [
+            timeline.logged(one.record) for one in turn if not isinstance(one.record, TaskRecord)
+        ]
         lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in told if what]
         if question.permission is not None and question.permission.said.strip():
             lines.append(f'   {question.author_actor_id}  "{one_line(question.permission.said)}"')

@@ -15,7 +15,6 @@ from coterie.cli import card, figures, report
 from coterie.cli.call import Call
 from coterie.cli.content import content
 from coterie.cli.member import asking
-from coterie.cli.ran import CommandLog
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
@@ -60,7 +59,7 @@ class Screen:
         self._board = self._make_board(max_turns)
         self._paint = call.paint
         self._began = time.monotonic()
-        self._ran = CommandLog()
+        self._ran = report.CommandLog()
         self._report: list[str] = []
         encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
         self._unicode = encoding.startswith("utf")

@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from coterie.cli import card, figures, report, ticket_page
-from coterie.cli.plain_tickets import concluded
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Renderer, Screen
 from coterie.cli.screen.status import COMMANDS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, ends, one_line
-from coterie.cli.ticket_lines import AT_WORK, TicketLines, ticket_of
+from coterie.cli.ticket_events import AT_WORK, TicketEvents, concluded, ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
@@ -179,11 +178,9 @@ class TicketStatus(ChatStatus):
             return super().status(width, paint)
         record, came = self.asked[0]
         asked = record.interaction
-        call = asked.permission
-        what = call.command if call and call.command else card.in_short(asked)
         more = f"   and {len(self.asked) - 1} more" if len(self.asked) > 1 else ""
         waiting = f"{more}   waiting {_clock(time.monotonic() - came)}"
-        line = f" ▲ {asked.interaction_id} {record.member}: {one_line(what)}"
+        line = f" ▲ {asked.interaction_id} {record.member} {card.in_short(asked)}"
         return paint(ends(line, waiting.strip(), width), "asks")
 
     def _facts(self) -> list[str]:
@@ -234,7 +231,7 @@ class TicketScreen(Screen):
         return self._tickets
 
     def _make_transcript(self) -> Renderer:
-        self._events = TicketLines(
+        self._events = TicketEvents(
             self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )
         return self._events
@@ -287,7 +284,7 @@ class TicketScreen(Screen):
         self._tickets.spent(sum((one.usage.cost_usd or 0.0) for one in costs if one.usage))
         views = await self._app.tickets(task)
         self._tickets.load(views)
-        self._events.knows({one.ticket.id: one.ticket for one in views})
+        self._events.knows(views)
 
     def _refresh_soon(self) -> None:
         if self._is_stale and self._app is not None and time.monotonic() > self._rests_until:

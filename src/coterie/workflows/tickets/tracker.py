@@ -216,7 +216,8 @@ class TicketTracker:
         self._tickets |= {ticket.id: ticket for ticket, _ in changed}
         self.index.put(ticket for ticket, _ in changed)
         for ticket, before in changed:
-            self._tell(ticket, "created" if before is None else ticket.reason)
+            message = "created" if before is None else ticket.reason
+            self._tell(ticket, message, is_new=before is None)
 
     # -- changes -------------------------------------------------------------------------------
 
@@ -289,7 +290,7 @@ class TicketTracker:
         """Let surfaces know something about a ticket that does not change it."""
         self._tell(self._tickets[ticket_id], message)
 
-    def _tell(self, ticket: Ticket, message: str) -> None:
+    def _tell(self, ticket: Ticket, message: str, *, is_new: bool = False) -> None:
         self._context.tell(
             TicketRecord(
                 self._session,
@@ -301,6 +302,7 @@ class TicketTracker:
                 ticket.dependencies,
                 ticket.closed_by,
                 self.checks.get(ticket.id, ""),
+                is_new,
             )
         )
 

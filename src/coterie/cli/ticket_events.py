@@ -1,0 +1,248 @@
+"""A session with tickets as it happens, line by line: when, which ticket, what."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coterie.cli import figures, report
+from coterie.cli.call import Call
+from coterie.cli.lines import RecordLines, RecordText, describe, prose
+from coterie.cli.text import Meaning, clip, one_line, wrap
+from coterie.cli.ticket_table import counts, rows
+from coterie.cli.transcript import PlainOutput
+from coterie.model import instant
+from coterie.model.about import PlanApproval
+from coterie.model.interaction import APPROVE, Interaction
+from coterie.model.record import (
+    ErrorRecord,
+    InteractionRecord,
+    MemberRecord,
+    MessageRecord,
+    Record,
+    ResultRecord,
+    TicketRecord,
+)
+from coterie.model.team import Team, base_of
+from coterie.model.ticket import Ticket, TicketState
+from coterie.model.ticket_view import TicketView
+from coterie.model.view import Entry
+
+if TYPE_CHECKING:
+    from coterie.app import App
+
+AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
+"""States in which a worker has a ticket in hand."""
+_WITHDRAWN = ("dropped", "canceled")
+_LINES = 3
+"""So many lines of a terminal an event may take; all of it is in the log."""
+_ENDS: Mapping[str, tuple[str, Meaning]] = {
+    "done": ("done", "good"),
+    "blocked": ("blocked", "asks"),
+    "error": ("failed", "bad"),
+}
+
+
+def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
+    """The ticket that a question is about; empty where it is about none."""
+    if question.about is not None and question.about.ticket:
+        return question.about.ticket
+    for name, ticket in tickets.items():
+        at_work = ticket.state in AT_WORK and ticket.closed_by is None
+        if at_work and ticket.owner == question.author_actor_id:
+            return name
+    return ""
+
+
+def _happened(
+    record: TicketRecord, before: TicketState | None, manager: str
+) -> tuple[str, Meaning | None]:
+    """What became of a ticket, and its colour; `before` is the state it was in."""
+    message, owner = one_line(record.message), record.owner or "nobody"
+    if record.closed_by is not None:
+        withdrawn = record.closed_by in _WITHDRAWN
+        what = f"{record.closed_by}: {message}" if withdrawn else f"is now {record.closed_by}"
+        return what, "dim"
+    if before == record.state:
+        return message, None
+    if record.state in _ENDS:
+        word, meaning = _ENDS[record.state]
+        return f"{word}: {message}", meaning
+    if record.state == "discussing":
+        return f"{manager} and {owner} talk it over", None
+    if record.state != "in_progress":
+        return message, None
+    if before == "awaiting_review":
+        return f"sent back to {owner}: {message}", "asks"
+    return f"{owner} begins" + ("" if message == "instructed" else f" ({message})"), None
+
+
+@dataclass
+class TicketEvents(RecordLines):
+    """Lays records out as events of tickets; knows how each ticket stood before."""
+
+    _known: dict[str, Ticket | TicketRecord] = field(
+        default_factory=dict[str, Ticket | TicketRecord], init=False
+    )
+    """By id: how each ticket stood last."""
+    _made: list[TicketRecord] = field(default_factory=list[TicketRecord], init=False)
+    """Tickets that a plan has made, and that no line was printed for yet."""
+    _approved: bool = field(default=False, init=False)
+    _at: str = field(default="", init=False)
+    """When the event happened that is being shown."""
+
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        """Tickets that were there before."""
+        self._known |= {view.ticket.id: view.ticket for view in tickets}
+
+    def past(self, entry: Entry) -> list[str]:
+        """The lines of what happened before; how tickets stand is not taken from it."""
+        self._at, record, text = entry.at, entry.record, describe(entry.record)
+        if text is None or isinstance(record, InteractionRecord):
+            return []
+        if not isinstance(record, TicketRecord):
+            return self._shown(record, text)
+        what, meaning = _happened(record, None, self._manager)
+        return [] if record.is_new else self._event(record.id, what, meaning)
+
+    def _laid_out(self, record: Record, text: RecordText) -> list[str]:
+        self._at = instant.now()
+        if isinstance(record, TicketRecord) and record.is_new:
+            self._made.append(record)
+            return []
+        return [*self._new_plan(), *self._shown(record, text)]
+
+    def _shown(self, record: Record, text: RecordText) -> list[str]:
+        match record:
+            case TicketRecord():
+                return self._ticket(record)
+            case InteractionRecord():
+                return self._question(record, text)
+            case MessageRecord():
+                return self._message(record)
+            case MemberRecord():
+                return self._event("", f"{text.who} {text.what}", text.meaning)
+            case ErrorRecord():
+                note = f" · {text.note}" if text.note else ""
+                return self._event("", f"{text.mark} {text.what}{note}", text.meaning)
+            case _:
+                return []
+
+    # -- tickets -------------------------------------------------------------------------------
+
+    def _new_plan(self) -> list[str]:
+        """The tickets that a plan has made, once all of them are known."""
+        made, self._made = self._made, []
+        if not made:
+            return []
+        first = not self._known
+        self._known |= {record.id: record for record in made}
+        count = figures.counted(len(made), "ticket")
+        lines: list[str] = []
+        if not first:
+            lines += self._event("", f"the plan has changed: {count} more")
+        elif not self._approved:
+            lines += self._event("", f"plan with {count}")
+        if not self.cards and first:
+            return lines
+        for record in made:
+            after = f", after {' '.join(record.dependencies)}" if record.dependencies else ""
+            lines += self._event(record.id, f"{record.title}{after}")
+        return lines
+
+    def _ticket(self, record: TicketRecord) -> list[str]:
+        before = self._known.get(record.id)
+        self._known[record.id] = record
+        what, meaning = _happened(record, before.state if before else None, self._manager)
+        return self._event(record.id, what, meaning) if what else []
+
+    @property
+    def _manager(self) -> str:
+        named = [one for one in self.team.ai_members if one.role.casefold() == "manager"]
+        return (named or self.team.ai_members)[0].id
+
+    # -- questions and words -------------------------------------------------------------------
+
+    def _question(self, record: InteractionRecord, text: RecordText) -> list[str]:
+        ticket = ticket_of(record.interaction, self._known)
+        if record.state == "open":
+            lines = self._event(ticket, f"{text.who} {text.what}", "asks")
+            return [*lines, *self._card(record)] if self.cards else lines
+        plan = record.interaction.about
+        if not isinstance(plan, PlanApproval) or record.answer != APPROVE:
+            return self._event(ticket, text.what, "dim")
+        self._approved = True
+        count = figures.counted(plan.tickets, "ticket")
+        return self._event("", f"plan approved by {record.by or 'you'}, {count}", "dim")
+
+    def _message(self, record: MessageRecord) -> list[str]:
+        member = self.team.get(base_of(record.member))
+        said = prose(record.text)
+        if not said or record.member == self._manager:  # what it says shows in what becomes of it
+            return []
+        if member is None or member.type == "human":
+            return self._event("", f"{record.member}: {said}")
+        at_work = [
+            name
+            for name, ticket in self._known.items()
+            if ticket.owner == record.member and ticket.state in AT_WORK
+        ]
+        return self._event(at_work[-1] if at_work else "", f'{record.member}: "{said}"')
+
+    def _event(self, ticket: str, what: str, meaning: Meaning | None = None) -> list[str]:
+        """A line, and on a terminal a few more where it is long."""
+        margin = "" if self.cards else " "
+        begin = f"{margin}{figures.clock(self._at)}  " + (f"{ticket}  " if ticket else "")
+        parts = [one_line(what)]
+        if self.fold:
+            room = max(self.width() - len(begin) - 1, 16)
+            parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
+        painted = [self.paint(part, meaning) if meaning else part for part in parts]
+        return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
+
+
+class PlainTickets(PlainOutput):
+    """The same for a session with tickets, whose report needs a look at all that was done."""
+
+    def __init__(self, call: Call, team: Team) -> None:
+        super().__init__(call, team)
+        self._renderer: TicketEvents = TicketEvents(
+            team, lambda: call.width, call.paint, fold=call.attended
+        )
+        self._result: ResultRecord | None = None
+
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        """Tickets that were there before."""
+        self._renderer.knows(tickets)
+
+    def finished(self, result: ResultRecord) -> None:
+        """How it ended is told by `conclude`."""
+        self._result = result
+
+    async def conclude(self, app: App) -> None:
+        """The report at the end."""
+        result = self._result
+        if result is None:
+            return
+        if result.reason == "interrupted":
+            self._call.note(report.stopped_line(result.task))
+        else:
+            seconds = time.monotonic() - self._began
+            self._call.lines(await concluded(app, self._call, result, seconds))
+
+
+async def concluded(app: App, call: Call, result: ResultRecord, seconds: float) -> list[str]:
+    """How a run of a session ended: the report of a whole one, else how far it came."""
+    if result.status == "completed":
+        from coterie.cli import ticket_report
+
+        ended = await ticket_report.gathered(app, result.task)
+        return ["", *ticket_report.lines(ended, call.width, call.paint)]
+    team = (await app.show(result.task)).state.created.team
+    listed = rows(await app.tickets(result.task), team)
+    lines = report.lines(result, seconds, call.paint)
+    if listed:
+        lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")
+    return lines
