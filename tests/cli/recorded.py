@@ -95,6 +95,7 @@ def wants_to_run(
         about=ToolPermission(
             tool="Bash",
             cwd="/srv/shop",
+            effect="run",
             command=command,
             why="The endpoint needs the Stripe client.",
             said="I install it.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -42,7 +43,7 @@ def about(content: str, kind: ContentKind, title: str = "Change shop/cart.py") -
         purpose="confirm_risky_action",
         display=Display(title=title, content=content, content_kind=kind),
         options=risky_options(RULE),
-        about=ToolPermission(tool="Edit", cwd="/srv/shop"),
+        about=ToolPermission(tool="Edit", cwd="/srv/shop", effect="write", paths=("shop/cart.py",)),
     )
 
 
@@ -121,7 +122,9 @@ def test_what_is_no_table_is_shown_as_it_is(content: str) -> None:
 
 
 def test_json_is_indented() -> None:
-    question = about('{"path":"a","deep":{"n":[1]}}', "Json", "Use mcp__files__move")
+    question = about('{"path":"a","deep":{"n":[1]}}', "Json", "mcp__files__move")
+    wants = ToolPermission(tool="mcp__files__move", cwd="/srv/shop")
+    question = question.model_copy(update={"about": wants})
     assert card(asked(question), 60)[1:12] == snapshot(
         [
             " wants to USE A TOOL  mcp__files__move",
@@ -230,27 +233,26 @@ def test_no_text_breaks_the_frame(
 
 
 @pytest.mark.parametrize(
-    ("title", "shown"),
+    ("call", "loud", "short"),
     [
-        ("Run a command", "wants to RUN A COMMAND"),
-        ("Run a command (may already have run at 12:03)",
-         "wants to RUN A COMMAND  (may already have run at 12:03)"),
-        ("Change shop/cart.py", "wants to CHANGE A FILE  shop/cart.py"),
-        ("Write shop/cart.py", "wants to CHANGE A FILE  shop/cart.py"),
-        ("Change files outside its folder", "wants to CHANGE FILES  outside its folder"),
-        ("Use mcp__x__y", "wants to USE A TOOL  mcp__x__y"),
-        ("Something else", "wants to USE A TOOL  Something else"),
-        ("wants to FLY", "wants to FLY"),
+        ({"effect": "run", "command": "npm ci"}, "RUN A COMMAND", "run: npm ci"),
+        ({"effect": "write", "paths": ("a.py",)}, "CHANGE A FILE  a.py", "change: a.py"),
+        ({"effect": "write", "paths": ("a", "b")}, "CHANGE FILES  a, b", "change: a, b"),
+        ({"effect": "fetch", "target": "x.org"}, "REACH THE NETWORK  x.org", "reach: x.org"),
+        ({"effect": "read", "paths": ("/etc",)}, "READ FILES  /etc", "read: /etc"),
+        ({}, "USE A TOOL  Approve a plan", "use: Plan"),
     ],
 )  # fmt: skip
-def test_headings(title: str, shown: str) -> None:
-    assert heading(about("x", "PlainText", title)) == shown
+def test_what_is_wanted_is_said_by_its_effect(call: dict[str, Any], loud: str, short: str) -> None:
+    wants = ToolPermission(tool="Plan", cwd="/srv/shop", **call)
+    question = about("x", "PlainText", "Approve a plan").model_copy(update={"about": wants})
+    assert heading(question) == f"wants to {loud}"
+    assert in_short(question) == f"wants to {short}"
 
 
 def test_a_question_on_one_line() -> None:
-    assert in_short(wants_to_run("q1", "npm ci")) == "Bash   npm ci"
-    assert in_short(about(DIFF, "Diff")) == "Edit   shop/cart.py"
-    assert in_short(plain("q1", "Select", "left")) == "Which way?"
+    assert in_short(plain("q1", "Select", "left")) == "asks: Which way?"
+    assert heading(plain("q1", "Select", "left")) == "Which way?"
 
 
 # -- what is typed on it -----------------------------------------------------------------------

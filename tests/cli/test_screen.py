@@ -21,8 +21,9 @@ from coterie.cli.call import Call
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import Paint
-from coterie.model.budget import MORE, Budget
-from coterie.model.interaction import Display, Interaction, Kind, Option, Validation
+from coterie.model.about import BudgetReached
+from coterie.model.budget import Budget
+from coterie.model.interaction import Display, Interaction, Kind, Option
 from coterie.model.record import (
     InteractionRecord,
     MemberRecord,
@@ -396,7 +397,7 @@ def test_the_status_line_counts_against_a_budget_and_warns_of_full() -> None:
         author_actor_id="coterie",
         kind="Input",
         display=Display(title="k3f9 used 500k of 500k tokens"),
-        validation=Validation(regex=MORE),
+        about=BudgetReached(scope="task", measure="tokens", used=500_000, limit=500_000),
     )
     board.saw(InteractionRecord(asked, "coterie", "answered", "+200k", "you"))
     assert "214k of 700k tokens" in board.status(79)

@@ -97,9 +97,9 @@ def test_tool_calls_take_one_line_each() -> None:
         lines += transcript.lines(call)
     assert lines == [
         " ada   claude",
-        "       ✓ Read   shop/cart.py                            0.1s",
-        "       ✗ Bash   pytest -q rm -rf /                      0.1s",
-        '       ✓ Odd    {"n": 1}                                0.1s',
+        "       ✓ read shop/cart.py                              0.1s",
+        "       ✗ ran pytest -q rm -rf /                 failed  0.1s",
+        '       ✓ used Odd {"n": 1}                              0.1s',
     ]
 
 

@@ -60,7 +60,7 @@ def question(name: str = "q7", member: str = "wren") -> InteractionRecord:
         kind="Select",
         display=Display(title="Run a command", content=command),
         options=(Option(id="approve", label="once"), Option(id="reject", label="deny")),
-        about=ToolPermission(tool="Bash", cwd="/shop", command=command),
+        about=ToolPermission(tool="Bash", cwd="/shop", effect="run", command=command),
     )
     return InteractionRecord(asked, member)
 
@@ -116,7 +116,7 @@ async def test_the_lines_say_how_it_stands() -> None:
                 " T1  Coupon model     done              finn codex   ✓ 2/2   3m10     41k",
                 " T2  Form             in_progress ▲ q7  wren claude  -         0m20s       -",
                 " T3  End-to-end test  blocked: T2       -            -          -       -",
-                " ▲ q7 wren: npm install stripe@17                                 waiting 0m20s",
+                " ▲ q7 wren wants to run: npm install stripe@17                    waiting 0m20s",
                 " Tab open q7 · type to tell the manager · /T2 one ticket · ^C stop, keep",
             ]
         )

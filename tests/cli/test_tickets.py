@@ -184,7 +184,7 @@ def test_the_table_is_live(terminal: Terminal) -> None:
  T2  Price rules      done                  finn gemini  -       0.1s       -
  T3  Form with-check  awaiting_review ▲ q2  wren codex   -       0.1s       -
 ───────────────────────────────────────────────────────────────────────────────
- ▲ q2 mira: mkdir -p built                                        waiting 0m20s
+ ▲ q2 mira wants to run: mkdir -p built                           waiting 0m20s
  >
  Tab open q2 · type to tell the manager · /T3 one ticket · ^C stop, keep\
 """)

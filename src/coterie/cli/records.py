@@ -35,7 +35,7 @@ def fields_of(record: Record) -> dict[str, object]:
 
 
 def interaction(asked: Interaction, member: str, state: str) -> dict[str, object]:
-    """A question, flat; for a risky action what exactly would be done, where and why."""
+    """A question, flat; for a tool call what exactly would be done, where and why."""
     return {
         "id": asked.interaction_id,
         "task": asked.task_id,
@@ -50,25 +50,25 @@ def interaction(asked: Interaction, member: str, state: str) -> dict[str, object
         "validation": asked.validation.model_dump(),
         "state": state,
         "about": asked.about.model_dump(mode="json", by_alias=False) if asked.about else None,
-        **_risk(asked),
+        **_permission(asked),
     }
 
 
-def _risk(asked: Interaction) -> dict[str, object]:
-    risk = asked.permission
-    if risk is None:
+def _permission(asked: Interaction) -> dict[str, object]:
+    call = asked.permission
+    if call is None:
         return {}
     is_diff = asked.display.content_kind == "Diff"
-    what = asked.display.content if is_diff else risk.command or asked.display.content
+    what = asked.display.content if is_diff else call.command or asked.display.content
     return {
         "diff" if is_diff else "command": what,
-        "cwd": risk.cwd,
-        "reason": risk.why,
-        "tool": risk.tool,
-        "said": risk.said,
-        "note": risk.note,
-        "effect": risk.effect,
-        "may_have_run_at": risk.may_have_run_at,
+        "cwd": call.cwd,
+        "reason": call.why,
+        "tool": call.tool,
+        "said": call.said,
+        "note": call.note,
+        "effect": call.effect,
+        "may_have_run_at": call.may_have_run_at,
     }
 
 
