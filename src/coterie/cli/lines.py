@@ -15,7 +15,7 @@ from typing import cast
 from coterie.cli import card, figures
 from coterie.cli.member import asking
 from coterie.cli.text import Meaning, Paint, one_line, printable
-from coterie.config.files import shown
+from coterie.model.paths import shown
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,

@@ -31,7 +31,7 @@ from coterie.model.ticket_view import TicketView
 from coterie.model.view import Entry
 
 if TYPE_CHECKING:
-    from coterie.app import App
+    from coterie.app.project import App
 
 AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
 """States in which a worker has a ticket in hand."""
@@ -104,7 +104,7 @@ class TicketEvents(RecordLines):
             return []
         if not isinstance(record, TicketRecord):
             return self._shown(record, text)
-        what, meaning = _happened(record, None, self._manager)
+        what, meaning = _happened(record, None, self.team.manager.id)
         return [] if record.is_new else self._event(record.id, what, meaning)
 
     def _laid_out(self, record: Record, text: RecordText) -> list[str]:
@@ -155,13 +155,8 @@ class TicketEvents(RecordLines):
     def _ticket(self, record: TicketRecord) -> list[str]:
         before = self._known.get(record.id)
         self._known[record.id] = record
-        what, meaning = _happened(record, before.state if before else None, self._manager)
+        what, meaning = _happened(record, before.state if before else None, self.team.manager.id)
         return self._event(record.id, what, meaning) if what else []
-
-    @property
-    def _manager(self) -> str:
-        named = [one for one in self.team.ai_members if one.role.casefold() == "manager"]
-        return (named or self.team.ai_members)[0].id
 
     # -- questions and words -------------------------------------------------------------------
 
@@ -180,8 +175,8 @@ class TicketEvents(RecordLines):
     def _message(self, record: MessageRecord) -> list[str]:
         member = self.team.get(base_of(record.member))
         said = prose(record.text)
-        if not said or record.member == self._manager:  # what it says shows in what becomes of it
-            return []
+        if not said or record.member == self.team.manager.id:
+            return []  # what a manager says shows in what becomes of it
         if member is None or member.type == "human":
             return self._event("", f"{record.member}: {said}")
         at_work = [

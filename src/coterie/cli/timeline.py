@@ -11,12 +11,11 @@ from coterie.cli.call import Call
 from coterie.cli.lines import US, describe, summarized
 from coterie.cli.member import about, warned
 from coterie.cli.text import cells, clip, one_line, pad, printable
-from coterie.config.files import shown
 from coterie.model.interaction import REJECT
+from coterie.model.paths import member_folder, shown
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ToolCallRecord
 from coterie.model.team import Team
 from coterie.model.view import Entry, TaskDetail, TaskView
-from coterie.workspace.folder import member_folder
 
 
 class Timeline:
