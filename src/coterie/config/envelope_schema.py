@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from coterie.model.envelope import PAYLOADS, Envelope, Payload
+from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
 
 Schema = dict[str, object]
 
@@ -112,19 +112,13 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def _when(key: str, value: str, *needed: str) -> Schema:
-    """Where a field has a value, one of these has something in it: a list, or a text."""
+def _rule(needs: Needs) -> Schema:
+    """Where a field has a value, one of the others has something in it: a list, or a text."""
+    key, value, one_of = needs
     some: Schema = {"minItems": 1, "minLength": 1}
-    filled = [{"required": [name], "properties": {name: some}} for name in needed]
+    filled = [{"required": [name], "properties": {name: some}} for name in one_of]
     stated = {"properties": {key: {"const": value}}, "required": [key]}
     return {"if": stated, "then": {"anyOf": filled}}
-
-
-_RULES: Mapping[str, Schema] = {
-    "Clarification": _when("status", "open", "questions"),
-    "Report": _when("status", "blocked", "issues", "next_actions"),
-    "Review": _when("decision", "changes_requested", "requested_changes", "notes"),
-}
 
 
 def envelope_schema() -> Schema:
@@ -158,10 +152,9 @@ def _defs(model: type[Payload]) -> Schema:
     found = cast("Schema", made.pop("$defs", {}))
     found[model.__name__] = made
     for name, part in found.items():
-        described = cast("Schema", part)
-        _describe(described, _WORDS[name])
-        if name in _RULES:
-            described |= _RULES[name]
+        _describe(cast("Schema", part), _WORDS[name])
+    if issubclass(model, RuledPayload):
+        made |= _rule(model.needs)
     return found
 
 

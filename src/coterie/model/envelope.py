@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -37,18 +37,35 @@ class _Payload(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
-class Clarification(_Payload):
+class Needs(NamedTuple):
+    """A rule of a payload: where a field has this value, one of the others says something."""
+
+    field: str
+    value: str
+    one_of: tuple[str, ...]
+
+
+class RuledPayload(_Payload):
+    """A payload with a rule across its fields."""
+
+    needs: ClassVar[Needs]
+
+    @model_validator(mode="after")
+    def _says_what_it_needs(self) -> Self:
+        field, value, one_of = self.needs
+        if getattr(self, field) == value and not any(getattr(self, name) for name in one_of):
+            raise ValueError(f"{field} is {value}, so {one_of[0]} must say what is needed")
+        return self
+
+
+class Clarification(RuledPayload):
     """The manager asks the user, or says that all is clear."""
+
+    needs: ClassVar[Needs] = Needs("status", "open", ("questions",))
 
     questions: Lines = ()
     status: Literal["open", "clear"]
     intent_summary: str
-
-    @model_validator(mode="after")
-    def _asks_something(self) -> Clarification:
-        if self.status == "open" and not self.questions:
-            raise ValueError("status is open, so there must be questions")
-        return self
 
 
 class ClarificationResponse(_Payload):
@@ -141,8 +158,10 @@ class Instruction(_Payload):
         return [{"text": one} if isinstance(one, str) else one for one in many]
 
 
-class Report(_Payload):
+class Report(RuledPayload):
     """What a worker says of its work."""
+
+    needs: ClassVar[Needs] = Needs("status", "blocked", ("issues", "next_actions"))
 
     status: Literal["proposal", "completed", "blocked", "error"]
     outputs: Lines = ()
@@ -150,25 +169,15 @@ class Report(_Payload):
     issues: Lines = ()
     next_actions: Lines = ()
 
-    @model_validator(mode="after")
-    def _names_what_it_needs(self) -> Report:
-        if self.status == "blocked" and not (self.issues or self.next_actions):
-            raise ValueError("status is blocked, so issues must say what is needed")
-        return self
 
-
-class Review(_Payload):
+class Review(RuledPayload):
     """What the manager says of a report."""
+
+    needs: ClassVar[Needs] = Needs("decision", "changes_requested", ("requested_changes", "notes"))
 
     decision: Literal["approved", "changes_requested"]
     notes: str = ""
     requested_changes: Lines = ()
-
-    @model_validator(mode="after")
-    def _says_what_to_change(self) -> Review:
-        if self.decision == "changes_requested" and not (self.requested_changes or self.notes):
-            raise ValueError("decision is changes_requested, so requested_changes must say which")
-        return self
 
 
 class CheckRun(_Payload):
@@ -250,18 +259,9 @@ PayloadType = Literal[
     "error",
 ]
 
-PAYLOADS: Mapping[PayloadType, type[Payload]] = {
-    "clarification": Clarification,
-    "clarification_response": ClarificationResponse,
-    "plan": Plan,
-    "ticket": TicketPayload,
-    "instruction_proposal": InstructionProposal,
-    "instruction": Instruction,
-    "report": Report,
-    "review": Review,
-    "artifact_ref": ArtifactRef,
-    "error": Error,
-}
+PAYLOADS: Mapping[PayloadType, type[Payload]] = dict(
+    zip(get_args(PayloadType), get_args(Payload), strict=True)  # both are in the same order
+)
 TYPES: Mapping[type[Payload], PayloadType] = {model: name for name, model in PAYLOADS.items()}
 _UNSIGNED_IF_EMPTY = ("ask_user", "check")
 """Payload fields that are younger than the first signatures, which were made without them."""

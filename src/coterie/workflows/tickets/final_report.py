@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
@@ -18,51 +18,78 @@ from coterie.model.update import Usage
 from coterie.ports import Context
 from coterie.workspace.ticket_worktrees import TicketFolders
 
+_TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
+
 
 @dataclass(frozen=True)
 class TicketSummary:
     """One ticket at the end."""
 
-    id: str
-    task_id: str
-    title: str
-    state: str
-    owner: str | None
-    closed_by: str | None
-    reason: str
+    ticket: Ticket
     sent_back: int
     """How often review sent it back."""
     outputs: tuple[str, ...]
-    checks: dict[str, bool]
+    checks: Mapping[str, bool]
     """By command: whether it passed when Coterie last ran it."""
     unchecked: tuple[str, ...]
     """Criteria that no command has shown: a person has to look."""
 
-
-@dataclass(frozen=True)
-class MemberUsage:
-    """What a member used, as far as its agent told."""
-
-    member: str
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
+    @property
+    def json(self) -> dict[str, object]:
+        """The summary as `final_report.json` has it."""
+        own = {key: value for key, value in vars(self).items() if key != "ticket"}
+        return {name: getattr(self.ticket, name) for name in _TICKET_FACTS} | own
 
 
 @dataclass(frozen=True)
 class FinalReport:
-    """What `final_report.json` says."""
+    """What a session did, checked and decided, and where its work is."""
 
-    session_id: str
-    goal: str
-    summary: str
-    tickets: tuple[TicketSummary, ...]
-    artifacts: tuple[dict[str, object], ...]
-    usage: tuple[MemberUsage, ...]
+    task: TaskCreated
+    tickets: Sequence[TicketSummary]
+    artifacts: Sequence[ArtifactRef]
+    usage: Mapping[str, Usage]
+    """By member, as far as its agent told."""
     branch: str
     """Where the work is; empty where it was done in the folder itself."""
     commit: str
-    next_steps: tuple[str, ...]
+
+    @property
+    def summary(self) -> str:
+        """How many tickets were done, in one line."""
+        states = [(one.ticket.state == "done", one.ticket.closed_by) for one in self.tickets]
+        done = sum(is_done for is_done, _ in states)
+        gone = sum(not is_done and closed_by is not None for is_done, closed_by in states)
+        return f"{done} done" + (f", {gone} dropped or replaced" if gone else "")
+
+    @property
+    def next_steps(self) -> Sequence[str]:
+        """What the user should do now."""
+        task = self.task.task_id
+        unchecked = [(one.ticket.id, text) for one in self.tickets for text in one.unchecked]
+        accept = [f"coterie accept {task}", f"coterie diff {task}"] if self.branch else []
+        return [*accept, *(f"Look at {ticket}: {text}" for ticket, text in unchecked)]
+
+    @property
+    def json(self) -> dict[str, object]:
+        """The report as `final_report.json` has it."""
+        artifacts = [one.model_dump(mode="json", exclude_none=True) for one in self.artifacts]
+        return {
+            "session_id": self.task.session_id,
+            "goal": self.task.goal,
+            "summary": self.summary,
+            "tickets": [one.json for one in self.tickets],
+            "artifacts": artifacts,
+            "usage": [_usage(member, spent) for member, spent in sorted(self.usage.items())],
+            "branch": self.branch,
+            "commit": self.commit,
+            "next_steps": self.next_steps,
+        }
+
+
+def _usage(member: str, spent: Usage) -> dict[str, object]:
+    told = ("input_tokens", "output_tokens", "cost_usd")
+    return {"member": member, **{name: getattr(spent, name) for name in told}}
 
 
 async def conclude(
@@ -75,130 +102,97 @@ async def conclude(
 
     commit = str(await context.step(FINAL_COMMIT, [], head))
     _, envelopes = await context.tickets()
-    spent = await context.spent()
-    report = final_report(task, tickets, envelopes, spent, (folders.branch, commit))
-    await anyio.to_thread.run_sync(write_report, context.root, report)
+    report = FinalReport(
+        task,
+        _summaries(tickets, envelopes),
+        _newest_artifacts(envelopes),
+        await context.spent(),
+        folders.branch,
+        commit,
+    )
+    await anyio.to_thread.run_sync(_write, context.root, report)
     return Ended("done", report.summary)
 
 
-def final_report(
-    task: TaskCreated,
-    tickets: Sequence[Ticket],
-    envelopes: Sequence[Envelope],
-    spent: Mapping[str, Usage],
-    where: tuple[str, str],
-) -> FinalReport:
-    """The report, from what is stored; `where` is the branch and the commit of the work."""
+def _summaries(tickets: Sequence[Ticket], envelopes: Sequence[Envelope]) -> list[TicketSummary]:
     results = check_results(envelopes)
-    by_ticket: dict[str, list[Payload]] = {}
+    by_ticket: dict[str | None, list[Payload]] = {}
     for envelope in envelopes:
-        if envelope.ticket_id:
-            by_ticket.setdefault(envelope.ticket_id, []).append(envelope.payload)
-    lines = tuple(
+        by_ticket.setdefault(envelope.ticket_id, []).append(envelope.payload)
+    return [
         _summary(ticket, by_ticket.get(ticket.id, []), results.get(ticket.id, {}))
         for ticket in tickets
-    )
-    branch, commit = where
-    done = sum(line.state == "done" for line in lines)
-    gone = [line for line in lines if line.closed_by is not None and line.state != "done"]
-    summary = f"{done} done" + (f", {len(gone)} dropped or replaced" if gone else "")
-    return FinalReport(
-        session_id=task.session_id,
-        goal=task.goal,
-        summary=summary,
-        tickets=lines,
-        artifacts=tuple(
-            one.model_dump(mode="json", exclude_none=True) for one in _newest_artifacts(envelopes)
-        ),
-        usage=tuple(
-            MemberUsage(member, one.input_tokens, one.output_tokens, one.cost_usd)
-            for member, one in sorted(spent.items())
-        ),
-        branch=branch,
-        commit=commit,
-        next_steps=_next_steps(task.task_id, branch, lines),
+    ]
+
+
+def _summary(
+    ticket: Ticket, payloads: Sequence[Payload], results: Mapping[str, bool]
+) -> TicketSummary:
+    reports = [one for one in payloads if isinstance(one, Report)]
+    orders = [one for one in payloads if isinstance(one, Instruction)]
+    reviews = [one for one in payloads if isinstance(one, Review)]
+    criteria = orders[-1].acceptance_criteria if orders else ()
+    return TicketSummary(
+        ticket,
+        sent_back=sum(review.decision != "approved" for review in reviews),
+        outputs=reports[-1].outputs if reports else (),
+        checks=results,
+        unchecked=tuple(one.text for one in criteria if one.command not in results),
     )
 
 
-def _newest_artifacts(envelopes: Iterable[Envelope]) -> Iterable[ArtifactRef]:
+def _newest_artifacts(envelopes: Sequence[Envelope]) -> list[ArtifactRef]:
     """Of what a ticket registered by one name, the last: a check is run on the merged tree too."""
     newest: dict[tuple[str | None, str], ArtifactRef] = {}
     for envelope in envelopes:
         if isinstance(envelope.payload, ArtifactRef):
             newest[envelope.ticket_id, envelope.payload.label] = envelope.payload
-    return newest.values()
+    return list(newest.values())
 
 
-def _summary(ticket: Ticket, mine: Sequence[Payload], results: Mapping[str, bool]) -> TicketSummary:
-    reports = [one for one in mine if isinstance(one, Report)]
-    orders = [one for one in mine if isinstance(one, Instruction)]
-    sent_back = [one for one in mine if isinstance(one, Review) and one.decision != "approved"]
-    criteria = orders[-1].acceptance_criteria if orders else ()
-    return TicketSummary(
-        id=ticket.id,
-        task_id=ticket.task_id,
-        title=ticket.title,
-        state=ticket.state,
-        owner=ticket.owner,
-        closed_by=ticket.closed_by,
-        reason=ticket.reason,
-        sent_back=len(sent_back),
-        outputs=reports[-1].outputs if reports else (),
-        checks={**results},
-        unchecked=tuple(one.text for one in criteria if one.command not in results),
-    )
-
-
-def _next_steps(task_id: str, branch: str, lines: Sequence[TicketSummary]) -> tuple[str, ...]:
-    look = [f"Look at {line.id}: {text}" for line in lines for text in line.unchecked]
-    take = [f"coterie accept {task_id}", f"coterie diff {task_id}"] if branch else []
-    return (*take, *look)
-
-
-def write_report(root: Path, report: FinalReport) -> None:
+def _write(root: Path, report: FinalReport) -> None:
     """`final_report.json` and the same as Markdown, in the session's folder.  Blocks."""
-    folder = root / ".coterie" / "sessions" / report.session_id
+    folder = root / ".coterie" / "sessions" / report.task.session_id
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(report), indent=2, ensure_ascii=False) + "\n"
-    _put(folder / "final_report.json", text)
-    _put(folder / "final_report.md", markdown(report))
+    text = json.dumps(report.json, indent=2, ensure_ascii=False) + "\n"
+    for name, content in (("final_report.json", text), ("final_report.md", _markdown(report))):
+        fresh = folder / f".{name}.{os.urandom(4).hex()}"
+        fresh.write_text(content, encoding="utf-8")
+        fresh.replace(folder / name)
 
 
-def markdown(report: FinalReport) -> str:
-    """The report as people read it."""
-    lines = [f"# {report.goal.strip().splitlines()[0]}", "", report.summary, "", "## Tickets", ""]
-    lines += ["| ticket | state | owner | what |", "| --- | --- | --- | --- |"]
-    for one in report.tickets:
-        state = f"{one.state} ({one.closed_by})" if one.closed_by else one.state
-        lines.append(f"| {one.id} | {state} | {one.owner or '-'} | {one.title} |")
-    checks = [one for one in report.artifacts if "check" in one]
-    if checks:
-        lines += ["", "## Checked by Coterie", ""]
-        lines += [f"- {one['label']}: {one.get('description', '')}" for one in checks]
-    made = [one for one in report.artifacts if one not in checks]
-    if made:
-        lines += ["", "## Artifacts", ""]
-        lines += [f"- {one['label']}: artifacts/{one['uri']}" for one in made]
-    if report.usage:
-        lines += ["", "## Used", ""]
-        lines += [_used(one) for one in report.usage]
-    unchecked = [f"- {one.id}: {text}" for one in report.tickets for text in one.unchecked]
-    if unchecked:
-        lines += ["", "## Not checked: please look", "", *unchecked]
-    if report.branch:
-        lines += ["", f"The work is on branch `{report.branch}` at {report.commit[:12]}."]
-    if report.next_steps:
-        lines += ["", "## Next", "", *(f"- {step}" for step in report.next_steps)]
+def _markdown(report: FinalReport) -> str:
+    lines = [f"# {report.task.goal.strip().splitlines()[0]}", "", report.summary]
+    logs = [(one, one.checked) for one in report.artifacts]
+    sections = {
+        "Tickets": [
+            "| ticket | state | owner | what |",
+            "| --- | --- | --- | --- |",
+            *(_row(one.ticket) for one in report.tickets),
+        ],
+        "Checked by Coterie": [f"- {one.label}: {one.description}" for one, run in logs if run],
+        "Artifacts": [f"- {one.label}: artifacts/{one.uri}" for one, run in logs if not run],
+        "Used": [_used(member, spent) for member, spent in sorted(report.usage.items())],
+        "Not checked: please look": [
+            f"- {one.ticket.id}: {text}" for one in report.tickets for text in one.unchecked
+        ],
+        "": [f"The work is on branch `{report.branch}` at {report.commit[:12]}."]
+        if report.branch
+        else [],
+        "Next": [f"- {step}" for step in report.next_steps],
+    }
+    for title, content in sections.items():
+        if content:
+            lines += ["", *([f"## {title}", ""] if title else []), *content]
     return "\n".join(lines) + "\n"
 
 
-def _used(usage: MemberUsage) -> str:
-    tokens = [one for one in (usage.input_tokens, usage.output_tokens) if one is not None]
-    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.2f}"
-    return f"- {usage.member}: {sum(tokens):,} tokens{cost}"
+def _row(ticket: Ticket) -> str:
+    state = f"{ticket.state} ({ticket.closed_by})" if ticket.closed_by else ticket.state
+    return f"| {ticket.id} | {state} | {ticket.owner or '-'} | {ticket.title} |"
 
 
-def _put(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.replace(path)
+def _used(member: str, spent: Usage) -> str:
+    tokens = [count for count in (spent.input_tokens, spent.output_tokens) if count is not None]
+    cost = "" if spent.cost_usd is None else f", ${spent.cost_usd:.2f}"
+    return f"- {member}: {sum(tokens):,} tokens{cost}"

@@ -53,29 +53,26 @@ class CheckedTree:
         return tuple(one for one in self.outcomes if not one.passed)
 
 
-@dataclass(frozen=True)
-class ReviewStage:
+class ReviewStage(TicketRun):
     """Reviews one ticket."""
-
-    run: TicketRun
 
     async def review(self) -> None:
         """From awaiting_review to done, or back to its worker."""
-        run, manager = self.run, self.run.services.manager
-        name = run.step("review")
+        manager = self.services.manager
+        name = self.step("review")
         commands, refused = await self._commands(name)
         checked = replace(await self._check(name, commands), refused=tuple(refused))
         if refused:
             note = f"not run, as it is not permitted: {'; '.join(refused)}"
-            run.services.tracker.announce(run.id, note)
+            self.services.tracker.announce(self.id, note)
         if checked.unsettled:
             await self._refuse(checked.unsettled)
             return
         review = await self._opinion(checked)
         drafts = [
             *await self._artifacts(checked.outcomes, manager.id),
-            *([run.to_owner(_complaint(checked.failed))] if checked.failed else []),
-            run.to_owner(review, manager.id),
+            *([self.to_owner(_complaint(checked.failed))] if checked.failed else []),
+            self.to_owner(review, manager.id),
         ]
         if review.decision == "changes_requested":
             wanted = "; ".join([*review.requested_changes, review.notes]).strip("; ")
@@ -89,15 +86,15 @@ class ReviewStage:
     async def _merge(
         self, name: str, commands: Sequence[str], checked: CheckedTree, drafts: Sequence[Draft]
     ) -> None:
-        run, queue = self.run, self.run.services.queue
-        result = await queue.merge(name, run.id, run.ticket.title, commands, checked.tree)
-        more = await self._artifacts(result.checks, run.owner)
+        queue = self.services.queue
+        result = await queue.merge(name, self.id, self.ticket.title, commands, checked.tree)
+        more = await self._artifacts(result.checks, self.owner)
         if result.is_merged:
             how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
-            await run.move("done", f"approved, {how}", *drafts, *more)
+            await self.move("done", f"approved, {how}", *drafts, *more)
             return
         if result.failed:
-            more.append(run.to_owner(_complaint(result.failed)))
+            more.append(self.to_owner(_complaint(result.failed)))
         await self._send_back(_why(result), [*drafts, *more])
 
     # -- checks --------------------------------------------------------------------------------
@@ -105,12 +102,12 @@ class ReviewStage:
     async def _commands(self, name: str) -> tuple[list[str], list[str]]:
         """What is to be run: the user's own checks, and the manager's as far as permitted; then
         those of the manager that are not."""
-        run, services = self.run, self.run.services
-        instruction = services.tracker.last(run.id, Instruction)
+        services = self.services
+        instruction = services.tracker.last(self.id, Instruction)
         criteria = instruction.acceptance_criteria if instruction else ()
         commands = [*services.config.checks]
         refused: list[str] = []
-        folder = await run.folder()
+        folder = await self.folder()
         wanted = dict.fromkeys(one.command for one in criteria if one.command)
         for number, command in enumerate(wanted, 1):
             if command in commands:
@@ -123,42 +120,41 @@ class ReviewStage:
         return commands, refused
 
     def _call(self, number: int, command: str, folder: Path) -> PendingCall:
-        run = self.run
         return PendingCall(
-            f"check-{run.id}-{number}",
+            f"check-{self.id}-{number}",
             "check",
             {"command": command},
             # One folder for all tickets: a yes for the whole task is not asked for again.
-            str(run.services.folders.place),
+            str(self.services.folders.place),
             Action("run", "check", str(folder), command=command),
-            why=f"an acceptance criterion of {run.id}",
+            why=f"an acceptance criterion of {self.id}",
             said=command,
-            ticket=run.id,
+            ticket=self.id,
         )
 
     async def _check(self, name: str, commands: Sequence[str]) -> CheckedTree:
-        run, services = self.run, self.run.services
+        services = self.services
         # As it was committed after the turn: what a check leaves behind is nobody's work.
-        tree = await run.git(services.folders.tree, run.id)
-        if run.times("awaiting_review") > 1:  # else nothing was merged into it yet
-            unsettled = await run.git(services.folders.unsettled, run.id)
+        tree = await self.git(services.folders.tree, self.id)
+        if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
+            unsettled = await self.git(services.folders.unsettled, self.id)
             if unsettled:
                 return CheckedTree(tree, (), unsettled)
-        folder = await run.folder()
+        folder = await self.folder()
         outcomes: list[CheckOutcome] = []
         for number, command in enumerate(commands, 1):
             outcome = await services.context.check(f"{name}/check/{number}", command, folder)
             outcomes.append(replace(outcome, tree=tree))
         passed = sum(outcome.passed for outcome in outcomes)
-        services.tracker.checks[run.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
+        services.tracker.checks[self.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
         ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
-        services.tracker.announce(run.id, f"{ran}{services.manager.id} (manager) reviews")
+        services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
         return CheckedTree(tree, tuple(outcomes))
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
         """The logs of checks, as artifacts; an error instead of one that is damaged."""
         return [
-            self.run.draft(COTERIE, target, await self._artifact(outcome))
+            self.draft(COTERIE, target, await self._artifact(outcome))
             for outcome in outcomes
             if outcome.log
         ]
@@ -173,7 +169,7 @@ class ReviewStage:
             description=f"{ended(outcome)}, at tree {outcome.tree[:12] or '-'}",
             check=CheckRun(command=outcome.command, exit_code=outcome.exit_code, tree=outcome.tree),
         )
-        services = self.run.services
+        services = self.services
         where = (services.context.root, services.task.session_id, artifact)
         try:
             await anyio.to_thread.run_sync(check_artifact, *where)
@@ -185,23 +181,25 @@ class ReviewStage:
     # -- decisions -----------------------------------------------------------------------------
 
     async def _opinion(self, checked: CheckedTree) -> Review:
-        run, services = self.run, self.run.services
-        report = services.tracker.last(run.id, Report)
-        diff = await run.git(services.folders.diff, run.id)
+        services = self.services
+        report = services.tracker.last(self.id, Report)
+        diff = await self.git(services.folders.diff, self.id)
         prompt = services.messenger.prompt(
             "review",
-            ticket=run.id,
-            worker=run.ticket.owner or "",
-            description=run.part.description,
+            ticket=self.id,
+            worker=self.ticket.owner or "",
+            description=self.part.description,
             report=report.model_dump_json(indent=2) if report else "",
-            changed=await run.git(services.folders.changed, run.id),
+            changed=await self.git(services.folders.changed, self.id),
             checks=[
                 *map(_in_full, checked.outcomes),
                 *(f"{command}: not run, as it is not permitted" for command in checked.refused),
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
-        reply = await services.manager.ask(run.step("review", "manager"), prompt, "review", run.id)
+        reply = await services.manager.ask(
+            self.step("review", "manager"), prompt, "review", self.id
+        )
         assert isinstance(reply, Review)
         return reply
 
@@ -210,15 +208,15 @@ class ReviewStage:
         question = Ask(
             COTERIE,
             "Select",
-            FailedChecks(ticket=self.run.id, checks=tuple(map(_outcome, failed))),
+            FailedChecks(ticket=self.id, checks=tuple(map(_outcome, failed))),
             options=(
                 Option(id="back", label="send it back to its worker", style="primary"),
                 Option(id="override", label="let it pass all the same", style="danger"),
             ),
             content="\n".join(one.output for one in failed)[-4000:],
-            intent=[self.run.id, [one.command for one in failed]],
+            intent=[self.id, [one.command for one in failed]],
         )
-        answer = await self.run.services.context.ask(f"{name}/override", question)
+        answer = await self.services.context.ask(f"{name}/override", question)
         return answer.response.selected_option_id == "override"
 
     async def _refuse(self, unsettled: Sequence[str]) -> None:
@@ -227,15 +225,15 @@ class ReviewStage:
             message=f"Both sides of a conflict are still in {', '.join(unsettled)}",
             resolution_hint="Settle each of them and take the marks out.",
         )
-        await self._send_back(error.message, [self.run.to_owner(error)])
+        await self._send_back(error.message, [self.to_owner(error)])
 
     async def _send_back(self, why: str, drafts: Sequence[Draft]) -> None:
-        run, why = self.run, why[:_LONGEST]
-        await run.move("in_progress", why, *drafts)
-        times = run.times("awaiting_review")
-        if times > run.services.config.rework:
-            await run.move("blocked", f"sent back {times} times: {why}")
-            await run.move("error", f"sent back {times} times: {why}")
+        why = why[:_LONGEST]
+        await self.move("in_progress", why, *drafts)
+        times = self.times("awaiting_review")
+        if times > self.services.config.rework:
+            await self.move("blocked", f"sent back {times} times: {why}")
+            await self.move("error", f"sent back {times} times: {why}")
 
 
 def _why(result: MergeResult) -> str:

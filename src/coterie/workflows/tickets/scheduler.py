@@ -22,7 +22,7 @@ from coterie.workflows.tickets.final_report import conclude
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
 from coterie.workflows.tickets.planner import Planner
 from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch
-from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
+from coterie.workflows.tickets.ticket_run import SessionServices
 from coterie.workflows.tickets.tracker import DROPPED, TicketTracker
 from coterie.workflows.tickets.work import run_ticket
 from coterie.workflows.tickets.workers import WorkerPool, check_team
@@ -111,7 +111,7 @@ class TicketScheduler:
         while not self._tracker.index.is_over:
             for ticket in self._startable(shared=shared):
                 self._scopes[ticket.id] = anyio.CancelScope()
-                group.start_soon(self._run_ticket, TicketRun(services, ticket.id))
+                group.start_soon(self._run_ticket, services, ticket.id)
             if not await self._handle_changes():
                 await self._next_wake()
 
@@ -135,15 +135,15 @@ class TicketScheduler:
                 busy.append(outputs)
         return chosen
 
-    async def _run_ticket(self, run: TicketRun) -> None:
+    async def _run_ticket(self, services: SessionServices, ticket_id: str) -> None:
         """One ticket's work, until it ends, parks, or is cancelled."""
         try:
-            with self._scopes[run.id]:
-                await run_ticket(run)
+            with self._scopes[ticket_id]:
+                await run_ticket(services, ticket_id)
         except Parked as stop:
-            self._parked[run.id] = stop.reason
+            self._parked[ticket_id] = stop.reason
         finally:
-            del self._scopes[run.id]
+            del self._scopes[ticket_id]
             self._wake.set()
 
     async def _handle_changes(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the work on every ticket of a session shares, and one ticket as its stages see it."""
+"""What all tickets of a session share, and what all stages of the work on a ticket share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar, TypeVarTuple
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import TaskCreated
-from coterie.model.team import base_of
+from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
@@ -45,7 +45,7 @@ class SessionServices:
 
 @dataclass(frozen=True)
 class TicketRun:
-    """The work on one ticket, from whatever state it is in."""
+    """The work on one ticket; each of its stages is a subclass."""
 
     services: SessionServices
     id: str
@@ -79,6 +79,13 @@ class TicketRun:
     async def folder(self) -> Path:
         """Where it is worked on."""
         return await self.git(self.services.folders.open, self.id)
+
+    async def at_work(self, worker: Member) -> Member:
+        """A worker in the ticket's folder, with a limit to its turn."""
+        limit = worker.timeout_ms or round(self.services.config.time_limits.work * 60_000)
+        folder = str(await self.folder())
+        own = {"execution_dir": folder, "work": "link", "timeout_ms": limit}
+        return worker.model_copy(update=own)
 
     # -- messages ------------------------------------------------------------------------------
 
