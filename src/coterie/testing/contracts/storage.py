@@ -10,11 +10,18 @@ from coterie.testing.contracts.storage_inbox import InboxContract
 from coterie.testing.contracts.storage_leases import LeasesContract
 from coterie.testing.contracts.storage_records import RecordsContract
 from coterie.testing.contracts.storage_tickets import TicketsContract
+from coterie.testing.contracts.storage_values import ValuesContract
 from coterie.testing.contracts.storage_wakeup import WakeupContract
 from coterie.testing.contracts.storage_writes import WritesContract
 
 
 class StorageContract(
-    WritesContract, RecordsContract, TicketsContract, InboxContract, LeasesContract, WakeupContract
+    WritesContract,
+    RecordsContract,
+    ValuesContract,
+    TicketsContract,
+    InboxContract,
+    LeasesContract,
+    WakeupContract,
 ):
     """The whole suite."""

@@ -21,6 +21,7 @@ from coterie.model.journal import (
     IllegalWrite,
     OpenStep,
     OpenTurn,
+    SetAside,
     SetMemberState,
     SpendTurn,
     Step,
@@ -270,6 +271,17 @@ class RecordsContract(OpenedStorage):
             assert [each.name for each in await other.journal.steps(TASK)] == names
             turns = [(each.step, each.attempt) for each in await other.journal.turns(TASK)]
             assert turns == [("z", 1), ("b", 1), ("z", 2), ("a", 1), ("m", 1)]
+
+    async def test_steps_that_no_longer_count_are_kept_under_another_name(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        other = await storage.create(created("b"), "me", None)
+        await storage.commit(other, *opening("a", "b"))
+        await storage.commit(fence, *opening("a"), *opening("b"))
+        await storage.commit(fence, SetAside(TASK, "aside2/", ("a", "none")))
+        assert await storage.journal.steps(TASK) == [step("aside2/a"), step("b")]
+        assert await storage.journal.turns(TASK) == [turn("aside2/a"), turn("b")]
+        assert await storage.journal.steps("b") == [step("a", task_id="b")]
 
     async def test_tasks_do_not_mix(self, storage: Storage, fence: Fence) -> None:
         other = await storage.create(created("b"), "me", message(1, "b"))

@@ -1,3 +1,5 @@
+-- What its type has and the table could not hold.
+
 -- Whether a message was interrupted before its end.
 
 ALTER TABLE messages ADD COLUMN cut INTEGER NOT NULL DEFAULT 0;
@@ -15,3 +17,23 @@ WHERE EXISTS (
     AND later.outcome = 'completed' AND events.type = 'TaskCreated'
     AND events.data NOT LIKE '%"author":"' || later.member || '"%'
 );
+
+-- A machine may have no boot id and no namespaces of processes.
+CREATE TABLE new_children (
+    mark TEXT PRIMARY KEY,
+    task_id TEXT NOT NULL,
+    member TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    boot_id TEXT,
+    pid_namespace TEXT,
+    host TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    pid INTEGER
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO new_children
+SELECT mark, task_id, member, agent, boot_id, pid_namespace, host, started_at, pid FROM children;
+
+DROP TABLE children;
+
+ALTER TABLE new_children RENAME TO children;

@@ -1,0 +1,90 @@
+"""Esc in a chat: the message stays interrupted, and the floor the person's, also after a resume."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from coterie.engine import steering
+from coterie.model.message import YOU
+from coterie.model.prompt import Prompt
+from coterie.model.record import ResultRecord
+from coterie.model.task import Caps
+from coterie.model.team import Member
+from coterie.model.update import Activity, TextDelta, TurnCompleted, Update
+from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
+from coterie.testing.stage import TASK, Stage, stage
+
+
+async def halting(member: Member, prompt: Prompt) -> str | list[Update]:
+    """The first words of ada never end by themselves; anything else is answered."""
+    if member.id == "ada" and prompt.text.endswith("hello"):
+        return [TextDelta("I was ab"), *(Activity() for _ in range(10_000))]
+    return f"{member.id} heard {prompt.text.rpartition(chr(10))[2]!r}"
+
+
+class Patient(ScriptedChannel):
+    """Gives others time between its updates, so that it can be interrupted."""
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        async for update in super().take_turn(prompt):
+            if not isinstance(update, TurnCompleted):
+                await anyio.sleep(0.001)
+            yield update
+
+
+async def interrupted(it: Stage, *words: str) -> ResultRecord:
+    """Run it: Esc while ada speaks, then words whenever the person has the floor, then park."""
+    members = team("ada", "bob")
+    await it.start(members, caps=Caps(floor="ask"))
+    channels = ScriptedChannels(halting, open={"ada": Patient(members.members[0], halting)})
+    results: list[ResultRecord] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+
+            async def run() -> None:
+                results.append(await it.run(channels, patience=None))
+
+            group.start_soon(run)
+            await anyio.sleep(0.1)
+            await it.storage.inbox.request(TASK, "interrupt", YOU, "")
+            for word in words:
+                await asked(it)
+                await steering.say(it.look, TASK, word, None)
+            await asked(it)
+            await it.storage.inbox.request(TASK, "stop", YOU, "")
+    return results[0]
+
+
+async def asked(it: Stage) -> None:
+    """Wait until the person has the floor."""
+    while not await it.look.questions():
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("words", [(), ("go on, @bob",), ("go on", "and you, @bob?")])
+async def test_a_chat_goes_on_where_it_was_interrupted(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    async with stage(tmp_path) as it:
+        await interrupted(it, *words)
+        before = await it.conversation()
+        assert [text for name, text in before if name == "you"] == ["hello", *words]
+        messages = await it.storage.conversation.messages(TASK)
+        assert [message.cut for message in messages] == [False, True, *(False for _ in before[2:])]
+    async with stage(tmp_path) as later:
+        channels = ScriptedChannels(halting)
+        assert (await later.run(channels)).status == "waiting"
+        assert [one.interaction.author_actor_id for one in await later.look.questions()] == ["you"]
+        await steering.say(later.look, TASK, "what now, @ada?", None)
+        await later.run(channels)
+        await steering.say(later.look, TASK, "/end", None)
+        result = await later.run(channels)
+        assert (result.status, result.reason) == ("completed", "ended")
+        said = await later.conversation()
+        assert said[: len(before)] == before
+        assert [text for name, text in said if name == "you"][-2:] == ["what now, @ada?", ""]
