@@ -55,7 +55,7 @@ def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
     for name, field in cast("type[BaseModel]", kind).model_fields.items():
         hint: Any = field.annotation
         if field.metadata:
-            hint = Annotated.__class_getitem__((hint, *field.metadata))  # pyright: ignore
+            hint = Annotated[(hint, *field.metadata)]
         yield name, hint, field.get_default(call_default_factory=True)
 
 

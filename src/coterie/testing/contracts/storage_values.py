@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import pytest
 
@@ -55,8 +55,8 @@ T = TypeVar("T")
 
 def _numbered(kind: type[T], name: str) -> list[T]:
     """Examples of the task, told apart by a text in the field `name`."""
-    found = examples(kind, task_id=TASK)
-    return [replace(value, **{name: f"n{place}"}) for place, value in enumerate(found)]  # pyright: ignore
+    found: list[Any] = examples(kind, task_id=TASK)
+    return [replace(value, **{name: f"n{place}"}) for place, value in enumerate(found)]
 
 
 class ValuesContract(OpenedStorage):
