@@ -83,11 +83,6 @@ class Count:
             file.write(f"{what}\n")
 
 
-@dataclass(frozen=True)
-class Held:
-    sandbox: Sandbox = Sandbox("bubblewrap")
-
-
 class Counting(BuiltinAdapter):
     """The built-in agent with tools that cost nothing."""
 
@@ -96,7 +91,7 @@ class Counting(BuiltinAdapter):
     ) -> Toolbox:
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
         tools = (Count("look", True, root), Count("do", False, root))
-        return Toolbox(root, Held(), (*tools, AskUser(), AssignSubtask()))
+        return Toolbox(root, Sandbox("bubblewrap"), (*tools, AskUser(), AssignSubtask()))
 
 
 @dataclass
@@ -535,7 +530,7 @@ class Unheld(Counting):
     ) -> Toolbox:
         toolbox = await super().toolbox(member, workspace, versions)
         tools = (Count("look", True, toolbox.root), Count("do", False, toolbox.root))
-        return Toolbox(toolbox.root, Held(Sandbox("none")), tools)
+        return Toolbox(toolbox.root, Sandbox("none"), tools)
 
 
 async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path) -> None:

@@ -260,7 +260,7 @@ async def test_the_best_there_is_is_taken(shop: Workshop, monkeypatch: pytest.Mo
     assert await sandbox.best() == Sandbox("landlock", "bubblewrap: no")
     monkeypatch.setattr(sandbox, "_problems", {"bubblewrap": "a", "landlock": "b"})
     box = await open_toolbox("ann", shop.workspace, Log())
-    assert (box.sandbox, box.sandbox.holds) == (Sandbox("none", "a; b"), False)
+    assert (box.sandbox, box.sandbox.confines) == (Sandbox("none", "a; b"), False)
     assert [spec.name for spec in box.specs()] == [
         "readFile",
         "editFile",

@@ -16,11 +16,11 @@ import anyio
 import pytest
 from anyio.abc import ByteReceiveStream
 
-from coterie.rehearsal.environment import SETUPS, CliSetup, codex_signed_in
 from coterie.rehearsal.model_api import ModelReply, ToolCall
 from coterie.rehearsal.script import Script, ScriptedResponder
 from coterie.rehearsal.server import RehearsalServer
 from coterie.rehearsal.simulation import Simulation
+from tests.unit.rehearsal.setups import SETUPS, CliSetup, codex_signed_in
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"

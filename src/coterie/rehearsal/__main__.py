@@ -1,7 +1,7 @@
 """`python -m coterie.rehearsal`: a server to try CLIs against by hand.
 
-Prints its URL and how each CLI is pointed at it as one JSON line, then one line for every
-request, and serves until its standard input is closed or it is told to end.
+Prints its URL as one JSON line, then one line for every request, and serves until its standard
+input is closed or it gets SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 import anyio
 
 from coterie.errors import CoterieError
-from coterie.rehearsal.environment import SETUPS
 from coterie.rehearsal.lenient_json import Json, compact
 from coterie.rehearsal.model_api import Responder
 from coterie.rehearsal.script import ScriptedResponder, read_script
@@ -26,7 +24,7 @@ from coterie.rehearsal.simulation import Simulation
 
 
 def main() -> int:
-    """Serve until told to stop."""
+    """Serve until stopped."""
     parser = argparse.ArgumentParser(prog="python -m coterie.rehearsal", description=__doc__)
     parser.add_argument("--script", type=Path, help="a JSON file of rules and replies")
     parser.add_argument("--port", type=int, default=0, help="default: one that is free")
@@ -47,15 +45,10 @@ def main() -> int:
 
 async def _serve(responder: Responder, port: int) -> None:
     async with RehearsalServer(responder, port=port) as server, anyio.create_task_group() as group:
-        _say({"url": server.url, "setups": _setups(server.url)})
+        _say({"url": server.url})
         group.start_soon(_until_input_ends, group.cancel_scope)
         group.start_soon(_until_signalled, group.cancel_scope)
         group.start_soon(_report, server)
-
-
-def _setups(url: str) -> Json:
-    """What to give to each CLI: variables, flags, and what its configuration file must say."""
-    return {name: asdict(setup(url)) for name, setup in SETUPS.items()}
 
 
 async def _report(server: RehearsalServer) -> None:
@@ -66,7 +59,7 @@ async def _report(server: RehearsalServer) -> None:
 
 
 async def _until_input_ends(scope: anyio.CancelScope) -> None:
-    # Not in a thread, which could not be broken off when a signal comes first.
+    # Not in a thread, which could not be cancelled when a signal comes first.
     descriptor = sys.stdin.fileno()
     with suppress(PermissionError):  # a file, such as /dev/null, is always at its end for us
         await anyio.wait_readable(descriptor)

@@ -50,7 +50,7 @@ class SandboxedChecks:
     async def loose(self) -> str:
         """What a person must know before they allow a command."""
         best = await sandbox.best()
-        return "" if best.holds else best.description
+        return "" if best.confines else best.description
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:
         """Run it to its end or its time limit; its whole tree is gone when this returns."""

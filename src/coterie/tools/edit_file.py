@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
+from operator import attrgetter
 
 import anyio.to_thread
 from pydantic import Field
@@ -18,20 +19,20 @@ from coterie.model.action import Action
 from coterie.model.workspace import unfinished_name
 from coterie.tools.excerpt import truncated, visible
 from coterie.tools.text_file import WHOLE, FileVersions, TextFile, digest
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
 from coterie.tools.workspace_root import MissingFolder, PathEntry, ToolError, WorkspaceRoot
 
-LOOKED_THROUGH = 5000
-"""Among so many lines the nearest is looked for; more would take too long."""
+LINES_COMPARED = 5000
+"""How many lines are compared to find the nearest; more would take too long."""
 LINE_SHOWN = 160
-PLACES_SHOWN = 5
+MATCHES_SHOWN = 5
 
 
 def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, int]:
-    """The text with the one piece replaced, and its line; Refusal where it is not just one."""
+    """The text with the one piece replaced, and its line; ToolError unless it occurs once."""
     new = file.with_its_lines(new)
     wanted = old if old in file.text else file.with_its_lines(old)
-    places = list(islice(_places(file.text, wanted), PLACES_SHOWN + 1))
+    places = list(islice(_matches(file.text, wanted), MATCHES_SHOWN + 1))
     if not places:
         raise ToolError(f"oldStr is not in {path}. {_nearest(file.text, old)}")
     if len(places) > 1:
@@ -43,8 +44,8 @@ def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, in
     return after, _line(file.text, at)
 
 
-def _places(text: str, wanted: str) -> Iterator[int]:
-    """Where it begins, also where one overlaps the next."""
+def _matches(text: str, wanted: str) -> Iterator[int]:
+    """The index of each match, overlapping ones included."""
     at = text.find(wanted)
     while at >= 0:
         yield at
@@ -56,9 +57,9 @@ def _line(text: str, at: int) -> int:
 
 
 def _too_many(text: str, places: list[int], path: str) -> str:
-    more = len(places) > PLACES_SHOWN
-    lines = ", ".join(str(_line(text, at)) for at in places[:PLACES_SHOWN])
-    count = f"more than {PLACES_SHOWN}" if more else str(len(places))
+    more = len(places) > MATCHES_SHOWN
+    lines = ", ".join(str(_line(text, at)) for at in places[:MATCHES_SHOWN])
+    count = f"more than {MATCHES_SHOWN}" if more else str(len(places))
     where = f"{lines}, …" if more else lines
     return (
         f"oldStr is in {path} {count} times (lines {where}). Take in more of the text around "
@@ -67,7 +68,7 @@ def _too_many(text: str, places: list[int], path: str) -> str:
 
 
 def _nearest(text: str, old: str) -> str:
-    """Where the text is almost what was looked for."""
+    """A hint where the text is almost what was wanted."""
     lines = text.splitlines()
     wanted = [line.strip() for line in old.strip().splitlines()]
     if not wanted or not wanted[0]:
@@ -76,7 +77,7 @@ def _nearest(text: str, old: str) -> str:
     for at in range(len(plain) - len(wanted) + 1):
         if plain[at : at + len(wanted)] == wanted:
             return f"At line {at + 1} it differs in white space only: give it as it is there."
-    head = [line[:LINE_SHOWN] for line in plain[:LOOKED_THROUGH]]
+    head = [line[:LINE_SHOWN] for line in plain[:LINES_COMPARED]]
     near = difflib.get_close_matches(wanted[0][:LINE_SHOWN], head, 1)
     if not near:
         return "Nothing like its first line is there. Read the file again."
@@ -85,7 +86,7 @@ def _nearest(text: str, old: str) -> str:
 
 
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
-"""What a file system says that has no hard links."""
+"""The errors of a file system without hard links."""
 
 
 @dataclass(frozen=True)
@@ -97,17 +98,12 @@ class ExistingFile:
 
     def same(self, other: os.stat_result) -> bool:
         """Whether that is still this file, unchanged."""
-        mine, now = self.state, other
-        return (mine.st_dev, mine.st_ino, mine.st_size, mine.st_mtime_ns) == (
-            now.st_dev,
-            now.st_ino,
-            now.st_size,
-            now.st_mtime_ns,
-        )
+        facts = attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns")
+        return facts(self.state) == facts(other)
 
 
 def existing_file(place: PathEntry) -> ExistingFile | None:
-    """The file that is there; None if there is none, Refusal if it cannot be edited."""
+    """The file, if it exists; ToolError if it cannot be edited."""
     if not place.exists():
         return None
     with place.open_file() as file:
@@ -118,10 +114,9 @@ def existing_file(place: PathEntry) -> ExistingFile | None:
 
 
 def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
-    """Put the file in its place, if what is there is still what was found.
+    """Write the file atomically, if what is there is still what was read before.
 
-    Whoever looks meanwhile sees the old file or the new one.  Should the name have become a
-    link, the link itself is replaced and never followed.
+    If the name has become a link meanwhile, the link itself is replaced and never followed.
     """
     if now is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise ToolError(f"{place.path} is write-protected.")
@@ -131,23 +126,23 @@ def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
     try:
         with os.fdopen(fd, "wb") as file:
             if now is not None:
-                _like(fd, now.state)
+                _copy_owner_and_mode(fd, now.state)
             file.write(data)
             file.flush()
             os.fsync(fd)
-        _put(place, fresh, now)
+        _move_into_place(place, fresh, now)
     finally:
         with suppress(FileNotFoundError):
             os.unlink(fresh, dir_fd=place.folder)
 
 
-def _like(fd: int, state: os.stat_result) -> None:
-    with suppress(PermissionError):  # another's file in a folder of ours
+def _copy_owner_and_mode(fd: int, state: os.stat_result) -> None:
+    with suppress(PermissionError):  # a file of another user
         os.fchown(fd, state.st_uid, state.st_gid)
     os.fchmod(fd, stat.S_IMODE(state.st_mode))
 
 
-def _put(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
+def _move_into_place(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
     if now is None:
         folder = place.folder
         try:
@@ -157,7 +152,7 @@ def _put(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            _over(place, fresh)
+            _rename_over(place, fresh)
         return
     try:
         still = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
@@ -165,15 +160,16 @@ def _put(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
         still = None
     if still is None or not now.same(still):
         raise ToolError(f"{place.path} was changed by somebody else just now. Read it again.")
-    _over(place, fresh)
+    _rename_over(place, fresh)
 
 
-def _over(place: PathEntry, fresh: str) -> None:
+def _rename_over(place: PathEntry, fresh: str) -> None:
     os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
 
 
 class EditFileInput(ToolInput):
-    """What to change."""
+    """Replace one piece of a text file by another. oldStr must be in the file exactly and only
+    once; take in lines around it until it is. With an empty oldStr a new file is made."""
 
     path: Utf8Text = Field(description="The file, from the top of the workspace.")
     old_str: Utf8Text = Field(
@@ -184,28 +180,24 @@ class EditFileInput(ToolInput):
 
 @dataclass(frozen=True)
 class _Change:
-    """A change that has been worked out and not made."""
+    """A change that is not written yet."""
 
     before: str
     after: str
     data: bytes
     line: int
     now: ExistingFile | None
-    """The file as it is; None where there is none."""
+    """The file before the change; None where there is none."""
 
 
 @dataclass(frozen=True)
-class EditFile:
+class EditFile(WorkspaceTool[EditFileInput]):
     """Changes a text file of a member's workspace."""
 
     root: WorkspaceRoot
     versions: FileVersions
 
     name = "editFile"
-    description = (
-        "Replace one piece of a text file by another. oldStr must be in the file exactly and "
-        "only once; take in lines around it until it is. With an empty oldStr a new file is made."
-    )
     inputs = EditFileInput
     read_only = False
 
@@ -218,12 +210,7 @@ class EditFile:
         asked = EditFileInput.model_validate(given)
         return await anyio.to_thread.run_sync(self._preview, asked)
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Make the change, whole or not at all."""
-        asked = EditFileInput.model_validate(given)
-        return await anyio.to_thread.run_sync(self._edit, asked)
-
-    def _edit(self, asked: EditFileInput) -> ToolOutcome:
+    def _run(self, asked: EditFileInput) -> ToolOutcome:
         making = asked.old_str == ""
         with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
             change = self._change(place, asked)
@@ -247,7 +234,7 @@ class EditFile:
     def _change(self, place: PathEntry, asked: EditFileInput) -> _Change:
         now = existing_file(place)
         if asked.old_str == "":
-            return self._made(place, asked, now)
+            return self._created(place, asked, now)
         if now is None:
             raise ToolError(
                 f"There is no file {place.path}. With an empty oldStr it would be made."
@@ -266,7 +253,7 @@ class EditFile:
         after, line = replace_once(file, asked.old_str, asked.new_str, place.path)
         return _Change(file.text, after, file.encode(after), line, now)
 
-    def _made(self, place: PathEntry, asked: EditFileInput, now: ExistingFile | None) -> _Change:
+    def _created(self, place: PathEntry, asked: EditFileInput, now: ExistingFile | None) -> _Change:
         # An empty file holds nothing that could be lost, and nothing that oldStr could match.
         if now is not None and now.data:
             raise ToolError(

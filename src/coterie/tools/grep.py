@@ -14,12 +14,11 @@ from pathlib import Path
 import anyio.to_thread
 from pydantic import Field
 
-from coterie.model.action import Action
 from coterie.process.programs import CapturedOutput, CaptureRequest, capture
 from coterie.tools import scan
 from coterie.tools.excerpt import MOST, visible
 from coterie.tools.text_file import WHOLE, TextFile
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
 from coterie.tools.workspace_root import COTERIE, GIT, ToolError, WorkspaceRoot
 
 PATIENCE = 20.0
@@ -45,7 +44,8 @@ _OPTIONS = (
 
 
 class GrepInput(ToolInput):
-    """What to look for, and where."""
+    """Find lines by a regular expression. Gives path:line:text. Files that git ignores are passed
+    over."""
 
     pattern: Utf8Text = Field(description="A regular expression, found anywhere in a line.")
     path: Utf8Text = Field(".", description="The folder or file to search.")
@@ -53,24 +53,15 @@ class GrepInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class Grep:
+class Grep(WorkspaceTool[GrepInput]):
     """Searches the files of a member's workspace."""
 
     root: WorkspaceRoot
     search_path: str
-    """Where programs are looked for."""
+    """The PATH on which ripgrep is looked up."""
 
     name = "grep"
-    description = (
-        "Find lines by a regular expression. Gives path:line:text. Files that git ignores are "
-        "passed over."
-    )
     inputs = GrepInput
-    read_only = True
-
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Looks at one folder or file."""
-        return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The lines; those that are too many are left out and said to be."""

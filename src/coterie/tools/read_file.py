@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import BinaryIO
 
-import anyio.to_thread
 from pydantic import Field
 
-from coterie.model.action import Action
 from coterie.tools.excerpt import MOST, truncated, visible
 from coterie.tools.text_file import LOOKED_AT, WHOLE, FileVersions, TextFile, digest
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
 from coterie.tools.workspace_root import ToolError, WorkspaceRoot
 
 LINES = 2000
@@ -22,7 +19,8 @@ BLOCK = 1024 * 1024
 
 
 class ReadFileInput(ToolInput):
-    """What to read."""
+    """Read a text file. Gives its text without line numbers, and which lines those are. A long
+    file comes in parts: go on with offset."""
 
     path: Utf8Text = Field(description="The file, from the top of the workspace.")
     offset: int = Field(1, ge=1, description="The first line to show, counted from 1.")
@@ -30,30 +28,16 @@ class ReadFileInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class ReadFile:
+class ReadFile(WorkspaceTool[ReadFileInput]):
     """Shows a member a text file of its workspace."""
 
     root: WorkspaceRoot
     versions: FileVersions
 
     name = "readFile"
-    description = (
-        "Read a text file. Gives its text without line numbers, and which lines those are. "
-        "A long file comes in parts: go on with offset."
-    )
     inputs = ReadFileInput
-    read_only = True
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Looks at one file."""
-        return Action("read", self.name, cwd, paths=(str(given["path"]),), confined=True)
-
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """The text, and how to read on where there is more."""
-        asked = ReadFileInput.model_validate(given)
-        return await anyio.to_thread.run_sync(self._read, asked)
-
-    def _read(self, asked: ReadFileInput) -> ToolOutcome:
+    def _run(self, asked: ReadFileInput) -> ToolOutcome:
         with self.root.resolve(asked.path) as place, place.open_file() as file:
             size = os.fstat(file.fileno()).st_size
             if size > WHOLE:

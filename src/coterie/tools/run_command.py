@@ -19,7 +19,7 @@ from coterie.process.child import Child, Spawn, start
 from coterie.tools import sandbox as sandboxes
 from coterie.tools.excerpt import Excerpt
 from coterie.tools.sandbox import Sandbox, sandbox_policy
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
 from coterie.tools.workspace_root import ToolError
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
@@ -134,7 +134,8 @@ SECONDS, MOST_SECONDS = 120, 600
 
 
 class RunCommandInput(ToolInput):
-    """What to run, and for how long."""
+    """Run a shell command in the work folder. Gives its exit code and what it printed. It has no
+    input and no terminal, and what it leaves in the background is ended with it."""
 
     command: Utf8Text = Field(min_length=1, description="What bash is given, in the work folder.")
     timeout_seconds: float = Field(
@@ -143,7 +144,7 @@ class RunCommandInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class RunCommand:
+class RunCommand(WorkspaceTool[RunCommandInput]):
     """Runs shell commands for a member."""
 
     commands: CommandRunner
@@ -154,12 +155,8 @@ class RunCommand:
 
     @property
     def description(self) -> str:
-        """What the model is told, with what holds a command here."""
-        return (
-            "Run a shell command in the work folder. Gives its exit code and what it printed. It "
-            "has no input and no terminal, and what it leaves in the background is ended with "
-            f"it. {self.commands.sandbox.description}"
-        )
+        """What the model is told, with what the sandbox allows here."""
+        return f"{super().description} {self.commands.sandbox.description}"
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Runs one command line."""

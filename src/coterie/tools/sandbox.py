@@ -22,27 +22,12 @@ from coterie.tools import landlock
 from coterie.tools.workspace_root import COTERIE, GIT
 from coterie.workspace.worktree import Worktree
 
-TOOLCHAINS = (
-    ".asdf",
-    ".bun",
-    ".cargo/bin",
-    ".deno",
-    ".local/bin",
-    ".local/lib",
-    ".local/share/mise/installs",
-    ".local/share/mise/shims",
-    ".local/share/pnpm",
-    ".local/share/uv/python",
-    ".local/share/uv/tools",
-    ".nvm",
-    ".pyenv",
-    ".rbenv",
-    ".rustup",
-    ".sdkman",
-    ".volta",
-    "go",
+_TOOLCHAINS = (
+    ".asdf .bun .cargo/bin .deno .local/bin .local/lib .local/share/mise/installs "
+    ".local/share/mise/shims .local/share/pnpm .local/share/uv/python .local/share/uv/tools "
+    ".nvm .pyenv .rbenv .rustup .sdkman .volta go"
 )
-"""Where people keep compilers and interpreters below their home; none of them holds a secret."""
+"""Where compilers and interpreters are installed below a home; none of them holds a secret."""
 BESIDE_PROGRAMS = ("lib", "lib64", "libexec")
 RUN_BY_GIT = ("config", "hooks")
 """What git would run or obey later, outside any sandbox."""
@@ -50,21 +35,21 @@ RUN_BY_GIT = ("config", "hooks")
 
 @dataclass(frozen=True)
 class SandboxPolicy:
-    """Folders and files by what may be done with them; of two that contain each other the inner
-    counts.  What is in none of them may be read."""
+    """Which folders and files a command may write, read or not see; the innermost entry counts.
+    What is in none of them may be read."""
 
     writable: tuple[Path, ...]
     hidden: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     tmp: Path | None = None
-    """What `/tmp` is, where that can be arranged."""
+    """Mounted as `/tmp`, where the sandbox can mount."""
 
 
 def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
-    """The confines of a member whose work folder, without links, is `root`; blocks.
+    """The policy for a member whose work folder, without links, is `root`; blocks.
 
-    It writes in its work folder, its home and its folder for temporary files.  It sees neither
-    the user's home nor what is Coterie's, but for what it needs of them to work.
+    Its commands write in its work folder, its home and its folder for temporary files.  They see
+    neither the user's home nor Coterie's folders, except for what they need to run.
     """
     tmp = workspace.tmp.resolve()
     folder = workspace.folder.resolve()
@@ -93,12 +78,12 @@ def _coterie_folders(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _git_writes(root: Path) -> Iterator[Path]:
-    """What `git commit` needs to write, where that is not simply in the work folder."""
+    """What `git commit` writes, where that is not simply in the work folder."""
     worktree = Worktree.around(root)
     if worktree is not None:
         yield from worktree.changed_by_commits
     elif (root / GIT).is_dir():
-        yield root / GIT  # named by itself, so that it cannot be moved away with what it guards
+        yield root / GIT  # a mount of its own cannot be moved away, nor its hooks with it
 
 
 def _git_runs(root: Path) -> Iterator[Path]:
@@ -106,11 +91,11 @@ def _git_runs(root: Path) -> Iterator[Path]:
 
 
 def _programs(workspace: Workspace) -> Iterator[Path]:
-    """What is needed of the user's home to run programs that are installed there."""
+    """What programs that are installed in the user's home need to run."""
     home = workspace.user_home
     if home is None:
         return
-    yield from (home / name for name in TOOLCHAINS)
+    yield from (home / name for name in _TOOLCHAINS.split())
     for place in map(Path, workspace.env.get("PATH", "").split(":")):
         if place.is_absolute() and place.is_relative_to(home) and place != home:
             yield place
@@ -125,13 +110,13 @@ _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 # Without --die-with-parent: our keeper ends what is left, after it has counted it.
 _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _KERNEL = tuple(f"/proc/{name}" for name in ("acpi", "fs", "scsi", "sys", "sysrq-trigger"))
-"""Where one who is root could change the machine even without a capability."""
+"""Where root could change the machine even without a capability."""
 _RUN = "/run"
 _OF_RUN = tuple(
     f"{_RUN}/{name}"
     for name in ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
 )
-"""What names and programs are found by; the rest of /run is doors to services of the user's."""
+"""Needed to find hosts and programs; the rest of /run is sockets of the user's services."""
 
 _WORDS: Mapping[Kind, str] = {
     "bubblewrap": (
@@ -149,31 +134,31 @@ _WORDS: Mapping[Kind, str] = {
 
 @dataclass(frozen=True)
 class Sandbox:
-    """One way to hold a command."""
+    """One way to confine a command."""
 
     kind: Kind
     problem: str = ""
     """Why there is no better one here."""
 
     @property
-    def holds(self) -> bool:
-        """Whether it keeps a command from anything."""
+    def confines(self) -> bool:
+        """Whether it restricts a command at all."""
         return self.kind != "none"
 
     @property
     def description(self) -> str:
-        """What it means for whoever has to allow the command."""
+        """What it means for a person who has to allow a command."""
         return _WORDS[self.kind]
 
-    def words(self, confines: SandboxPolicy, cwd: Path) -> tuple[str, ...]:
-        """What to put before a command so that it is held; blocks."""
+    def words(self, policy: SandboxPolicy, cwd: Path) -> tuple[str, ...]:
+        """The words to put before a command so that it is confined; blocks."""
         if self.kind == "bubblewrap":
-            return tuple(_bubblewrap(confines, cwd))
-        return tuple(_landlock(confines)) if self.kind == "landlock" else ()
+            return tuple(_bubblewrap(policy, cwd))
+        return tuple(_landlock(policy)) if self.kind == "landlock" else ()
 
 
 async def best() -> Sandbox:
-    """The best that works on this machine, each tried once and for real."""
+    """The best that works on this machine; each is tried out once."""
     problems: list[str] = []
     for kind in ("bubblewrap", "landlock"):
         problem = await problem_of(kind)
@@ -217,31 +202,31 @@ def _try(kind: Kind) -> str | None:
     return None if works else f"{kind}: does not work here"
 
 
-# -- the two of them ---------------------------------------------------------------------------
+# -- bubblewrap and Landlock -------------------------------------------------------------------
 
 
-def _bubblewrap(confines: SandboxPolicy, cwd: Path) -> Iterator[str]:
+def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
     yield shutil.which(BWRAP) or BWRAP
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
     for path in (*_KERNEL, *_OF_RUN):
         yield from ("--ro-bind-try", path, path)
-    if confines.tmp is not None:
-        yield from ("--bind", str(confines.tmp), "/tmp")  # noqa: S108 - it is another's in there
+    if policy.tmp is not None:
+        yield from ("--bind", str(policy.tmp), "/tmp")  # noqa: S108 - a mount point in the sandbox
     # What contains another comes first, so that the inner one counts.
-    for path, option in sorted(_mounts(confines).items(), key=lambda mount: len(mount[0].parts)):
+    for path, option in sorted(_mounts(policy).items(), key=lambda mount: len(mount[0].parts)):
         yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))
     yield from ("--chdir", str(cwd), "--")
 
 
-def _mounts(confines: SandboxPolicy) -> dict[Path, str]:
-    mounts = dict.fromkeys(confines.hidden, "--tmpfs")
-    mounts |= dict.fromkeys(confines.read_only, "--ro-bind")
-    return mounts | dict.fromkeys(confines.writable, "--bind")
+def _mounts(policy: SandboxPolicy) -> dict[Path, str]:
+    mounts = dict.fromkeys(policy.hidden, "--tmpfs")
+    mounts |= dict.fromkeys(policy.read_only, "--ro-bind")
+    return mounts | dict.fromkeys(policy.writable, "--bind")
 
 
-def _landlock(confines: SandboxPolicy) -> Iterator[str]:
+def _landlock(policy: SandboxPolicy) -> Iterator[str]:
     yield from (sys.executable, "-I", "-S", str(Path(landlock.__file__)))
-    yield from (f"--write={path}" for path in confines.writable)
-    yield from (f"--read={path}" for path in confines.read_only)
-    yield from (f"--hide={path}" for path in ("/dev", *confines.hidden))
+    yield from (f"--write={path}" for path in policy.writable)
+    yield from (f"--read={path}" for path in policy.read_only)
+    yield from (f"--hide={path}" for path in ("/dev", *policy.hidden))
     yield "--"

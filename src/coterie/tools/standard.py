@@ -40,7 +40,7 @@ async def open_toolbox(
         RunCommand(commands),
         *more,
     ]
-    return Toolbox(root.path, commands, tools)
+    return Toolbox(root.path, commands.sandbox, tools)
 
 
 def workspace_root_of(workspace: Workspace) -> WorkspaceRoot:

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, cast, runtime_checkable
+from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_checkable
 
+import anyio.to_thread
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
@@ -19,7 +20,7 @@ from coterie.tools.sandbox import Sandbox
 from coterie.tools.workspace_root import ToolError
 
 
-def _whole(text: str) -> str:
+def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -27,8 +28,8 @@ def _whole(text: str) -> str:
     return text
 
 
-Utf8Text = Annotated[str, AfterValidator(_whole)]
-"""A text that can be written."""
+Utf8Text = Annotated[str, AfterValidator(_encodable)]
+"""A text that can be encoded as UTF-8."""
 
 
 class ToolInput(BaseModel):
@@ -50,7 +51,7 @@ class ToolInput(BaseModel):
 
 @cache
 def schema(inputs: type[BaseModel]) -> Mapping[str, Any]:
-    """The JSON Schema of a tool's arguments, without what only people would read."""
+    """The JSON Schema of a tool's arguments, without titles."""
     made = inputs.model_json_schema(by_alias=True)
     made.pop("title", None)
     made.pop("description", None)
@@ -59,7 +60,7 @@ def schema(inputs: type[BaseModel]) -> Mapping[str, Any]:
 
 
 def _without_title(field: dict[str, Any]) -> dict[str, Any]:
-    """A field without its title; that it may also be null is said by its not being required."""
+    """A field without its title, and without `null`: optional fields are not required anyway."""
     kinds = [kind for kind in field.get("anyOf", []) if kind != {"type": "null"}]
     single: dict[str, Any] = kinds[0] if len(kinds) == 1 else {}
     dropped = {"title"} | ({"anyOf", "default"} if single else set[str]())
@@ -73,7 +74,7 @@ def mistakes(tool: str, inputs: type[BaseModel], error: ValidationError) -> str:
 
 
 def fields(inputs: type[BaseModel]) -> str:
-    """The names of a tool's arguments, as one would write them down."""
+    """The names and types of a tool's arguments, in one line."""
     made = schema(inputs)
     needed = made.get("required", [])
     words = [
@@ -93,16 +94,19 @@ def _mistake(details: ErrorDetails) -> str:
     return f"{name}: {message.removeprefix('Value error, ')}"
 
 
+_Input = TypeVar("_Input", bound=ToolInput)
+
+
 @dataclass(frozen=True)
 class ToolOutcome:
-    """What came of a tool call: a JSON object, which the audit keeps and the model gets."""
+    """The result of a tool call: a JSON object, for the audit and for the model."""
 
     output: Mapping[str, object]
     is_error: bool = False
 
     @classmethod
     def refused(cls, why: str) -> ToolOutcome:
-        """Nothing was done, and why."""
+        """Nothing was done, for this reason."""
         return cls({"error": why}, is_error=True)
 
 
@@ -132,26 +136,42 @@ class Tool(Protocol):
         ...
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Do it; `given` has been checked.  Refusal and OSError become an outcome too."""
+        """Do it; `given` is validated.  ToolError and OSError become an outcome too."""
         ...
 
 
 @runtime_checkable
 class SupportsPreview(Protocol):
-    """A tool that can say beforehand what it would change."""
+    """A tool that can show beforehand what it would change."""
 
     async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
         """The change as a `diff`; or the error that running it would give."""
         ...
 
 
-class Runner(Protocol):
-    """What runs the commands of a member."""
+class WorkspaceTool(Generic[_Input]):
+    """A tool that reads files in a workspace; it is described to models by the docstring of its
+    inputs.  What does more overrides `read_only` and `action`."""
+
+    name: str
+    inputs: type[_Input]
+    read_only: bool = True
 
     @property
-    def sandbox(self) -> Sandbox:
-        """What holds them."""
-        ...
+    def description(self) -> str:
+        """What the model is told."""
+        return " ".join((self.inputs.__doc__ or "").split())
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        """Reads the path that is given, or the whole workspace."""
+        return Action("read", self.name, cwd, paths=(str(given.get("path", ".")),), confined=True)
+
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+        """Run it in a thread."""
+        return await anyio.to_thread.run_sync(self._run, self.inputs.model_validate(given))
+
+    def _run(self, asked: _Input) -> ToolOutcome:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -171,24 +191,20 @@ class PreparedCall:
     given: Mapping[str, object]
     action: Action
     must_ask: bool = False
-    """Nothing would hold it, so a person is asked even where a rule allows it."""
+    """No sandbox would confine it, so a person is asked even where a rule allows it."""
 
 
 class Toolbox:
     """The tools of one member, who works in `root`."""
 
-    def __init__(self, root: Path, runner: Runner, tools: Iterable[Tool]) -> None:
+    def __init__(self, root: Path, sandbox: Sandbox, tools: Iterable[Tool]) -> None:
         self.root = root
-        self._runner = runner
+        self.sandbox = sandbox
+        """What confines a command that is run."""
         self._tools = {tool.name: tool for tool in tools}
         self._previewing = {
             name: tool for name, tool in self._tools.items() if isinstance(tool, SupportsPreview)
         }
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """What holds a command that is run."""
-        return self._runner.sandbox
 
     def specs(self) -> list[ToolSpec]:
         """Every tool, for the model."""
@@ -202,7 +218,7 @@ class Toolbox:
         return self._tools.get(name)
 
     def check(self, name: str, arguments: object) -> PreparedCall | ToolOutcome:
-        """A call that can be run, or what is wrong with it so that the model can mend it."""
+        """A call that can be run, or what is wrong with it, so that the model can correct it."""
         tool = self.find(name)
         if tool is None:
             return ToolOutcome.refused(self._unknown(name))
@@ -212,22 +228,22 @@ class Toolbox:
             return ToolOutcome.refused(mistakes(name, tool.inputs, error))
         given = cast("dict[str, object]", checked.model_dump(mode="json", by_alias=True))
         action = tool.action(given, str(self.root))
-        unheld = action.effect == "run" and not self.sandbox.holds
-        return PreparedCall(tool, given, action, must_ask=unheld)
+        unconfined = action.effect == "run" and not self.sandbox.confines
+        return PreparedCall(tool, given, action, must_ask=unconfined)
 
     def can_preview(self, prepared: PreparedCall) -> bool:
-        """Whether it can be said what a call would change."""
+        """Whether `preview` works for a call."""
         return prepared.tool.name in self._previewing
 
     async def preview(self, prepared: PreparedCall) -> ToolOutcome:
-        """What a call would change, to be shown before it is allowed, where that can be said.
+        """What a call would change, to be shown before it is allowed.
 
         An error means that running it would fail in the same way: nobody need be asked.
         """
         return await _explained(self._previewing[prepared.tool.name].preview, prepared)
 
     async def run(self, prepared: PreparedCall) -> ToolOutcome:
-        """Run it; whatever it meets is an outcome."""
+        """Run it; an error is an outcome too."""
         return await _explained(prepared.tool.run, prepared)
 
     def _unknown(self, name: str) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 
 import anyio
 
-from coterie.rehearsal.environment import SETUPS
 from coterie.rehearsal.server import RecordedRequest, RehearsalServer
 from tests.live.test_rehearsal_clis import CLIS, PATCH, ROLE, Cli, Home, call, scripted, tool
 from tests.unit.rehearsal.recorded import FIXTURES
+from tests.unit.rehearsal.setups import SETUPS
 
 HEADERS = ("user-agent", "content-type", "accept", "x-api-key", "authorization", "x-goog-api-key")
 BULKY = ("description", "input_schema", "parameters", "parametersJsonSchema", "client_metadata")

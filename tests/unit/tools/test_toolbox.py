@@ -29,7 +29,7 @@ def made(shop: Workshop, sandbox: Sandbox) -> Toolbox:
         Grep(root, ""),
         RunCommand(commands),
     ]
-    return Toolbox(root.path, commands, tools)
+    return Toolbox(root.path, sandbox, tools)
 
 
 @pytest.fixture

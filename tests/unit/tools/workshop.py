@@ -81,15 +81,8 @@ def workshop(folder: Path, *, git: bool = False, **env: str) -> Workshop:
     return Workshop(project, outside, user_home, workspace, workspace_root_of(workspace))
 
 
-@dataclass(frozen=True)
-class Unheld:
-    """A runner that runs nothing."""
-
-    sandbox: Sandbox = Sandbox("none")
-
-
 def toolbox(shop: Workshop, *tools: Tool) -> Toolbox:
-    return Toolbox(shop.root.path, Unheld(), tools)
+    return Toolbox(shop.root.path, Sandbox("none"), tools)
 
 
 async def call(box: Toolbox, name: str, **arguments: object) -> ToolOutcome:

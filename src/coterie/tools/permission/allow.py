@@ -17,7 +17,7 @@ from coterie.tools.permission.paths import (
     PathPattern,
     ResolvedPath,
     exists_at_top,
-    files_named,
+    expand_glob,
     is_below,
     resolve,
 )
@@ -25,8 +25,8 @@ from coterie.tools.permission.read_only import ReadAccess, is_read_only_program,
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
 
-PartKind = Literal["look", "peek", "edit", "act"]
-"""Looks at what is in the work folder; at anything else; changes a file in it; does more."""
+PartKind = Literal["read", "read_elsewhere", "edit", "act"]
+"""Reads in the work folder; reads anything else; edits a file in it; does more than that."""
 
 
 @dataclass(frozen=True)
@@ -35,51 +35,51 @@ class ActionPart:
 
     kind: PartKind
     rule: str | None = None
-    """What allows it, in the words of the team file."""
+    """The rule that allows it, as written in the team file."""
 
 
 @dataclass(frozen=True)
 class AllowRules:
-    """What is allowed by rules, where."""
+    """The rules that allow, and the folders that they apply to."""
 
     root: str
     """The work folder, without links."""
     cwd: str
     """Where the action happens, without links."""
     rules: Sequence[tuple[str, Rule]]
-    """Each with how to say it."""
+    """Each with its text for the ruling."""
     unread: Sequence[PathPattern]
-    """What must not be read."""
-    by_link: bool = False
-    """Whether the shell may have got to its folder through a link."""
+    """What deny rules forbid to read."""
+    through_link: bool = False
+    """Whether the shell may have entered its folder through a link."""
 
     def reading(self, path: str, folder: str) -> ActionPart:
-        """The part that is reading a file, or the names in a folder."""
-        return self.looking_at(resolve(path, folder))
+        """Reading a file, or the names in a folder."""
+        return self.reading_resolved(resolve(path, folder))
 
-    def looking_at(self, place: ResolvedPath) -> ActionPart:
-        """The same of what a path leads to."""
+    def reading_resolved(self, place: ResolvedPath) -> ActionPart:
+        """The same for a resolved path."""
         rule = self._for_path("read", place, PRIVATE)
         open_to_all = place.within(self.root) and not place.touches(PRIVATE, self.root)
-        return ActionPart("look" if rule or open_to_all else "peek", rule)
+        return ActionPart("read" if rule or open_to_all else "read_elsewhere", rule)
 
     def writing(self, path: str, folder: str) -> ActionPart:
-        """The part that is changing a file."""
+        """Changing a file."""
         place = resolve(path, folder)
         rule = self._for_path("write", place, GUARDED)
         free = place.within(self.root) and not place.touches(GUARDED, self.root)
         return ActionPart("edit" if rule or free else "act", rule)
 
-    def looking_through(self, folder: str, look: ReadAccess) -> ActionPart:
-        """The part that is reading all files of a folder."""
+    def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:
+        """Reading all files below a folder."""
         private = any(os.path.lexists(f"{folder}/{name}") for name in PRIVATE)
-        if private and look.leaves_out == "nothing":
-            return ActionPart("peek")
-        unread = any(glob.lies_in(folder, self.root) for glob in self.unread if look.reads(glob))
-        return ActionPart("peek" if unread else "look")
+        if private and access.skips == "nothing":
+            return ActionPart("read_elsewhere")
+        unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
+        return ActionPart("read_elsewhere" if unread else "read")
 
     def fetching(self, target: str) -> ActionPart:
-        """The part that is reaching an address."""
+        """Fetching an address."""
         return ActionPart(
             "act",
             self._first(
@@ -94,7 +94,7 @@ class AllowRules:
         )
 
     def running(self, command: SimpleCommand, folders: Sequence[str]) -> str | None:
-        """The rule that allows a command in all these folders; it holds in the work folder."""
+        """The rule that allows a command in all these folders, which must be in the work folder."""
         if not all(is_below(folder, self.root) for folder in folders):
             return None
         return self._first(
@@ -119,45 +119,45 @@ class AllowRules:
 
 MOST_FOLDERS = 20
 
-_TOOL = ReadAccess((), leaves_out="hidden")
-"""A tool that is given a folder may look through it; such tools leave out what is hidden."""
+_TOOL = ReadAccess((), skips="hidden")
+"""A tool that is given a folder may search it; such tools skip hidden files."""
 
 
-def parts_of(action: Action, allowance: AllowRules) -> list[ActionPart]:
+def parts_of(action: Action, allowed: AllowRules) -> list[ActionPart]:
     """The parts of an action."""
-    rule = allowance.using(action.tool)
+    rule = allowed.using(action.tool)
     if rule:
         return [ActionPart("act", rule)]
     if action.command:
-        return _Walk(without_shell(parse(action.command)), allowance).parts()
+        return _LineWalk(without_shell(parse(action.command)), allowed).parts()
     if action.effect == "read":
-        return [part for path in action.paths or (".",) for part in _tool_reads(path, allowance)]
+        return [part for path in action.paths or (".",) for part in _tool_reads(path, allowed)]
     if action.effect == "write" and action.paths:
-        return [allowance.writing(path, allowance.cwd) for path in action.paths]
+        return [allowed.writing(path, allowed.cwd) for path in action.paths]
     if action.effect == "fetch":
-        return [allowance.fetching(action.target)]
+        return [allowed.fetching(action.target)]
     return [ActionPart("act")]
 
 
-def _tool_reads(path: str, allowance: AllowRules) -> Iterator[ActionPart]:
-    place = resolve(path, allowance.cwd)
-    part = allowance.looking_at(place)
+def _tool_reads(path: str, allowed: AllowRules) -> Iterator[ActionPart]:
+    place = resolve(path, allowed.cwd)
+    part = allowed.reading_resolved(place)
     yield part
     if part.rule is None and os.path.isdir(place.real):  # noqa: PTH112 - Path minds a long name
-        yield allowance.looking_through(place.real, _TOOL)
+        yield allowed.reading_all(place.real, _TOOL)
 
 
-class _Walk:
-    """Through a command line, knowing which folders it may be in at each command."""
+class _LineWalk:
+    """Goes through a command line, tracking which folders each command may run in."""
 
-    def __init__(self, line: CommandLine, allowance: AllowRules) -> None:
+    def __init__(self, line: CommandLine, allowed: AllowRules) -> None:
         self._line = line
-        self._allowance = allowance
-        self._folders = [allowance.cwd]
+        self._allowed = allowed
+        self._folders = [allowed.cwd]
         self._lost = False
-        """Whether it may be anywhere."""
-        self._by_link = allowance.by_link
-        self._still = all(map(_changes_no_file, line.commands))
+        """Whether the current folder is unknown."""
+        self._through_link = allowed.through_link
+        self._files_fixed = all(map(_changes_no_file, line.commands))
         self._sure = _in_sequence(line.commands)
 
     def parts(self) -> list[ActionPart]:
@@ -165,7 +165,7 @@ class _Walk:
             return [ActionPart("act")]
         numbered = enumerate(self._line.commands)
         found = [part for place, command in numbered for part in self._of(place, command)]
-        return found or [ActionPart("look")]
+        return found or [ActionPart("read")]
 
     def _of(self, place: int, command: SimpleCommand) -> Iterator[ActionPart]:
         for opened in command.redirections:
@@ -177,67 +177,69 @@ class _Walk:
     def _opens(self, opened: Redirection) -> Iterable[ActionPart]:
         if self._lost:
             return [ActionPart("act")]
-        opens = self._allowance.reading if opened.effect == "read" else self._allowance.writing
+        opens = self._allowed.reading if opened.effect == "read" else self._allowed.writing
         return [opens(opened.target.text, folder) for folder in self._folders]
 
     def _runs(self, place: int, command: SimpleCommand) -> Iterable[ActionPart]:
         if self._lost:
             return [ActionPart("act")]
         bare = without_wrappers(command)
-        rules = (self._allowance.running(one, self._folders) for one in (command, bare))
+        rules = (self._allowed.running(one, self._folders) for one in (command, bare))
         rule = next(filter(None, rules), None)
         if bare.texts[:1] in (("cd",), ("pushd",), ("popd",)):
             return [self._enters(command, rule, sure=place in self._sure)]
-        return [ActionPart("act", rule)] if rule else self._looks(bare)
+        return [ActionPart("act", rule)] if rule else self._reads(bare)
 
     def _enters(self, command: SimpleCommand, rule: str | None, *, sure: bool) -> ActionPart:
-        """A folder is entered or, where that may have failed, not: what follows runs in either."""
+        """`cd`: unless its success is certain, what follows may run in the old folder too."""
         target = command.words[-1].text
         simple = len(command.words) == 2 and command.texts[0] == "cd" and not command.assignments
         if not simple or command.words[-1].glob or target.startswith("-") or not target:
             self._lost = True
             return ActionPart("act", rule)
         places = [resolve(target, folder) for folder in self._folders]
-        self._by_link = self._by_link or any(place.named != place.real for place in places)
+        self._through_link = self._through_link or any(
+            place.named != place.real for place in places
+        )
         entered = [place.real for place in places]
         self._folders = list(dict.fromkeys(entered if sure else self._folders + entered))
-        # From a folder reached through a link, `..` is one thing to a shell, another to the system.
-        confusing = self._by_link and ".." in target.split("/")
+        # In a folder reached through a link, `..` is not the same to a shell and to the system.
+        confusing = self._through_link and ".." in target.split("/")
         self._lost = confusing or len(self._folders) > MOST_FOLDERS
-        within = not self._lost and all(place.within(self._allowance.root) for place in places)
-        return ActionPart("look" if within else "peek", rule)
+        within = not self._lost and all(place.within(self._allowed.root) for place in places)
+        return ActionPart("read" if within else "read_elsewhere", rule)
 
-    def _looks(self, command: SimpleCommand) -> list[ActionPart]:
+    def _reads(self, command: SimpleCommand) -> list[ActionPart]:
         parts: list[ActionPart] = []
         for folder in self._folders:
             arguments = self._arguments(command, folder)
-            look = None if arguments is None else read_access(command, arguments, folder)
-            if look is None:
+            access = None if arguments is None else read_access(command, arguments, folder)
+            if access is None:
                 return [ActionPart("act")]
-            parts += self._looks_at(look, folder)
+            parts += self._parts_of_access(access, folder)
         return parts
 
     def _arguments(self, command: SimpleCommand, folder: str) -> tuple[str, ...] | None:
-        """What the program gets; None where files that do not exist yet may be among it."""
+        """The arguments, globs expanded; None where they may match files that do not exist yet."""
         arguments: list[str] = []
         for word in command.words[1:]:
-            names = files_named(word.text, folder) if word.glob and self._still else ()
-            if names is None or (word.glob and not self._still):
+            names = expand_glob(word.text, folder) if word.glob and self._files_fixed else ()
+            if names is None or (word.glob and not self._files_fixed):
                 return None
             arguments += names or (word.text,)
         return tuple(arguments)
 
-    def _looks_at(self, look: ReadAccess, folder: str) -> Iterator[ActionPart]:
-        yield ActionPart("look")
-        for file in look.files:
+    def _parts_of_access(self, access: ReadAccess, folder: str) -> Iterator[ActionPart]:
+        yield ActionPart("read")
+        for file in access.files:
             if not file.startswith("/") or exists_at_top(file):
-                yield self._allowance.reading(file, folder)
-        for each in look.folders(folder):
-            yield self._allowance.looking_through(each, look)
+                yield self._allowed.reading(file, folder)
+        for each in access.folders(folder):
+            yield self._allowed.reading_all(each, access)
 
 
 def _in_sequence(commands: tuple[SimpleCommand, ...]) -> frozenset[int]:
-    """The places of commands without whose success no later one runs: `cd src && npm test`."""
+    """The indexes of commands that must succeed for later ones to run: `cd src && npm test`."""
     if not all(command.before in ("", "&&", "|") for command in commands):
         return frozenset()
     piped = {place for place, command in enumerate(commands) if command.before == "|"}

@@ -1,4 +1,4 @@
-"""What the rules and the mode say of an action: deny first, then allow, then the mode."""
+"""The decision on an action: deny rules first, then allow rules, then the mode."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from coterie.tools.permission.deny import denying_rule
 from coterie.tools.permission.paths import PRIVATE, PathPattern, resolve
 from coterie.tools.permission.rules import Rule, RuleError
 
-UNASKED: Mapping[Mode, Mapping[PartKind, Verdict]] = {
-    "read": {"look": "allow", "peek": "ask", "edit": "deny", "act": "deny"},
-    "ask": {"look": "allow", "peek": "ask", "edit": "ask", "act": "ask"},
-    "accept-edits": {"look": "allow", "peek": "ask", "edit": "allow", "act": "ask"},
-    "full": {"look": "allow", "peek": "allow", "edit": "allow", "act": "allow"},
+DEFAULTS: Mapping[Mode, Mapping[PartKind, Verdict]] = {
+    "read": {"read": "allow", "read_elsewhere": "ask", "edit": "deny", "act": "deny"},
+    "ask": {"read": "allow", "read_elsewhere": "ask", "edit": "ask", "act": "ask"},
+    "accept-edits": {"read": "allow", "read_elsewhere": "ask", "edit": "allow", "act": "ask"},
+    "full": {"read": "allow", "read_elsewhere": "allow", "edit": "allow", "act": "allow"},
 }
-"""What each mode says of what no rule speaks of."""
+"""The verdict of each mode where no rule applies."""
 
-_HEAVIEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow")
+_STRICTEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow")
 
 
 def decide(
@@ -33,7 +33,7 @@ def decide(
     """Whether a member may do something unasked.
 
     `team` holds rules for everybody, `root` is the member's work folder, `granted` are rules that
-    the user agreed to in this task.  Looks at the file system, so it is not for the event loop.
+    the user granted for this task.  Reads the file system, so it is not for the event loop.
     """
     both = (permissions, team) if team else (permissions,)
     deny, broken = _read(text for one in both for text in one.deny)
@@ -47,7 +47,7 @@ def decide(
         *(("allow", rule) for one in both for rule in _read(one.allow)[0]),
         *(("granted", rule) for rule in _read(granted)[0]),
     ]
-    allowance = AllowRules(
+    allow_rules = AllowRules(
         top,
         cwd.real,
         [(f"{word} {rule}", rule) for word, rule in allowed],
@@ -56,9 +56,9 @@ def decide(
             for rule in deny
             if rule.kind == "read" and isinstance(rule.about, PathPattern)
         ],
-        by_link=cwd.named != cwd.real,
+        through_link=cwd.named != cwd.real,
     )
-    ruling = _combined(parts_of(action, allowance), permissions.mode)
+    ruling = _combined(parts_of(action, allow_rules), permissions.mode)
     if broken and ruling.verdict == "allow":
         return Ruling("ask", f"deny {broken[0]} (which is no rule)")
     return ruling
@@ -67,18 +67,18 @@ def decide(
 def decide_at_once(
     action: Action, permissions: Permissions, team: Permissions | None
 ) -> Ruling | None:
-    """The same, where nothing has to be looked up: a tool that cannot leave the work folder looks
-    at something in it, and nothing is forbidden.  None where `decide` has to tell."""
+    """The same without the file system: for a tool that is confined to the work folder and reads,
+    while there are no deny rules.  None where `decide` is needed."""
     both = (permissions, team) if team else (permissions,)
     if not (action.confined and action.effect == "read") or any(one.deny for one in both):
         return None
     if any(name in path.casefold() for path in action.paths for name in PRIVATE):
         return None
-    return Ruling(UNASKED[permissions.mode]["look"], f"mode {permissions.mode}")
+    return Ruling(DEFAULTS[permissions.mode]["read"], f"mode {permissions.mode}")
 
 
 def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
-    """The rules among texts, and what is none: a task may be older than the rules of today."""
+    """The rules, and the texts that are none: a task may be older than the syntax of today."""
     rules: list[Rule] = []
     broken: list[str] = []
     for text in texts:
@@ -90,16 +90,16 @@ def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
 
 
 def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
-    """An action is allowed if all of it is; what is heaviest against it counts."""
+    """The strictest verdict of all parts counts."""
     rulings = [_of_part(part, mode) for part in parts]
-    heaviest = min(rulings, key=lambda one: _HEAVIEST_FIRST.index(one.verdict)).verdict
-    return Ruling(heaviest, ", ".join(_reasons(rulings, heaviest)))
+    strictest = min(rulings, key=lambda one: _STRICTEST_FIRST.index(one.verdict)).verdict
+    return Ruling(strictest, ", ".join(_reasons(rulings, strictest)))
 
 
 def _of_part(part: ActionPart, mode: Mode) -> Ruling:
     if part.rule:
         return Ruling("allow", part.rule)
-    return Ruling(UNASKED[mode][part.kind], f"mode {mode}")
+    return Ruling(DEFAULTS[mode][part.kind], f"mode {mode}")
 
 
 def _reasons(rulings: Sequence[Ruling], verdict: Verdict) -> Iterator[str]:

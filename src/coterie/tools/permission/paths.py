@@ -14,32 +14,21 @@ from functools import lru_cache
 from glob import iglob
 from itertools import islice
 
+from coterie.tools.permission.shell_lexer import name_set
+
 MOST_LINKS = 40
 MOST_FILES = 1000
-"""A pattern that names more files than these is not looked through."""
+"""A glob that matches more files than this is not expanded."""
 
-GUARDED = frozenset(
-    {
-        ".git",
-        ".coterie",
-        ".claude",
-        ".codex",
-        ".gemini",
-        ".qwen",
-        ".opencode",
-        ".mcp.json",
-        ".husky",
-        ".vscode",
-        ".idea",
-        ".devcontainer",
-        ".envrc",
-    }
+GUARDED = name_set(
+    ".git .coterie .claude .codex .gemini .qwen .opencode .mcp.json .husky .vscode .idea "
+    ".devcontainer .envrc"
 )
-"""What other programs run of themselves when a folder is opened, entered or committed to: hooks,
-tasks, servers, settings of agents.  Who may edit files must not thereby be able to run any."""
+"""What other programs run by themselves when a folder is opened, entered or committed to: hooks,
+tasks, servers, settings of agents.  Permission to edit files must not become permission to run."""
 
 PRIVATE = frozenset({".coterie"})
-"""Holds the homes of all members, with their logins."""
+"""Contains the homes of all members, with their logins."""
 
 FREE = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
 
@@ -48,27 +37,27 @@ _OF_A_PROCESS = re.compile(r"/proc/[^/]+(?:/task/[^/]+)?/(cwd|root)")
 
 @dataclass(frozen=True)
 class ResolvedPath:
-    """What a path means."""
+    """Where a path leads."""
 
     named: str
-    """Absolute, with `..` taken away as text."""
+    """Absolute, with `..` removed lexically."""
     real: str
-    """Absolute, as the system would get there: through every link."""
+    """Absolute, with every link followed, as the system would."""
     sure: bool = True
-    """Whether another process, or another program, would get to the same place."""
+    """Whether any other process or program would get to the same file."""
 
     def within(self, root: str) -> bool:
-        """Whether it surely is the folder or something in it."""
+        """Whether it certainly is the folder or something in it."""
         return self.sure and is_below(self.real, root)
 
     def names_below(self, folder: str) -> Iterator[str]:
-        """The names on the way from the folder to it, in lower case, by either reading."""
+        """The names between the folder and it, in lower case, lexically and by links."""
         for path in (self.named, self.real):
             if is_below(path, folder):
                 yield from path[len(folder) :].casefold().split("/")
 
     def touches(self, names: frozenset[str], root: str) -> bool:
-        """Whether one of these names is on the way to it."""
+        """Whether one of these names is on its path below `root`."""
         return not names.isdisjoint(self.names_below(root))
 
 
@@ -79,15 +68,15 @@ def is_below(path: str, folder: str) -> bool:
 
 def resolve(path: str, cwd: str) -> ResolvedPath:
     """Where a path leads, seen from a folder that is itself without links."""
-    # Some tools trim what they are given, or take it for an address or a home; some do not.
+    # Some tools strip a path, or read it as a URL or a home folder; others do not.
     odd = "\0" in path or path != path.strip() or path.startswith(("~", "file:"))
     path = path.replace("\0", "")
     real, sure = _follow(path, cwd)
     return ResolvedPath(_absolute(path, cwd), real, sure and not odd)
 
 
-def at_home(path: str) -> str:
-    """A path that may begin with `~`, without it."""
+def expand_home(path: str) -> str:
+    """A path with a leading `~` expanded."""
     return os.path.expanduser(path)  # noqa: PTH111 - Path would drop a last slash and dots
 
 
@@ -125,21 +114,18 @@ def _link(path: str, cwd: str) -> str | None:
     if of_a_process:
         return "/" if of_a_process[1] == "root" else cwd
     try:
-        return os.readlink(path)  # noqa: PTH115 - names that are no text are kept as they are
+        return os.readlink(path)  # noqa: PTH115 - keeps names that are no UTF-8 as they are
     except (OSError, ValueError):
         return None
 
 
 def exists_at_top(path: str) -> bool:
-    """Whether the first name of an absolute path is there: `/api/users` mostly is no path."""
+    """Whether the first name of an absolute path exists: `/api/users` mostly is no path."""
     return os.path.lexists("/" + path.strip("/").split("/")[0])
 
 
-def files_named(pattern: str, cwd: str) -> Sequence[str] | None:
-    """The files that a shell may put in place of a pattern; None where they are too many.
-
-    Hidden ones too, which a shell only takes when it is told to.
-    """
+def expand_glob(pattern: str, cwd: str) -> Sequence[str] | None:
+    """The files to which a shell may expand a glob, hidden ones included; None if too many."""
     if "**" in pattern:
         return None  # some shells look through whole trees
     found = iglob(pattern, root_dir=cwd, include_hidden=True)  # noqa: PTH207
@@ -150,8 +136,8 @@ def files_named(pattern: str, cwd: str) -> Sequence[str] | None:
     return None if len(some) > MOST_FILES else some
 
 
-def folder_of(pattern: str) -> str:
-    """The folder in which all files are that a pattern may name."""
+def glob_folder(pattern: str) -> str:
+    """The folder that contains all files that a glob may match."""
     return re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0] or (
         "/" if pattern.startswith("/") else "."
     )
@@ -162,7 +148,7 @@ _WILD = re.compile(r"[*?]")
 
 @dataclass(frozen=True)
 class PathPattern:
-    """A pattern of paths; `~` and absolute ones name places anywhere."""
+    """A pattern of paths, from the work folder unless it is absolute or begins with `~`."""
 
     text: str
 
@@ -173,9 +159,9 @@ class PathPattern:
         """
         if not place.sure:
             return False
-        # A folder of the work folder that became a link is not what the pattern was written for.
+        # A folder of the work folder that became a link is not what the pattern was meant for.
         anywhere = self.text.startswith(("/", "~"))
-        readings = self._readings(root) if anywhere else (_anchored(self.text, root),)
+        readings = self._spellings(root) if anywhere else (_anchored(self.text, root),)
         for anchored in readings:
             named = frozenset(name.casefold() for name in anchored.split("/"))
             prefix = "/" + "/".join(_literal(anchored))
@@ -187,13 +173,13 @@ class PathPattern:
         """Whether the path, as named or as it really is, may be something the pattern covers."""
         return any(
             _matcher(anchored, below=True).fullmatch(path)
-            for anchored in self._readings(root)
+            for anchored in self._spellings(root)
             for path in (place.named, place.real)
         )
 
     def lies_in(self, folder: str, root: str) -> bool:
         """Whether something that the pattern covers may be in a folder."""
-        for anchored in self._readings(root):
+        for anchored in self._spellings(root):
             literal = "/" + "/".join(_literal(anchored))
             if is_below(literal, folder) or (_WILD.search(anchored) and is_below(folder, literal)):
                 return True
@@ -201,11 +187,11 @@ class PathPattern:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether all that it covers has a name with a dot in front on its way."""
+        """Whether all that it covers is hidden: a name of it begins with a dot."""
         return any(re.match(r"\.[^./]", name) for name in self.text.split("/"))
 
-    def hinted_in(self, text: str) -> bool:
-        """Whether a text that nobody can take apart speaks of what the pattern covers."""
+    def mentioned_in(self, text: str) -> bool:
+        """Whether a text that cannot be parsed mentions what the pattern covers."""
         names = [name for name in self.text.split("/") if name not in ("", ".", "..", "~", "**")]
         if not names:
             return True
@@ -215,7 +201,7 @@ class PathPattern:
         longest = max(_WILD.split(names[-1]), key=len)
         return longest in text
 
-    def _readings(self, root: str) -> tuple[str, ...]:
+    def _spellings(self, root: str) -> tuple[str, ...]:
         """The pattern as written, and with the links in its fixed part followed."""
         anchored = _anchored(self.text, root)
         literal = _literal(anchored)
@@ -225,12 +211,12 @@ class PathPattern:
 
 
 def mentions(text: str, name: str) -> bool:
-    """Whether a name stands in a text as a word of its own."""
+    """Whether a name occurs in a text as a word of its own."""
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", text) is not None
 
 
 def _anchored(text: str, root: str) -> str:
-    path = at_home(text)
+    path = expand_home(text)
     folder = path.endswith("/")
     whole = "/" + os.path.normpath(os.path.join(root, path)).lstrip("/")  # noqa: PTH118
     return f"{whole.rstrip('/')}/**" if folder else whole

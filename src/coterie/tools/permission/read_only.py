@@ -17,7 +17,7 @@ from coterie.tools.permission.shell_parser import SimpleCommand
 
 _NOTHING = re.compile(r"(?!)")
 
-LeftOut = Literal["nothing", "hidden", "untracked"]
+Skipped = Literal["nothing", "hidden", "untracked"]
 
 
 @dataclass(frozen=True)
@@ -25,27 +25,27 @@ class ReadOnlyProgram:
     """A program, or a subcommand of git, that changes nothing unless it is told to."""
 
     letters: str = ""
-    """Short options with which it does more."""
+    """Short options with which it does more than read."""
     long: tuple[str, ...] = ()
     """Long ones, without their dashes."""
     refused: re.Pattern[str] = _NOTHING
-    """Other arguments with which it does."""
+    """Other arguments with which it does more."""
     only: re.Pattern[str] | None = None
-    """If given, the arguments that are known, and no others."""
+    """If set, no other arguments than these are accepted."""
     operands: int | None = None
-    """How many arguments it may have that are no options."""
+    """How many arguments that are no options it may have."""
     files: bool = True
     """Whether its arguments may be files that it reads."""
     deep: str | None = None
     """The short options with which it reads all files of a folder; empty: it always does."""
-    leaves_out: LeftOut = "nothing"
-    """What it then does not read of the folder."""
+    skips: Skipped = "nothing"
+    """What it then skips in the folder."""
     unless: re.Pattern[str] = _NOTHING
-    """Arguments with which it reads that too."""
+    """Arguments with which it skips nothing."""
     values: str = ""
-    """Short options that have a value."""
+    """Short options that take a value."""
 
-    def only_looks(self, arguments: tuple[str, ...]) -> bool:
+    def only_reads(self, arguments: tuple[str, ...]) -> bool:
         """Whether it changes nothing with these arguments."""
         if self.only and not all(self.only.fullmatch(one) for one in arguments):
             return False
@@ -62,14 +62,14 @@ class ReadOnlyProgram:
             has_letter(one, self.deep) or one.startswith("--r") for one in arguments
         )
 
-    def left_out(self, arguments: tuple[str, ...]) -> LeftOut:
+    def skipped(self, arguments: tuple[str, ...]) -> Skipped:
         """What it does not read of a folder."""
-        return "nothing" if any(map(self.unless.fullmatch, arguments)) else self.leaves_out
+        return "nothing" if any(map(self.unless.fullmatch, arguments)) else self.skips
 
     def reads_where_it_is(self, arguments: tuple[str, ...]) -> bool:
-        """Whether it may read the folder that it runs in: no other is surely named.
+        """Whether it may read the folder that it runs in, because no other is certainly named.
 
-        Of two arguments that are no values of options, only the first can be what is looked for.
+        Of two arguments that are no values of options, only the first can be the search pattern.
         """
         operands, value = 0, False
         for one in arguments:
@@ -129,7 +129,7 @@ READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
         "Lz",
         ("pre", "pre-glob", "hostname-bin", "follow", "search-zip"),
         deep="",
-        leaves_out="hidden",
+        skips="hidden",
         unless=re.compile(r"-[^-]*[u.].*|--(hidden|no-ignore.*|unrestricted)"),
         values="ABCEMTdefgjmrt",
     ),
@@ -147,7 +147,7 @@ READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
     **_each("log shortlog blame rev-list", _SHOWS),
     **_each(
         "diff show",
-        ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", leaves_out="untracked"),
+        ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", skips="untracked"),
     ),
     **_each(
         "status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()
@@ -158,7 +158,7 @@ READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
         "O",
         ("open-files-in-pager", "textconv", "ext-grep"),
         deep="",
-        leaves_out="untracked",
+        skips="untracked",
         unless=re.compile(r"--(u|no-i|no-e).*"),
     ),
     "remote": ReadOnlyProgram(only=re.compile(r"-v|--verbose")),
@@ -168,7 +168,7 @@ READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
     "worktree list": ReadOnlyProgram(),
 }
 GIT_OPTIONS = frozenset({"--no-pager", "-P", "--no-optional-locks", "--literal-pathspecs"})
-"""Before the subcommand."""
+"""Options before the subcommand that are harmless."""
 
 
 _STRINGS = re.compile(r"([^%]|%%|%-?[0-9]*(\.[0-9]+)?[sbqc])*", re.DOTALL)
@@ -180,15 +180,15 @@ _LINES = re.compile(r"(([0-9]+|\$)(,([0-9]+|\$))?p;?)+")
 
 @dataclass(frozen=True)
 class ReadAccess:
-    """What a command looks at."""
+    """The files that a command reads."""
 
     files: tuple[str, ...]
-    """As it names them; a word may be no file at all."""
+    """As written; a word may be no file at all."""
     deep: bool = False
     """Whether it reads all files of these folders."""
     here: bool = False
     """Whether it then reads those of the folder it runs in."""
-    leaves_out: LeftOut = "nothing"
+    skips: Skipped = "nothing"
 
     def folders(self, cwd: str) -> list[str]:
         """The folders that it reads all of."""
@@ -199,7 +199,7 @@ class ReadAccess:
 
     def reads(self, glob: PathPattern) -> bool:
         """Whether it reads what a pattern covers, where that is in such a folder."""
-        return self.leaves_out != "hidden" or not glob.is_hidden
+        return self.skips != "hidden" or not glob.is_hidden
 
 
 def read_access(
@@ -219,13 +219,13 @@ def read_access(
 
 
 def _ordinary(reader: ReadOnlyProgram | None, arguments: tuple[str, ...]) -> ReadAccess | None:
-    if reader is None or not reader.only_looks(arguments):
+    if reader is None or not reader.only_reads(arguments):
         return None
     files = tuple(named for one in arguments for named in _named(one)) if reader.files else ()
     if not reader.reads_folders(arguments):
         return ReadAccess(files)
-    here, left_out = reader.reads_where_it_is(arguments), reader.left_out(arguments)
-    return ReadAccess(files, deep=True, here=here, leaves_out=left_out)
+    here, skipped = reader.reads_where_it_is(arguments), reader.skipped(arguments)
+    return ReadAccess(files, deep=True, here=here, skips=skipped)
 
 
 def _named(argument: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ _NETWORK = name_set("aria2c curl ftp lftp nc ncat netcat scp sftp socat ssh teln
 
 @dataclass(frozen=True)
 class AddressPattern:
-    """Which addresses are meant; parts that are not given may be anything."""
+    """A pattern of addresses; parts that are not given may be anything."""
 
     scheme: str
     host: str
@@ -42,7 +42,7 @@ class AddressPattern:
 
     @classmethod
     def of(cls, text: str) -> AddressPattern | None:
-        """The pattern that a text means; None where it means none."""
+        """Parse a pattern; None if it is none."""
         found = _PATTERN.fullmatch(text)
         if found is None:
             return None
@@ -50,7 +50,7 @@ class AddressPattern:
         return cls(found["scheme"] or "", host, found["port"] or "", found["path"] or "")
 
     def allows(self, target: str) -> bool:
-        """Whether an address is surely one of those that are meant."""
+        """Whether an address certainly matches."""
         found = _TARGET.fullmatch(target)
         if found is None or not self._is_host(found["host"].lower().rstrip(".")):
             return False
@@ -64,12 +64,12 @@ class AddressPattern:
         )
 
     def forbids(self, target: str) -> bool:
-        """Whether the host of the pattern stands anywhere in an address, or in a word."""
+        """Whether the host of the pattern occurs anywhere in an address, or in a word."""
         text = unquote(target).lower()
         return any(self._is_host(host) for host in _HOSTS.findall(text))
 
     def forbids_words(self, words: tuple[str, ...]) -> bool:
-        """Whether a command may reach what is meant."""
+        """Whether a command may reach a matching address."""
         if self.host == "*":
             program = words[0].rpartition("/")[2] if words else ""
             return program in _NETWORK or any("://" in word for word in words)
@@ -101,7 +101,7 @@ class CommandPattern:
 
     @classmethod
     def of(cls, text: str) -> CommandPattern:
-        """The pattern that a text means; blanks stand between words and nothing is quoted."""
+        """Parse a pattern: words with blanks between them, without quoting."""
         words = text.split()
         count = 0
         while count < len(words) and _ASSIGNMENT.match(words[count]):
@@ -113,7 +113,7 @@ class CommandPattern:
     # -- allowing: all must fit, exactly -------------------------------------------------------
 
     def allows(self, command: SimpleCommand, folders: Sequence[str], root: str) -> bool:
-        """Whether a clear command is one of those that are meant, wherever of these it runs."""
+        """Whether an unambiguous command matches, in whichever of these folders it runs."""
         given = tuple(word.raw for word in command.assignments)
         if given != self.assignments:
             return False
@@ -148,8 +148,8 @@ class CommandPattern:
             _has_option(option, words[1:]) for option in options
         )
 
-    def hinted_in(self, text: str) -> bool:
-        """Whether a text that nobody can take apart speaks of such a command."""
+    def mentioned_in(self, text: str) -> bool:
+        """Whether a text that cannot be parsed mentions such a command."""
         names = [word for word in self.words if not word.startswith("-") and "*" not in word]
         return all(mentions(text, name.rpartition("/")[2]) for name in names)
 
@@ -158,7 +158,7 @@ class CommandPattern:
 
 
 def _program_fits(wanted: str, given: str, folder: str, root: str) -> bool:
-    """A program with a path in its name is one file; a bare name is never a path."""
+    """A pattern with a slash means one file; a bare name never matches a path."""
     if "/" not in wanted:
         return "/" not in given and bool(wildcard(wanted).fullmatch(given))
     if folder == root and wanted == given:
@@ -192,7 +192,7 @@ def _stays(wanted: str, given: str, folder: str) -> bool:
 
 @lru_cache(maxsize=512)
 def wildcard(text: str) -> re.Pattern[str]:
-    """A matcher of a text in which `*` is any text, as a group."""
+    """A regular expression for a text in which `*` is any text, captured as a group."""
     return re.compile("(.*)".join(re.escape(part) for part in text.split("*")), re.DOTALL)
 
 
@@ -212,7 +212,7 @@ def _may_be(wanted: str, word: Word) -> bool:
 
 
 def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> bool:
-    """Whether the words come one after another, options and their values left out between."""
+    """Whether the words follow one another, options and their values between them skipped."""
     given = iter(words)
     return all(_comes_next(name, given) for name in wanted)
 
@@ -262,7 +262,7 @@ _NAME = re.compile(r"[\w*.:/@+-]+")
 
 
 class RuleError(ValueError):
-    """A text that is no rule; says what was expected in its place."""
+    """A text that is no rule; says what was expected instead."""
 
     def __init__(self, text: str, expected: str) -> None:
         super().__init__(text, expected)
@@ -275,12 +275,12 @@ class RuleError(ValueError):
 
 @dataclass(frozen=True)
 class ToolPattern:
-    """The agent's own names of tools, with `*`."""
+    """A pattern of the agent's own tool names, with `*`."""
 
     name: str
 
     def matches(self, tool: str) -> bool:
-        """Whether a tool is meant."""
+        """Whether it matches a tool."""
         return wildcard(self.name).fullmatch(tool) is not None
 
 
@@ -298,7 +298,7 @@ class Rule:
 
     @classmethod
     def parse(cls, text: str) -> Rule:
-        """The rule that a text means; RuleError where it means none."""
+        """Parse a rule; raises RuleError if it is none."""
         return _parse(text)
 
 

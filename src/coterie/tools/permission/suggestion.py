@@ -1,4 +1,4 @@
-"""The rule that a person is offered instead of saying yes each time; none where none is wise."""
+"""The rule that is offered to a person instead of approving each time; none where it is unsafe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coterie.tools.permission.rules import AddressPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import KEYWORDS, OPAQUE, parse
 
-_UNWISE = (
+_UNSAFE = (
     name_set(
         "rm rmdir unlink shred dd mv cp ln install rsync truncate tee chmod chown chgrp kill "
         "pkill killall curl wget scp sftp nc socat telnet sed find tar unzip zip gdb vim vi ed ex "
@@ -34,9 +34,9 @@ _UNWISE = (
     | OPAQUE
     | KEYWORDS
 )
-"""Programs that can do anything, or undo everything: any further argument may be the wrong one."""
+"""Programs that can do or destroy anything: a rule with open arguments would be unsafe."""
 
-_TWICE: Mapping[str, frozenset[str]] = {
+_NESTED_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(name_set("npm pnpm yarn bun"), name_set("run exec dlx x")),
     **dict.fromkeys(name_set("uv poetry pdm pipenv hatch pipx"), name_set("run")),
     **dict.fromkeys(name_set("docker podman"), name_set("compose")),
@@ -45,7 +45,7 @@ _TWICE: Mapping[str, frozenset[str]] = {
     "gh": name_set("pr issue run repo release"),
 }
 """Subcommands that have subcommands; to allow all of these would be to allow anything."""
-_ANYTHING: Mapping[str, frozenset[str]] = dict.fromkeys(
+_RUN_ANYTHING: Mapping[str, frozenset[str]] = dict.fromkeys(
     name_set("docker kubectl podman"), name_set("cp exec run")
 )
 """Subcommands that run or overwrite whatever their arguments say."""
@@ -54,7 +54,7 @@ _MODULES = name_set("pytest unittest mypy ruff black build pylint flake8")
 _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
 _LEAST_DEPTH = 3
-"""A folder nearer to the top of the disk than this is never offered."""
+"""A folder nearer to the root than this is never offered."""
 
 
 def suggest(action: Action, root: Path | None = None) -> str:
@@ -91,14 +91,14 @@ def _for_command(text: str) -> str:
 
 
 def _kept(words: Sequence[str]) -> Sequence[str]:
-    """The words that say what is done; the rest may vary."""
+    """The words that a rule keeps; the rest may vary."""
     program, name = words[0], words[0].rpartition("/")[2]
     if INTERPRETERS.fullmatch(name) and name != "bun":
         module = len(words) > 2 and words[1] == "-m" and words[2] in _MODULES
         return words[:3] if module and name == program else ()
     # What only looks is asked about where it looks elsewhere: that is a matter of paths.
     looks = is_read_only_program(name) and name != "git"
-    if looks or name in _UNWISE or program.startswith(("/", "~")):
+    if looks or name in _UNSAFE or program.startswith(("/", "~")):
         return ()
     return words[: _depth(words)]
 
@@ -107,17 +107,17 @@ def _depth(words: Sequence[str]) -> int:
     program, first = words[0], words[1] if len(words) > 1 else ""
     if program in _RUN_WHAT_FOLLOWS:
         return 2 if _is_own_thing(first) else 0
-    if first in _TWICE.get(program, ()):
+    if first in _NESTED_SUBCOMMANDS.get(program, ()):
         return 3 if len(words) > 2 and _is_own_thing(words[2]) else 0
     if _SUBCOMMAND.fullmatch(first):
-        return 0 if first in _ANYTHING.get(program, ()) else 2
-    return 0 if program in _TWICE else 1
+        return 0 if first in _RUN_ANYTHING.get(program, ()) else 2
+    return 0 if program in _NESTED_SUBCOMMANDS else 1
 
 
 def _is_own_thing(word: str) -> bool:
-    """Whether a word names one thing to run that is not in turn able to run all others."""
+    """Whether a word names one thing to run that cannot in turn run anything else."""
     name = word.rpartition("/")[2]
-    return not (word.startswith("-") or name in _UNWISE or INTERPRETERS.fullmatch(name))
+    return not (word.startswith("-") or name in _UNSAFE or INTERPRETERS.fullmatch(name))
 
 
 # -- paths and addresses -----------------------------------------------------------------------

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import anyio.to_thread
 from pydantic import Field
 
-from coterie.model.action import Action
 from coterie.tools.excerpt import truncated, visible
 from coterie.tools.search.embeddings import Embedder
 from coterie.tools.search.index import CodeIndex, Hit, QueryVector
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
 
 BATCH, MOST_BATCHES = 64, 20
 """How many passages a model is asked about at once, and how often before one search; the rest
@@ -20,30 +19,22 @@ follow with the next searches."""
 
 
 class SearchCodeInput(ToolInput):
-    """What is looked for."""
+    """Find code by a question in plain words, when you do not know what it is called. Gives files,
+    best first, each with its most fitting lines. For a known name use grep."""
 
     query: Utf8Text = Field(description="A question, or what the code does, in plain words.")
 
 
 @dataclass(frozen=True)
-class SearchCode:
+class SearchCode(WorkspaceTool[SearchCodeInput]):
     """Finds places in a member's workspace by what they are about."""
 
     index: CodeIndex
     embedder: Embedder | None = None
-    """A model of the user's, if there is one."""
+    """An embedding model of the user's, if there is one."""
 
     name = "searchCode"
-    description = (
-        "Find code by a question in plain words, when you do not know what it is called. "
-        "Gives files, best first, each with its most fitting lines. For a known name use grep."
-    )
     inputs = SearchCodeInput
-    read_only = True
-
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Looks at the whole workspace."""
-        return Action("read", self.name, cwd, paths=(".",), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The files as they are now."""

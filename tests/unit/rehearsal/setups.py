@@ -1,4 +1,4 @@
-"""What makes each CLI talk to a rehearsal instead of its vendor, as data.
+"""What makes each bare CLI talk to a rehearsal server instead of its vendor, without Coterie.
 
 Measured with the versions that scripts/real-clis installs.  Nothing here is a secret, and
 nothing is written: whoever starts a CLI merges `config` into the file of that name in the home

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.rehearsal.environment import SETUPS, codex, codex_signed_in, toml
+from tests.unit.rehearsal.setups import SETUPS, codex, codex_signed_in, toml
 
 URL = "http://127.0.0.1:1234"
 
