@@ -1,5 +1,7 @@
 """`make chaos`: kill -9 at random instants of chats, of the built-in agent and of tickets.
 
+Chats are killed when nothing else happens to them, and between interrupts and words.
+
 Exits with 1 when anything was lost, doubled or left running.
 """
 
@@ -15,9 +17,11 @@ import anyio
 
 from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
+from bench.chaos.interrupts import InterruptChaos, Interrupted
 from bench.chaos.tickets import TicketChaos
 
 CHAT_KILLS = 200
+INTERRUPT_KILLS = 100
 BUILTIN_KILLS = 100
 TICKET_KILLS = 100
 
@@ -28,6 +32,8 @@ def main() -> int:
     clean = True
     if options.only in (None, "chat"):
         clean &= chats(options, options.kills or CHAT_KILLS)
+    if options.only in (None, "interrupts"):
+        clean &= interrupts(options, options.kills or INTERRUPT_KILLS)
     if options.only in (None, "builtin"):
         clean &= builtin(options, options.kills or BUILTIN_KILLS)
     if options.only in (None, "tickets"):
@@ -37,8 +43,8 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["chat", "builtin", "tickets"])
-    usual = f"{CHAT_KILLS}, {BUILTIN_KILLS} and {TICKET_KILLS}"
+    parser.add_argument("--only", choices=["chat", "interrupts", "builtin", "tickets"])
+    usual = f"{CHAT_KILLS}, {INTERRUPT_KILLS}, {BUILTIN_KILLS} and {TICKET_KILLS}"
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
@@ -54,6 +60,19 @@ def chats(options: argparse.Namespace, kills: int) -> bool:
     sys.stdout.write(f"\n{asdict(tally)}\nrepeated executions: {tally.repeated}\n")
     clean = not (tally.wrong or tally.overlaps or tally.survivors)
     return clean and tally.repeated <= tally.kills
+
+
+def interrupts(options: argparse.Namespace, kills: int) -> bool:
+    """Chats whose turns are interrupted and that are spoken to; whether nothing went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        chaos = InterruptChaos(Path(folder), keeper=options.keeper, seed=options.seed)
+
+        def progress(now: Interrupted) -> None:
+            _tell(now.kills, kills, f"{now.chats} chats, {now.interrupts} interrupts")
+
+        outcome = anyio.run(chaos.run, kills, progress)
+    sys.stdout.write(f"\n{asdict(outcome)}\n")
+    return outcome.clean
 
 
 def builtin(options: argparse.Namespace, kills: int) -> bool:

@@ -1,8 +1,6 @@
 """Killing a task of the built-in agent at random instants: which calls ran, were asked, are known.
 
 As a program it is the parent of those that are killed: python -m bench.chaos.builtin URL
-It has all that they import, which costs more than what they do; for each folder that it reads it
-forks one, says its pid, and then how it ended.
 """
 
 from __future__ import annotations
@@ -13,18 +11,17 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from anyio.abc import Process
-from anyio.streams.buffered import BufferedByteReceiveStream
 
+from bench.chaos.forked import ROOT, Parent, Silent, serve
 from coterie.app.project import App
 from coterie.errors import AnswerRefused
 from coterie.model.message import YOU
-from coterie.model.record import Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
@@ -39,7 +36,6 @@ from coterie.rehearsal.model_api import (
 from coterie.rehearsal.server import RehearsalServer
 
 UNKNOWN = "unknown"
-_ROOT = Path(__file__).parents[2]
 _LATE = (
     "coterie.agents.builtin.model",
     "pydantic_ai.models.anthropic",
@@ -103,25 +99,6 @@ class Outcome:
     wrong: list[str] = field(default_factory=list[str])
 
 
-class _Parent:
-    """The program below, held by the one that kills."""
-
-    def __init__(self, process: Process) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        self._input = process.stdin
-        self._output = BufferedByteReceiveStream(process.stdout)
-
-    async def fork(self, root: Path) -> int:
-        """A process that owns the task of this folder; its pid."""
-        await self._input.send(f"{root}\n".encode())
-        return int(await self._output.receive_until(b"\n", 100))
-
-    async def ended(self) -> int:
-        """Wait for it; its exit code, or the signal as a negative number."""
-        return int(await self._output.receive_until(b"\n", 100))
-
-
 @dataclass
 class BuiltinChaos:
     """Tasks of one length, killed at random until each is done."""
@@ -143,20 +120,20 @@ class BuiltinChaos:
         async with (
             RehearsalServer(Counting(self.calls)) as server,
             await anyio.open_process(
-                [sys.executable, "-m", __spec__.name, server.url], cwd=_ROOT, stderr=None
+                [sys.executable, "-m", __spec__.name, server.url], cwd=ROOT, stderr=None
             ) as parent,
         ):
             while self.outcome.kills < kills:
                 root = self.folder / f"task{self.outcome.tasks}"
                 root.mkdir()
                 before = self.outcome.kills
-                await self._to_its_end(root, _Parent(parent), kills)
+                await self._to_its_end(root, Parent(parent), kills)
                 await self._count(root, self.outcome.kills - before)
                 progress(self.outcome)
             parent.terminate()
         return self.outcome
 
-    async def _to_its_end(self, root: Path, parent: _Parent, kills: int) -> None:
+    async def _to_its_end(self, root: Path, parent: Parent, kills: int) -> None:
         """Start or resume, kill or let it end; somebody says yes to whatever is asked."""
         async with App.open(root) as app, anyio.create_task_group() as group:
             group.start_soon(_say_yes, app)
@@ -255,33 +232,17 @@ def _effects(root: Path, calls: int, entries: list[AuditEntry]) -> list[str]:
 # -- the processes that are killed ---------------------------------------------------------------
 
 
-class _Silent:
-    def saw(self, record: Record) -> None:
-        """Nobody looks."""
-
-
 async def _own(root: Path, url: str) -> int:
     async with App.open(root, None, url) as app:
         tasks = await app.tasks()
         task = tasks[0].id if tasks else None
         if task is None:
             task = await app.start(_TEAM, "Do all of it.", Caps(), workflow="solo", rehearsal=True)
-        result = await app.run(task, _Silent(), patience=None)
+        result = await app.run(task, Silent(), patience=None)
     return 0 if result.status == "completed" else 1
 
 
-def _main(url: str) -> None:
+if __name__ == "__main__":
     for module in _LATE:
         import_module(module)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for line in sys.stdin:
-        process = os.fork()
-        if process == 0:
-            os.dup2(nothing, 0)
-            os._exit(anyio.run(_own, Path(line.rstrip("\n")), url))
-        print(process, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
-
-
-if __name__ == "__main__":
-    _main(sys.argv[1])
+    serve(partial(_own, url=sys.argv[1]))

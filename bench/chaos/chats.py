@@ -60,7 +60,7 @@ class Chaos:
 
     def _chat(self, kills: int) -> None:
         project = self.folder / f"chat{self.tally.chats}"
-        _furnish(project, self.milliseconds, self.keeper)
+        furnish(project, self.milliseconds, self.keeper)
         words = ["chat", "--agents", "a=locked,b=locked", "--max-turns", str(self.turns), "turn 0"]
         code, before = None, self.tally.kills
         while code is None:
@@ -96,7 +96,8 @@ class Chaos:
             tally.wrong.append(f"{project.name}: exit {code}, said {said}")
 
 
-def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
+def furnish(project: Path, milliseconds: float, keeper: str) -> None:
+    """A project whose registry has the agent `locked`."""
     registry = project / "user" / "agents"
     registry.mkdir(parents=True)
     entry = {

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import anyio
 import pytest
 
 from bench.chaos.chats import Chaos, Tally
+from bench.chaos.interrupts import InterruptChaos
 
 
 @pytest.mark.parametrize("keeper", ["bubblewrap", "subreaper"])
@@ -19,3 +21,11 @@ def test_a_killed_chat_loses_and_doubles_nothing(tmp_path: Path, keeper: str) ->
     assert tally == expected
     assert tally.kills >= 5
     assert 0 <= tally.repeated <= tally.kills
+
+
+def test_an_interrupted_chat_keeps_every_word_through_kills(tmp_path: Path) -> None:
+    chaos = InterruptChaos(tmp_path, turns=8, milliseconds=20, seed=7)
+    outcome = anyio.run(chaos.run, 3)
+    assert outcome.clean, outcome
+    assert outcome.kills >= 3
+    assert 0 < outcome.cut <= outcome.interrupts
