@@ -20,7 +20,8 @@ def _cpu(words: list[str], env: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def _furnished(folder: Path) -> dict[str, str]:
+def furnished(folder: Path) -> dict[str, str]:
+    """An environment with a scripted agent in its registry; the project is `work`."""
     entry = {
         "command": sys.executable,
         "baseArgs": ["-I", "-S", agent.__file__],
@@ -36,7 +37,7 @@ def _furnished(folder: Path) -> dict[str, str]:
 
 def help_and_first_turn(folder: Path, repeats: int = 7) -> tuple[float, float]:
     """Median CPU seconds of `coterie --help`, and of a `chat` of one turn."""
-    env = _furnished(folder)
+    env = furnished(folder)
     coterie = [sys.executable, "-m", "coterie"]
     chat = [*coterie, "-C", str(folder / "work"), "chat", "--agents", "a=scripted", "hello there"]
     _cpu(chat, env)  # the first makes the project and compiles what is not compiled yet

@@ -115,10 +115,10 @@ class _Chat:
 
     async def to_its_end(self, parent: Parent, kills: int) -> None:
         """Start or resume, kill or let it end."""
+        code = None
         async with self._opened() as app, anyio.create_task_group() as person:
             person.start_soon(self._interrupt, app)
             person.start_soon(self._take_the_floor, app)
-            code = None
             while code is None or code == -signal.SIGKILL:
                 process = await parent.fork(self._project)
                 async with anyio.create_task_group() as killing:

@@ -1,0 +1,145 @@
+"""How many source files an operation passes through: the reader's path, counted.
+
+Each operation runs twice in this process, once to warm up imports and caches and once counted.
+A file counts when one of its functions is called, in whatever thread; imports and child processes
+do not count.
+
+    python -m bench.walk        the names of the files, by operation
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from inspect import CO_OPTIMIZED
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import coterie
+from bench.commands import furnished
+from coterie.cli.main import main as coterie_command
+from coterie.model.task import Ended, TaskCreated
+from coterie.ports import Context
+from coterie.workflows.chat import Chat
+
+SOURCE = str(Path(coterie.__file__).parent) + os.sep
+
+
+@dataclass
+class Walk:
+    """The files entered, by name within the package, while it is `counting`."""
+
+    files: set[str] = field(default_factory=set[str])
+    counting: bool = True
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """See the calls of this thread, and of every thread that is started in this block."""
+        threading.setprofile(self._enter)
+        sys.setprofile(self._enter)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _enter(self, frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if not self.counting or event != "call" or not code.co_filename.startswith(SOURCE):
+            return
+        if code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<"):
+            self.files.add(code.co_filename[len(SOURCE) :])
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The files that each operation entered."""
+
+    chat: set[str]
+    tasks: set[str]
+    inbox: set[str]
+    turn: set[str]
+    """`context.turn` alone, from its call to its return, with all that runs meanwhile."""
+
+
+def walked(folder: Path) -> Walked:
+    """Walk a chat of one turn with a generic agent, and the two commands that look at it."""
+    chat = ("chat", "--agents", "a=scripted", "--max-turns", "1", "hello there")
+    with _environment(furnished(folder)):
+        counts = [_entered(folder, Walk(), *words) for words in (chat, ("tasks",), ("inbox",))]
+        with _only_turns(Walk(counting=False)) as walk:
+            turn = _entered(folder, walk, *chat)
+    return Walked(*counts, turn=turn)
+
+
+def _entered(folder: Path, walk: Walk, *words: str) -> set[str]:
+    run(folder, *words)  # the first makes the project, and imports
+    walk.files.clear()
+    with walk.watching():
+        run(folder, *words)
+    return walk.files
+
+
+@contextmanager
+def _only_turns(walk: Walk) -> Iterator[Walk]:
+    """Have a walk count from the call of the workflow's `context.turn` to its return."""
+    real = Chat.run
+
+    async def run_counted(self: Chat, task: TaskCreated, context: Context) -> Ended:
+        take = context.turn
+
+        async def turn(*given: Any) -> object:
+            walk.counting = True
+            try:
+                return await take(*given)
+            finally:
+                walk.counting = False
+
+        vars(context)["turn"] = turn
+        return await real(self, task, context)
+
+    Chat.run = run_counted
+    try:
+        yield walk
+    finally:
+        Chat.run = real
+
+
+def run(folder: Path, *words: str) -> None:
+    """A command in this process, its output put aside."""
+    before, sys.argv = sys.argv, ["coterie", "-C", str(folder / "work"), *words]
+    output = io.StringIO()
+    try:
+        with redirect_stdout(output), redirect_stderr(output):
+            code: object = coterie_command()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv = before
+    assert not code, (words, code, output.getvalue())
+
+
+@contextmanager
+def _environment(env: dict[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place:
+        for operation, names in vars(walked(Path(place))).items():
+            sys.stdout.write(f"{operation}: {len(names)}\n")
+            sys.stdout.writelines(f"    {name}\n" for name in sorted(names))
