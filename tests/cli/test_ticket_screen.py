@@ -23,8 +23,7 @@ from coterie.model.envelope import Envelope, Instruction, Report
 from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Member, Team
-from coterie.model.ticket import Moment, Ticket
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import Moment, Ticket, TicketView
 from coterie.model.update import Usage
 from tests.cli.command import steady
 from tests.cli.test_screen import Listening, Scene, Sized

@@ -45,7 +45,7 @@ from coterie.model.routing import spoken
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, base_of
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import TicketView
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.ports import Observer

@@ -17,10 +17,10 @@ from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
+from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Turn
 from coterie.model.record import ResultRecord
-from coterie.model.ticket import BASE_COMMIT, Ticket
-from coterie.model.ticket_view import TicketView, check_results, check_scores
+from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
 from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
 

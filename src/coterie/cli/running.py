@@ -18,7 +18,7 @@ from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Recor
 
 if TYPE_CHECKING:
     from coterie.app.project import App
-    from coterie.model.ticket_view import TicketView
+    from coterie.model.ticket import TicketView
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

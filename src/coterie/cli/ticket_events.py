@@ -26,8 +26,7 @@ from coterie.model.record import (
     TicketRecord,
 )
 from coterie.model.team import Team, base_of
-from coterie.model.ticket import Ticket, TicketState
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import Ticket, TicketState, TicketView
 from coterie.model.view import Entry
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ from coterie.cli.text import Paint, cells, ends, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
 from coterie.model.about import PlanApproval
+from coterie.model.check import ended
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import APPROVE, NOBODY
 from coterie.model.record import MessageRecord
 from coterie.model.team import Team, base_of
-from coterie.model.ticket_view import ended
 from coterie.model.view import QuestionView, TaskDetail
 
 if TYPE_CHECKING:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from coterie.cli import figures
 from coterie.cli.text import Meaning, Paint, cells, clip, one_line
 from coterie.model.team import Team, base_of
-from coterie.model.ticket import Ticket
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import Ticket, TicketView
 
 _NO_COLOUR = Paint(wanted=False)
 MANY = 8

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import ArtifactRef, CheckRun, Envelope
 
 
 @dataclass(frozen=True)
@@ -27,3 +32,25 @@ class CheckOutcome:
     def passed(self) -> bool:
         """Whether it ended with exit code 0."""
         return self.exit_code == 0
+
+
+def ended(outcome: CheckOutcome | CheckRun) -> str:
+    """How a check ended, in a few words."""
+    return "no end in time" if outcome.exit_code is None else f"exit {outcome.exit_code}"
+
+
+def check_results(envelopes: Iterable[Envelope]) -> dict[str, dict[str, bool]]:
+    """By ticket and command: whether it passed when it was last run."""
+    found: dict[str, dict[str, bool]] = {}
+    for envelope in envelopes:
+        if envelope.payload_type == "artifact_ref" and envelope.ticket_id:
+            check = cast("ArtifactRef", envelope.payload).checked
+            if check is not None:
+                found.setdefault(envelope.ticket_id, {})[check.command] = check.passed
+    return found
+
+
+def check_scores(envelopes: Iterable[Envelope]) -> dict[str, str]:
+    """By ticket: how many of its checks passed when they were last run, as `2/3`."""
+    results = check_results(envelopes)
+    return {ticket: f"{sum(one.values())}/{len(one)}" for ticket, one in results.items()}

@@ -7,6 +7,7 @@ fixed width, so the order of the text is the order of time.
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -32,6 +33,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+@lru_cache(maxsize=512)  # many things that are stored happened at the same instant
 def parse(text: str) -> str:
     """Any ISO 8601 time with an offset, as an instant; a naive or unreadable one is refused."""
     try:

@@ -84,10 +84,24 @@ class Ticket:
         )
 
     def noted(self, at: str, event: TicketNote, message: str) -> Ticket:
-        """The ticket with a line more in its history."""
+        """The ticket with one more line in its history."""
         return replace(self, history=(*self.history, Moment(at, event, message)))
 
     def closed(self, by: str, at: str, reason: str) -> Ticket:
         """The ticket taken out of the run; its state stays what it was."""
         history = (*self.history, Moment(at, "closed", reason))
         return replace(self, closed_by=by, reason=reason, history=history)
+
+
+@dataclass(frozen=True)
+class TicketView:
+    """One row of a session's table."""
+
+    ticket: Ticket
+    checks: str = ""
+    """How many of its checks passed when they were last run, as `2/3`; empty where none was."""
+    turns: int = 0
+    seconds: float = 0.0
+    """What its turns took, the manager's included."""
+    tokens: int | None = None
+    """None where no agent told."""

@@ -8,8 +8,7 @@ from inline_snapshot import snapshot
 from coterie.cli.text import cells
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.model.team import Member, Team
-from coterie.model.ticket import Ticket, TicketState
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import Ticket, TicketState, TicketView
 
 AGENTS = {"mira": "claude", "wren": "claude", "finn": "codex"}
 TEAM = Team(

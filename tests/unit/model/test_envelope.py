@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coterie.model.check import check_results, check_scores
 from coterie.model.envelope import ArtifactRef, CheckRun, Envelope, Instruction, Payload
-from coterie.model.ticket_view import check_results, check_scores
 
 AT = "2026-01-01T12:00:00.000Z"
 LOG = ArtifactRef(label="check: make test", uri="a.log", description="exit 0, at tree -")

@@ -27,8 +27,7 @@ from coterie.model.record import (
     TicketRecord,
 )
 from coterie.model.team import Team
-from coterie.model.ticket import Ticket
-from coterie.model.ticket_view import TicketView
+from coterie.model.ticket import Ticket, TicketView
 from coterie.model.view import Entry
 
 if TYPE_CHECKING:

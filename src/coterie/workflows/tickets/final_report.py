@@ -10,10 +10,10 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import FINAL_COMMIT, Ticket
-from coterie.model.ticket_view import check_results
 from coterie.model.update import Usage
 from coterie.ports import Context
 from coterie.workspace.ticket_worktrees import TicketFolders

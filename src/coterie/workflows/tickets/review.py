@@ -11,7 +11,7 @@ import anyio.to_thread
 from coterie.errors import ArtifactWrong
 from coterie.model.about import FailedChecks
 from coterie.model.action import Action
-from coterie.model.check import CheckOutcome
+from coterie.model.check import CheckOutcome, ended
 from coterie.model.envelope import (
     ArtifactRef,
     CheckRun,
@@ -22,7 +22,6 @@ from coterie.model.envelope import (
     Review,
 )
 from coterie.model.interaction import Ask, Option
-from coterie.model.ticket_view import ended
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.repository import MergeResult

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import anyio
 
+from coterie.model.check import check_scores
 from coterie.model.envelope import (
     Envelope,
     Error,
@@ -22,7 +23,6 @@ from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.team import base_of
 from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
-from coterie.model.ticket_view import check_scores
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
 
