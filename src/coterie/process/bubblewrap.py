@@ -32,18 +32,7 @@ import anyio
 import anyio.to_thread
 
 from coterie.process import processes
-from coterie.process.launch import (
-    START,
-    AgentExit,
-    KeeperFailed,
-    Launch,
-    Program,
-    Spawn,
-    Stdio,
-    launch,
-    shielded,
-)
-from coterie.process.streams import StatusReader, read_from
+from coterie.process.launch import START, KeeperFailed, KeeperHandle, Spawn, Stdio, shielded
 
 NAME = "bwrap"
 OPTIONS = ("--die-with-parent", "--new-session", "--unshare-pid")
@@ -54,25 +43,18 @@ PROBE = 5.0
 ARMED_LOOK = 0.0005
 
 
-class Bubblewrap:
-    """The hold of one agent by a pid namespace."""
+class Bubblewrap(KeeperHandle):
+    """An agent in a pid namespace of its own."""
 
     preamble = b"\n"  # opens the gate
 
     def __init__(self) -> None:
-        self.agent_pid = 0
-        self.exit: AgentExit = AgentExit()
-        self.ready: anyio.Event = anyio.Event()
-        self.program: Program = Program()
+        super().__init__()
         self.init = 0
         self._init_fd: int | None = None
         self._empty = anyio.Event()
 
-    @property
-    def pid(self) -> int:
-        return self.program.pid
-
-    def heard(self, line: str) -> None:
+    def reported(self, line: str) -> None:
         """A line of bwrap's JSON status: the init's pid at first, the exit code at last."""
         try:
             status = cast("dict[str, int]", json.loads(line))
@@ -82,12 +64,7 @@ class Bubblewrap:
             self._watch(status["child-pid"])
             self.ready.set()
         if "exit-code" in status:
-            self.exit.tell(status["exit-code"])
-
-    def ended(self) -> None:
-        """The status pipe has ended, and with it the outer bwrap."""
-        self.ready.set()
-        self.exit.tell(None)
+            self.set_exit(status["exit-code"])
 
     def interrupt(self) -> None:
         if self._lives():
@@ -108,7 +85,7 @@ class Bubblewrap:
     async def proven_gone(self) -> bool:
         await self.program.gone.wait()
         await self._empty.wait()
-        self.exit.tell(self.program.code)
+        self.set_exit(self.program.code)
         return True
 
     def _lives(self) -> bool:
@@ -146,19 +123,9 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
     held = Bubblewrap()
     argv = [_path() or NAME, *OPTIONS, *SAME_FILES, "--json-status-fd", str(their_status), "--"]
     argv += [SHELL, "-c", GATE, "coterie", spawn.command, *spawn.args]
-    what = Launch(argv, spawn.cwd, spawn.marked_env, stdio, (their_status,))
-    try:
-        held.program = await launch(what)
-    except BaseException:
-        os.close(status)
-        raise
-    finally:
-        os.close(their_status)
-    await read_from(status, StatusReader(held.heard, held.ended))
-    with anyio.move_on_after(START):
-        await held.ready.wait()
-        if held.init:
-            held.agent_pid = await anyio.to_thread.run_sync(_when_armed, held.init)
+    await held.start(argv, spawn, stdio, (their_status,), status)
+    if held.init:
+        held.agent_pid = await anyio.to_thread.run_sync(_when_armed, held.init)
     if not held.agent_pid:
         await _give_up(held, stdio)
     return held
@@ -223,7 +190,7 @@ async def _try() -> str | None:
     with anyio.move_on_after(PROBE):
         await held.proven_gone()
     held.kill()
-    return None if held.exit.code == 0 else f"a trial ended with {held.exit.code}"
+    return None if held.exit_code == 0 else f"a trial ended with {held.exit_code}"
 
 
 @lru_cache(maxsize=1)

@@ -44,9 +44,9 @@ class Child:
     agent has to wait), its stderr is always drained.
     """
 
-    def __init__(self, spawn: Spawn, hold: KeeperHandle) -> None:
+    def __init__(self, spawn: Spawn, keeper: KeeperHandle) -> None:
         self.spawn = spawn
-        self._hold = hold
+        self._keeper = keeper
         self._input = InputWriter()
         self._tail = Tail()
         self._output = OutputReader(self._tail.add if spawn.use_pty else None)
@@ -57,27 +57,27 @@ class Child:
     @property
     def pid(self) -> int:
         """The keeper's pid: it runs as long as anything of the agent does, and ends it on TERM."""
-        return self._hold.pid
+        return self._keeper.program.pid
 
     @property
     def agent_pid(self) -> int:
         """The agent's own pid."""
-        return self._hold.agent_pid
+        return self._keeper.agent_pid
 
     @property
     def exit_code(self) -> int | None:
         """The agent's exit code, 128+n for signal n; None while it runs."""
-        return self._hold.exit.code
+        return self._keeper.exit_code
 
     @property
     def left(self) -> int:
         """How many processes still ran below it when it had ended; then they are ended too."""
-        return self._hold.exit.left
+        return self._keeper.left
 
     @property
     def alive(self) -> bool:
         """Whether the agent itself still runs."""
-        return not self._hold.exit.known.is_set()
+        return not self._keeper.exited.is_set()
 
     @property
     def stderr_tail(self) -> str:
@@ -132,15 +132,15 @@ class Child:
 
     async def exit(self) -> int:
         """Wait for the agent's end; its exit code.  By then `stderr_tail` is whole."""
-        await self._hold.exit.known.wait()
+        await self._keeper.exited.wait()
         await self._errors.ended.wait()
-        if self._hold.exit.code is None:  # its keeper was killed, and is now no more either
-            await self._hold.proven_gone()
-        return 255 if self._hold.exit.code is None else self._hold.exit.code
+        if self._keeper.exit_code is None:  # its keeper was killed, and is now no more either
+            await self._keeper.proven_gone()
+        return 255 if self._keeper.exit_code is None else self._keeper.exit_code
 
     def interrupt(self) -> None:
         """SIGINT to the agent's process group, as Ctrl-C would."""
-        self._hold.interrupt()
+        self._keeper.interrupt()
 
     async def terminate(self) -> bool:
         """End the agent and all below it: TERM, and after a grace KILL.
@@ -157,9 +157,9 @@ class Child:
         return self._gone
 
     async def _end(self) -> bool:
-        gone = await self._gone_within(GRACE, self._hold.ask_to_end)
+        gone = await self._gone_within(GRACE, self._keeper.ask_to_end)
         if not gone:
-            gone = await self._gone_within(KILL, self._hold.kill)
+            gone = await self._gone_within(KILL, self._keeper.kill)
         self._input.abort()
         self._output.close()
         self._errors.close()
@@ -168,7 +168,7 @@ class Child:
     async def _gone_within(self, seconds: float, act: Callable[[], None]) -> bool:
         act()
         with anyio.move_on_after(seconds):
-            return await self._hold.proven_gone()
+            return await self._keeper.proven_gone()
         return False
 
     def _exited(self) -> None:
@@ -188,8 +188,8 @@ class Child:
             self._errors.connection_lost(None)
         else:
             await read_from(errors, self._errors)
-        self._hold.exit.then(self._exited)
-        self._input.post(self._hold.preamble)
+        self._keeper.on_exit(self._exited)
+        self._input.post(self._keeper.preamble)
 
 
 async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:

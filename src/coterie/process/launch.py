@@ -6,15 +6,16 @@ import asyncio
 import os
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar, cast
+from typing import Literal, TypeVar, cast
 
 import anyio
 
 from coterie.process.processes import MARK
-from coterie.process.streams import open_terminal
+from coterie.process.streams import open_terminal, read_from
 
 T = TypeVar("T")
 
@@ -186,67 +187,87 @@ class KeeperFailed(Exception):
     """The keeper itself could not be started; another kind of keeper may do."""
 
 
-class AgentExit:
-    """The end of an agent itself, whatever is left below it."""
+class KeeperHandle(asyncio.Protocol, ABC):
+    """An agent that runs under a keeper, and what that keeper reports line by line.
+
+    A subclass knows what its keeper's lines mean, and how it has the agent signalled.
+    """
+
+    preamble = b""
+    """What to write to the agent's stdin before anything else."""
 
     def __init__(self) -> None:
-        self.known: anyio.Event = anyio.Event()
-        self.code: int | None = None
+        self.program: Program = Program()
+        """The keeper; it runs as long as anything of the agent does."""
+        self.agent_pid = 0
+        self.ready: anyio.Event = anyio.Event()
+        """Set when the keeper has reported that the agent runs, or has ended."""
+        self.exited: anyio.Event = anyio.Event()
+        """Set when the agent itself has ended, whatever still runs below it."""
+        self.exit_code: int | None = None
         """128+n for signal n; None while it runs, or when its keeper could not say."""
         self.left = 0
         """How many processes it left running, which are ended; as far as its keeper counts."""
-        self._then: Callable[[], None] | None = None
+        self._on_exit: Callable[[], None] | None = None
+        self._partial_line = b""
 
-    def tell(self, code: int | None) -> None:
-        """It has ended; what is told first counts, unless that was that nobody knows."""
-        if self.code is None:
-            self.code = code
-        if not self.known.is_set():
-            self.known.set()
-            self.then(self._then)
+    async def start(
+        self, argv: Sequence[str], spawn: Spawn, stdio: Stdio, passed: tuple[int, ...], status: int
+    ) -> None:
+        """Start the keeper with these descriptors passed on; returns when `ready` or too late."""
+        try:
+            what = Launch(argv, spawn.cwd, spawn.marked_env, stdio, passed)
+            self.program = await launch(what)
+        except BaseException:
+            os.close(status)
+            raise
+        finally:
+            for fd in passed:
+                os.close(fd)
+        await read_from(status, self)
+        with anyio.move_on_after(START):
+            await self.ready.wait()
 
-    def then(self, callback: Callable[[], None] | None) -> None:
-        """Call it when the end is known."""
-        self._then = callback
-        if callback is not None and self.known.is_set():
+    def data_received(self, data: bytes) -> None:
+        *lines, self._partial_line = (self._partial_line + data).split(b"\n")
+        for line in lines:
+            self.reported(line.decode("ascii", "replace"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ready.set()
+        self.set_exit(None)
+
+    def set_exit(self, code: int | None) -> None:
+        """The agent has ended; the first code that is known counts."""
+        if self.exit_code is None:
+            self.exit_code = code
+        if not self.exited.is_set():
+            self.exited.set()
+            if self._on_exit is not None:
+                self._on_exit()
+
+    def on_exit(self, callback: Callable[[], None]) -> None:
+        """Call it when the agent has ended, at once if it already has."""
+        self._on_exit = callback
+        if self.exited.is_set():
             callback()
 
+    @abstractmethod
+    def reported(self, line: str) -> None:
+        """Handle a line of the keeper's status."""
 
-class KeeperHandle(Protocol):
-    """A keeper's hold of an agent that runs."""
-
-    @property
-    def pid(self) -> int:
-        """The keeper's pid; it runs as long as anything of the agent does."""
-        ...
-
-    @property
-    def agent_pid(self) -> int:
-        """The agent's own pid, as it is known outside."""
-        ...
-
-    @property
-    def exit(self) -> AgentExit:
-        """The agent's end."""
-        ...
-
-    @property
-    def preamble(self) -> bytes:
-        """What to write to the agent's stdin before anything else."""
-        ...
-
+    @abstractmethod
     def interrupt(self) -> None:
         """SIGINT to the agent's process group."""
-        ...
 
+    @abstractmethod
     def ask_to_end(self) -> None:
         """TERM to the agent, which may have tools to end and state to save."""
-        ...
 
+    @abstractmethod
     def kill(self) -> None:
         """KILL to the agent and all below it."""
-        ...
 
+    @abstractmethod
     async def proven_gone(self) -> bool:
         """Wait until nothing of the agent runs; False if that cannot be proven."""
-        ...

@@ -193,23 +193,6 @@ class InputWriter(asyncio.BaseProtocol):
             self._transport.abort()
 
 
-class StatusReader(asyncio.Protocol):
-    """A keeper's reports, one line each, handed on as they come."""
-
-    def __init__(self, heard: Callable[[str], None], ended: Callable[[], None]) -> None:
-        self._heard = heard
-        self._ended = ended
-        self._rest = b""
-
-    def data_received(self, data: bytes) -> None:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._heard(line.decode("ascii", "replace"))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
-
-
 ROWS, COLUMNS = 50, 200
 END_OF_FILE = b"\x04"
 LONGEST_PIECE = 1024

@@ -7,46 +7,24 @@ import signal
 import sys
 from contextlib import suppress
 
-import anyio
-
-from coterie.process.launch import (
-    GRACE,
-    START,
-    AgentExit,
-    KeeperFailed,
-    Launch,
-    Program,
-    Spawn,
-    Stdio,
-    launch,
-)
+from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, Spawn, Stdio
 from coterie.process.processes import KEEPER, end_marked_in_thread
-from coterie.process.streams import StatusReader, read_from
 
 SWEEP = 1.0
 
 
-class Subreaper:
-    """The hold of one agent by `keeper.py`, which speaks the lines documented there."""
-
-    preamble = b""
+class Subreaper(KeeperHandle):
+    """An agent under `keeper.py`, which speaks the lines documented there."""
 
     def __init__(self, mark: str, control: int) -> None:
-        self.agent_pid = 0
-        self.exit: AgentExit = AgentExit()
-        self.ready: anyio.Event = anyio.Event()
+        super().__init__()
         self.problem: int | None = None
-        self.program: Program = Program()
+        """The errno where the agent could not be executed."""
         self._mark = mark
         self._control: int | None = control
-        self._lost = False
+        self._keeper_killed = False
 
-    @property
-    def pid(self) -> int:
-        return self.program.pid
-
-    def heard(self, line: str) -> None:
-        """A line of the keeper's status."""
+    def reported(self, line: str) -> None:
         word, _, number = line.partition(" ")
         if word == "started":
             self.agent_pid: int = int(number)
@@ -55,40 +33,39 @@ class Subreaper:
             self.problem = int(number)
             self.ready.set()
         elif word == "left":
-            self.exit.left = int(number)
+            self.left: int = int(number)
         elif word == "exited":
-            self.exit.tell(int(number))
-
-    def ended(self) -> None:
-        """The status pipe has ended, and with it the keeper."""
-        self.ready.set()
-        self.exit.tell(None)
+            self.set_exit(int(number))
 
     def interrupt(self) -> None:
-        self._say(b"i")
+        self._send(b"i")
 
     def ask_to_end(self) -> None:
-        self._say(b"t")
+        self._send(b"t")
 
     def kill(self) -> None:
-        self._say(b"k")
+        self._send(b"k")
         self.program.signal(signal.SIGCONT)  # one that was stopped hears nothing
 
     async def proven_gone(self) -> bool:
         await self.program.gone.wait()
-        if self._control is not None:
-            os.close(self._control)
-            self._control = None
-        if self.exit.code is None:
-            self._lost = True
-            self.exit.tell(self.program.code)
-        if not self._lost:
+        self.close_control()
+        if self.exit_code is None:
+            self._keeper_killed = True
+            self.set_exit(self.program.code)
+        if not self._keeper_killed:
             return True
         # The keeper was killed from outside: the agent went with it (its death signal), and
         # what can still be found of the rest is found by its mark.
         return not await end_marked_in_thread([self._mark], SWEEP)
 
-    def _say(self, letter: bytes) -> None:
+    def close_control(self) -> None:
+        """Close the control pipe, which also tells a keeper that runs to end."""
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
+
+    def _send(self, letter: bytes) -> None:
         if self._control is not None:
             with suppress(BrokenPipeError):  # it is gone already
                 os.write(self._control, letter)
@@ -104,19 +81,11 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Subreaper:
     os.set_blocking(control, False)
     held = Subreaper(spawn.mark, control)
     argv = _argv(spawn, their_control, their_status)
-    passed = (their_control, their_status)
     try:
-        held.program = await launch(Launch(argv, spawn.cwd, spawn.marked_env, stdio, passed))
+        await held.start(argv, spawn, stdio, (their_control, their_status), status)
     except BaseException:
-        os.close(control)
-        os.close(status)
+        held.close_control()
         raise
-    finally:
-        for fd in passed:
-            os.close(fd)
-    await read_from(status, StatusReader(held.heard, held.ended))
-    with anyio.move_on_after(START):
-        await held.ready.wait()
     if held.agent_pid == 0 or held.problem is not None:
         await _give_up(held)
     return held
