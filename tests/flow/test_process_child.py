@@ -29,7 +29,7 @@ async def test_input_output_and_exit_code(keeper: KeeperName) -> None:
     async with started(program("sh", "-c", shell), keeper) as child:
         assert child.alive
         assert child.exit_code is None
-        assert await child.write(b"this\n")
+        child.post(b"this\n")
         assert await all_output(child) == b"got this\n"
         assert await child.exit() == 3
         assert (child.alive, child.exit_code, child.stderr_tail) == (False, 3, "oops\n")
@@ -114,25 +114,20 @@ async def test_one_that_prints_while_it_is_told_does_not_lock_us(keeper: KeeperN
             assert len(await all_output(child)) == 20_000_000
 
 
-async def test_back_pressure_reaches_both_sides(keeper: KeeperName) -> None:
+async def test_output_that_nobody_receives_is_bounded(keeper: KeeperName) -> None:
     async with started(program("sh", "-c", "yes & exec sleep 600"), keeper) as child:
-        with anyio.move_on_after(0.3) as scope:
-            await child.write(b"x" * 1_000_000)
-            await child.write(b"x")
-        assert scope.cancelled_caught  # nobody reads it
-        assert sum(map(len, child.pending())) < 8_000_000  # and nobody read that
+        await anyio.sleep(0.3)
+        assert sum(map(len, child.pending())) < 8_000_000
 
 
-async def test_a_broken_pipe_is_a_fact(keeper: KeeperName) -> None:
+async def test_a_broken_pipe_is_no_error(keeper: KeeperName) -> None:
     # In a pid namespace the init keeps the pipe open too, so there it takes the agent's end.
     rest = "sleep 600" if keeper == "subreaper" else "exit"
     async with started(program("sh", "-c", f"exec <&-; echo shut; {rest}"), keeper) as child:
         assert await child.receive() == b"shut\n"
-        with anyio.fail_after(10):
-            while await child.write(b"x" * 65536):
-                pass
-        assert not await child.write(b"more")
-        child.post(b"more")
+        for _ in range(20):
+            child.post(b"x" * 65536)
+            await anyio.sleep(0.01)
         child.close_stdin()
 
 
@@ -152,11 +147,6 @@ async def test_an_interrupt_reaches_the_process_group(keeper: KeeperName) -> Non
         with anyio.fail_after(10):
             assert await child.exit() == 5
             assert await all_output(child) == b"caught\n"
-
-
-async def test_lines_come_one_by_one(keeper: KeeperName) -> None:
-    async with started(program("printf", r"one\ntwo\n\nhalf"), keeper) as child:
-        assert [line.text async for line in child.lines()] == ["one", "two", "", "half"]
 
 
 async def test_output_can_be_diverted(keeper: KeeperName) -> None:

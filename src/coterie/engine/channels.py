@@ -130,15 +130,8 @@ class ChannelKey(NamedTuple):
         return f"{self.agent}-{self.member}"
 
 
-class RunningChannel(NamedTuple):
-    """A channel whose process runs now."""
-
-    key: ChannelKey
-    pid: int
-
-
-class _Place:
-    """Where the channel of one key is kept; the lock is held while it is opened or closed."""
+class _Slot:
+    """The channel of one key; the lock is held while it is opened or closed."""
 
     def __init__(self) -> None:
         self.lock = anyio.Lock()
@@ -156,7 +149,7 @@ class ChannelPool:
     """Gives out channels, and sees to it that there are never two at once for one key."""
 
     def __init__(self) -> None:
-        self._places: dict[ChannelKey, _Place] = {}
+        self._slots: dict[ChannelKey, _Slot] = {}
 
     async def get(self, key: ChannelKey, opener: Opener) -> Channel:
         """The open channel of a key, or a new one if there is none or its agent has died.
@@ -164,38 +157,29 @@ class ChannelPool:
         Raises what the opener raises, and ClosedResourceError when the channel was closed by
         someone else while it was being opened.
         """
-        place = self._places.setdefault(key, _Place())
-        async with place.lock:
-            if place.channel is not None and place.channel.alive:
-                return place.channel
-            await place.empty()
-            place.channel = await opener()
-            if place.closing:
-                await place.empty()
+        slot = self._slots.setdefault(key, _Slot())
+        async with slot.lock:
+            if slot.channel is not None and slot.channel.alive:
+                return slot.channel
+            await slot.empty()
+            slot.channel = await opener()
+            if slot.closing:
+                await slot.empty()
                 raise anyio.ClosedResourceError(f"{key.label} was closed while it was opened")
-            return place.channel
-
-    def running(self, session: str | None = None) -> list[RunningChannel]:
-        """What runs now, of one session or of all, in the order it was opened in."""
-        channels = [(key, place.channel) for key, place in self._places.items()]
-        return [
-            RunningChannel(key, channel.pid)
-            for key, channel in channels
-            if channel is not None and channel.pid is not None and session in (None, key.session)
-        ]
+            return slot.channel
 
     async def close(self, key: ChannelKey) -> None:
         """Close one; returns when its agent is proven gone."""
-        place = self._places.get(key)
-        if place is None:
+        slot = self._slots.get(key)
+        if slot is None:
             return
-        place.closing += 1
+        slot.closing += 1
         with anyio.CancelScope(shield=True):
             try:
-                async with place.lock:
-                    await place.empty()
+                async with slot.lock:
+                    await slot.empty()
             finally:
-                place.closing -= 1
+                slot.closing -= 1
 
     async def close_all(self, session: str | None = None) -> None:
         """Close all of a session, or all there are, side by side.
@@ -203,7 +187,7 @@ class ChannelPool:
         Takes as long as the slowest of them, which is bounded.  One that cannot be closed does
         not keep the others from being; its error is raised when all have been tried.
         """
-        keys = [key for key in self._places if session in (None, key.session)]
+        keys = [key for key in self._slots if session in (None, key.session)]
         failed: list[CoterieError] = []
         async with anyio.create_task_group() as group:
             for key in keys:

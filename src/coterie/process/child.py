@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
@@ -18,7 +18,6 @@ from coterie.process.launch import (
     Stdio,
     shielded,
 )
-from coterie.process.lines import LineSplitter, OutputLine
 from coterie.process.streams import (
     END_OF_FILE,
     InputWriter,
@@ -90,11 +89,6 @@ class Child:
         """Queue input, which is written as fast as the agent reads it."""
         self._input.post(typed(data) if self.spawn.use_pty else data)
 
-    async def write(self, data: bytes) -> bool:
-        """Write input and wait until there is room for more; False if it no longer listens."""
-        self.post(data)
-        return await self._input.drain()
-
     def close_stdin(self) -> None:
         """End its input, after what is queued.
 
@@ -110,15 +104,6 @@ class Child:
     async def receive(self) -> bytes:
         """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
         return await self._output.receive()
-
-    async def lines(self) -> AsyncGenerator[OutputLine]:
-        """Every line of stdout as it comes, the last one even if it has no newline."""
-        splitter = LineSplitter()
-        while chunk := await self.receive():
-            for line in splitter.feed(chunk):
-                yield line
-        if (half := splitter.finish()) is not None:
-            yield half
 
     def pending(self) -> list[bytes]:
         """What has been read and not yet received."""

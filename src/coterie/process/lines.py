@@ -1,4 +1,4 @@
-"""Lines out of raw chunks: whatever an agent prints, in time linear to its length."""
+"""What an agent prints: lines out of raw chunks, in time linear to their length, and their text."""
 
 from __future__ import annotations
 
@@ -92,16 +92,14 @@ def text_of(value: object) -> str | None:
         return clean(value)
     if not isinstance(value, list):
         return None
-    blocks = [cast("dict[str, object]", b) for b in cast("list[object]", value) if _is_dict(b)]
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    found = [text for text in texts if isinstance(text, str)]
-    return clean("".join(found)) if found else None
+    texts: list[str] = []
+    for item in cast("list[object]", value):
+        block = cast("dict[str, object]", item) if isinstance(item, dict) else {}
+        if block.get("type") == "text" and isinstance(text := block.get("text"), str):
+            texts.append(text)
+    return clean("".join(texts)) if texts else None
 
 
 def clean(text: str) -> str:
     """Text that any store and any terminal can take: no lone surrogates and no NULs."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-
-
-def _is_dict(value: object) -> bool:
-    return isinstance(value, dict)

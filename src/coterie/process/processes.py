@@ -81,7 +81,7 @@ def environ(pid: int) -> bytes:
     """
     if LINUX:
         return _read(PROC / str(pid) / "environ")
-    entries = _asked(pid, lambda process: process.environ(), dict[str, str]())
+    entries = _ask_psutil(pid, lambda process: process.environ(), dict[str, str]())
     return b"".join(os.fsencode(f"{name}={value}") + b"\0" for name, value in entries.items())
 
 
@@ -90,7 +90,7 @@ def describe(pid: int, parent: int) -> Process:
     if LINUX:
         words = _read(PROC / str(pid) / "cmdline").split(b"\0")[:-1]
         return Process(pid, parent, tuple(os.fsdecode(word) for word in words))
-    return Process(pid, parent, tuple(_asked(pid, lambda process: process.cmdline(), [])))
+    return Process(pid, parent, tuple(_ask_psutil(pid, lambda process: process.cmdline(), [])))
 
 
 def only_child(pid: int) -> int | None:
@@ -98,21 +98,19 @@ def only_child(pid: int) -> int | None:
     state, _ = _stat(str(pid)) or ("", 0)
     if state != "S":
         return None
-    children = _listed(pid) if _listed(os.getpid()) is not None else _looked_for(pid)
+    children = _children(pid)
+    if children is None and _children(os.getpid()) is None:
+        children = [child for child, parent in _linux_parents() if parent == pid]
     return children[0] if children is not None and len(children) == 1 else None
 
 
-def _listed(pid: int) -> list[int] | None:
+def _children(pid: int) -> list[int] | None:
     """The children of a process as the kernel lists them; None where it does not."""
     try:
         listed = (PROC / str(pid) / "task" / str(pid) / "children").read_bytes()
     except OSError:  # no CONFIG_PROC_CHILDREN, or no such process
         return None
     return [int(child) for child in listed.split()]
-
-
-def _looked_for(pid: int) -> list[int]:
-    return [child for child, parent in _linux_parents() if parent == pid]
 
 
 def _linux_parents() -> Iterator[tuple[int, int]]:
@@ -135,7 +133,7 @@ def _read(path: Path) -> bytes:
 
 def _other_parents() -> Iterator[tuple[int, int]]:
     for process in psutil.process_iter():
-        parent = _asked(process.pid, _parent_if_alive, None)
+        parent = _ask_psutil(process.pid, _parent_if_alive, None)
         if parent is not None:
             yield process.pid, parent
 
@@ -144,7 +142,7 @@ def _parent_if_alive(process: psutil.Process) -> int | None:
     return None if process.status() == psutil.STATUS_ZOMBIE else process.ppid()
 
 
-def _asked(pid: int, question: Callable[[psutil.Process], T], otherwise: T) -> T:
+def _ask_psutil(pid: int, question: Callable[[psutil.Process], T], otherwise: T) -> T:
     try:
         return question(psutil.Process(pid))
     except psutil.Error:
@@ -153,7 +151,7 @@ def _asked(pid: int, question: Callable[[psutil.Process], T], otherwise: T) -> T
 
 @dataclass(frozen=True)
 class Machine:
-    """Where a pid means something; two that differ cannot see each other's
+    """Where a pid means something; two that differ cannot see each other's processes.
 
     A container on the same host has the same boot id and may have the same host name, so the
     pid namespace decides.  Where there is no /proc (macOS) both are None.
@@ -166,42 +164,34 @@ class Machine:
     @classmethod
     def here(cls) -> Machine:
         """The one that this process lives in.  Reads files: not for the event loop."""
-        return cls(os.uname().nodename, _boot_id(), _pid_namespace())
+        boot_id = _read(PROC / "sys/kernel/random/boot_id").decode().strip()
+        namespace = None
+        with suppress(OSError):
+            namespace = str((PROC / "self/ns/pid").stat().st_ino)
+        return cls(os.uname().nodename, boot_id or None, namespace)
 
 
-def _boot_id() -> str | None:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
-def _pid_namespace() -> str | None:
-    try:
-        return str(Path("/proc/self/ns/pid").stat().st_ino)
-    except OSError:
-        return None
-
+# -- what carries our mark -----------------------------------------------------------------------
 
 MARK = "COTERIE_MARK"
 KEEPER = Path(__file__).with_name("keeper.py")
 PATIENCE = 10.0
-BETWEEN_LOOKS = 0.02
+BETWEEN_SCANS = 0.02
 # A keeper that is asked gives its agent 2 s and then ends the tree in milliseconds.  One that
 # has not is not scheduled or stopped: then its tree is killed, and it itself as the last resort.
 KILL_BELOW_KEEPERS, KILL_KEEPERS = 4.0, 7.0
 
 
 def find_marked(marks: Collection[str]) -> list[Process]:
-    """Who carries one of the marks, and all that descend from one who does."""
-    return _look(marks, snapshot())
+    """The processes that carry one of the marks, and all their descendants."""
+    return _scan(marks, snapshot())
 
 
 def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
     """End all that `find_marked` finds; what could not be proven dead is returned.
 
-    Looks again until two looks in a row find nobody: a list made a moment ago misses what was
-    forked since.  Never ends this process or one that it descends from.
+    Scans until two scans in a row find nothing: a list made a moment ago misses what was forked
+    since.  Never ends this process or one that it descends from.
     """
     begun = time.monotonic()
     asked: set[int] = set()
@@ -209,7 +199,7 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
     while True:
         parents = snapshot()
         spared = ancestors(os.getpid(), parents)
-        left = _look(marks, parents)
+        left = _scan(marks, parents)
         empty = 0 if left else empty + 1
         spent = time.monotonic() - begun
         if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
@@ -217,8 +207,12 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
         for process in _to_kill(left, parents, spent):
             if process.pid not in spared:
                 _send(process.pid, signal.SIGKILL)
-        _ask([p for p in left if _is_keeper(p) and p.pid not in asked | spared], asked)
-        time.sleep(BETWEEN_LOOKS)
+        for keeper in filter(_is_keeper, left):
+            if keeper.pid not in asked | spared:
+                asked.add(keeper.pid)
+                _send(keeper.pid, signal.SIGTERM)
+                _send(keeper.pid, signal.SIGCONT)
+        time.sleep(BETWEEN_SCANS)
 
 
 async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
@@ -226,7 +220,7 @@ async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENC
     return await anyio.to_thread.run_sync(partial(end_marked, marks, patience))
 
 
-def _look(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:
+def _scan(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:
     wanted = {f"{MARK}={mark}".encode() for mark in marks}
     marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
     found = descendants(marked, parents)
@@ -234,7 +228,7 @@ def _look(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:
 
 
 def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> list[Process]:
-    """Whom to kill now: at first not a keeper, nor what it is about to end with more care."""
+    """What to kill now: at first neither a keeper nor its tree, which it is about to end."""
     keepers = {process.pid for process in left if _is_keeper(process)}
     spared = descendants(keepers, parents)
     if spent > KILL_BELOW_KEEPERS:
@@ -244,19 +238,12 @@ def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> l
     return [process for process in left if process.pid not in spared]
 
 
-def _ask(keepers: list[Process], asked: set[int]) -> None:
-    for keeper in keepers:
-        asked.add(keeper.pid)
-        _send(keeper.pid, signal.SIGTERM)
-        _send(keeper.pid, signal.SIGCONT)
-
-
 def _is_keeper(process: Process) -> bool:
     """Whether it is one of ours in Python; what is under a bubblewrap the kernel itself ends."""
     return any(word.endswith(f"/process/{KEEPER.name}") for word in process.argv[1:5])
 
 
 def _send(pid: int, number: int) -> None:
-    # It may be gone; or not ours to kill, which the next look tells.
+    # It may be gone; or not ours to kill, which the next scan shows.
     with suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)

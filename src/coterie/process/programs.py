@@ -1,4 +1,4 @@
-"""Running a program of ours or the user's to its end, for a bounded answer."""
+"""Running a program to its end for a bounded answer, or in our own place."""
 
 from __future__ import annotations
 
@@ -18,18 +18,8 @@ import anyio
 from coterie.process.launch import Launch, Program, Stdio, launch, shielded
 from coterie.process.streams import OutputReader, Tail, read_from
 
-
-@dataclass(frozen=True)
-class CapturedOutput:
-    """What a program answered; `status` is None when it was ended before it had."""
-
-    output: bytes
-    complaint: str
-    status: int | None
-    cut: bool = False
-    """It said more than was wanted."""
-    late: bool = False
-    """It took longer than was allowed."""
+PATIENCE = 10.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
 
 
 @dataclass(frozen=True)
@@ -45,109 +35,108 @@ class CaptureRequest:
     """For how many seconds it may run."""
 
 
-class _Asked:
-    """The program as it runs, and what it has said."""
+@dataclass(frozen=True)
+class CapturedOutput:
+    """What a program printed; `status` is None when it was ended before it had exited."""
 
-    def __init__(self) -> None:
-        self.program = Program()
-        self.output = OutputReader()
-        self.errors = OutputReader()
-        self.complaint = Tail()
-        self.errors.divert(self.complaint.add)
-
-    async def start(self, query: CaptureRequest) -> None:
-        stdio = Stdio.pipes()
-        try:
-            self.program = await launch(Launch(query.words, query.cwd, query.env, stdio))
-        except BaseException:
-            stdio.close_ours()
-            raise
-        finally:
-            stdio.close_theirs()
-        to_child, output, errors = stdio.ours
-        os.close(to_child)
-        await read_from(output, self.output)
-        if errors is not None:
-            await read_from(errors, self.errors)
-
-    async def answer(self, query: CaptureRequest) -> CapturedOutput:
-        kept = bytearray()
-        with anyio.move_on_after(query.patience) as clock:
-            while len(kept) <= query.most and (chunk := await self.output.receive()):
-                kept += chunk
-            if len(kept) <= query.most:
-                await self.program.gone.wait()
-                await self.errors.ended.wait()
-        return CapturedOutput(
-            output=bytes(kept[: query.most]),
-            complaint=self.complaint.text,
-            status=self.program.code,
-            cut=len(kept) > query.most,
-            late=clock.cancelled_caught,
-        )
-
-    async def end(self) -> None:
-        self.program.signal(signal.SIGKILL)
-        await self.program.gone.wait()
-        self.output.close()
-        self.errors.close()
+    output: bytes
+    complaint: str
+    status: int | None
+    cut: bool = False
+    """It printed more than was wanted."""
+    late: bool = False
+    """It took longer than was allowed."""
 
 
-async def capture(query: CaptureRequest) -> CapturedOutput:
-    """Run it to its end, or to one of its two limits; OSError when it cannot be run.
+async def capture(request: CaptureRequest) -> CapturedOutput:
+    """Run a program that only reads, to its end or to a limit; OSError when it cannot be run.
 
     It is gone when this returns, or is cancelled.
     """
-    asked = _Asked()
-    await shielded(partial(asked.start, query))
+    output, errors, complaint = OutputReader(), OutputReader(), Tail()
+    errors.divert(complaint.add)
+    program = await shielded(partial(_start, request, output, errors))
+    printed = bytearray()
     try:
-        return await asked.answer(query)
+        with anyio.move_on_after(request.patience) as timeout:
+            while len(printed) <= request.most and (chunk := await output.receive()):
+                printed += chunk
+            if len(printed) <= request.most:
+                await program.gone.wait()
+                await errors.ended.wait()
+        return CapturedOutput(
+            output=bytes(printed[: request.most]),
+            complaint=complaint.text,
+            status=program.code,
+            cut=len(printed) > request.most,
+            late=timeout.cancelled_caught,
+        )
     finally:
-        await shielded(asked.end)
+        program.signal(signal.SIGKILL)
+        await shielded(program.gone.wait)
+        output.close()
+        errors.close()
 
 
-PATIENCE = 10.0
-_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
+async def _start(request: CaptureRequest, output: OutputReader, errors: OutputReader) -> Program:
+    stdio = Stdio.pipes()
+    try:
+        program = await launch(Launch(request.words, request.cwd, request.env, stdio))
+    except BaseException:
+        stdio.close_ours()
+        raise
+    finally:
+        stdio.close_theirs()
+    to_child, from_child, child_errors = stdio.ours
+    os.close(to_child)
+    await read_from(from_child, output)
+    if child_errors is not None:
+        await read_from(child_errors, errors)
+    return program
 
 
 def succeeds(words: Sequence[str]) -> bool:
-    """Whether a command ends with 0.  Blocks."""
+    """Whether a command exits with 0.  Blocks."""
+    ran = _run(words, None, subprocess.DEVNULL)
+    return ran is not None and ran.returncode == 0
+
+
+def version_of(command: str, search_path: str) -> str | None:
+    """The version a program prints with `--version`; None when it prints none.  Blocks.
+
+    It gets a home that is thrown away: some programs leave files behind even then.
+    """
     try:
-        asked = subprocess.run(
-            list(words),
+        with tempfile.TemporaryDirectory() as home:
+            env = {"HOME": home, "TMPDIR": home, "PATH": search_path}
+            ran = _run([command, "--version"], env, subprocess.PIPE)
+    except OSError:
+        return None
+    if ran is None or ran.returncode != 0:
+        return None
+    match = _VERSION.search((ran.stdout + ran.stderr).decode("utf-8", "replace"))
+    return match[0] if match else None
+
+
+def _run(
+    words: Sequence[str], env: Mapping[str, str] | None, output: int
+) -> subprocess.CompletedProcess[bytes] | None:
+    """Run it with its output dropped or captured; None when it cannot be, or takes too long."""
+    try:
+        return subprocess.run(
+            words,
+            env=env,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             timeout=PATIENCE,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired, ValueError):
-        return False
-    return asked.returncode == 0
-
-
-def version_of(command: str, search_path: str) -> str | None:
-    """The version a program prints when asked; None when it cannot be asked.  Blocks.
-
-    Asked in a home that is thrown away: some leave files behind even then.
-    """
-    try:
-        with tempfile.TemporaryDirectory() as home:
-            asked = subprocess.run(
-                [command, "--version"],
-                env={"HOME": home, "TMPDIR": home, "PATH": search_path},
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=PATIENCE,
-                check=False,
-            )
-    except (OSError, subprocess.TimeoutExpired, ValueError):
         return None
-    found = _VERSION.search((asked.stdout + asked.stderr).decode("utf-8", "replace"))
-    return found[0] if found and asked.returncode == 0 else None
 
 
 def exec_program(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
-    """Run a program in our place, in that folder and with that environment; OSError if not."""
+    """Replace this process by a program, with that folder and environment; OSError if it cannot."""
     os.chdir(cwd)
     os.execvpe(words[0], list(words), dict(env))  # noqa: S606 - no shell is wanted

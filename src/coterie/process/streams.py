@@ -151,36 +151,22 @@ class Tail:
 
 
 class InputWriter(asyncio.BaseProtocol):
-    """What a child is told.  That it no longer listens is a fact to look up, not an exception."""
+    """A child's input.  That it no longer reads is no error: its exit says what there is to say."""
 
     def __init__(self) -> None:
-        self.broken = False
-        self._flowing = anyio.Event()
-        self._flowing.set()
+        self._broken = False
         self._transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.WriteTransport", transport)
 
-    def pause_writing(self) -> None:
-        self._flowing = anyio.Event()
-
-    def resume_writing(self) -> None:
-        self._flowing.set()
-
     def connection_lost(self, exc: Exception | None) -> None:
-        self.broken: bool = True
-        self._flowing.set()
+        self._broken = True
 
     def post(self, data: bytes) -> None:
         """Queue it, to be written as fast as the child reads."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
-
-    async def drain(self) -> bool:
-        """Wait until there is room again; False when the child no longer listens."""
-        await self._flowing.wait()
-        return not self.broken
 
     def close(self) -> None:
         """Write what is queued, then close the pipe."""
@@ -189,7 +175,7 @@ class InputWriter(asyncio.BaseProtocol):
 
     def abort(self) -> None:
         """Close the pipe at once."""
-        if self._transport is not None and not self.broken:
+        if self._transport is not None and not self._broken:
             self._transport.abort()
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import anyio
 import pytest
 
-from coterie.engine.channels import ChannelKey, ChannelPool, RunningChannel
+from coterie.engine.channels import ChannelKey, ChannelPool
 from coterie.errors import AgentMissing
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt
@@ -79,10 +79,9 @@ async def test_sessions_agents_and_members_never_share() -> None:
         ChannelKey("s1", "dog", "ann"),
         ChannelKey("s1", "cat", "ann#2"),
     ]
-    for key in keys:
-        await exchange.pool.get(key, exchange.open)
-    assert [running.key for running in exchange.pool.running()] == keys
-    assert exchange.pool.running("s2") == [RunningChannel(keys[1], 2)]
+    opened = [await exchange.pool.get(key, exchange.open) for key in keys]
+    assert len(set(map(id, opened))) == len(keys)
+    assert [await exchange.pool.get(key, exchange.open) for key in keys] == opened
     # Two that look alike are still two: the label is never a key.
     assert ChannelKey("s", "a-b", "c").label == ChannelKey("s", "a", "b-c").label == "a-b-c"
     assert ChannelKey("s", "a-b", "c") != ChannelKey("s", "a", "b-c")
@@ -141,7 +140,7 @@ async def test_one_that_is_closed_while_it_is_opened_is_not_kept() -> None:
         await anyio.wait_all_tasks_blocked()
         may_open.set()
     assert [line.alive for line in exchange.lines] == [False]
-    assert exchange.pool.running() == []
+    assert await exchange.pool.get(ANN, exchange.open) is exchange.lines[1]
 
 
 async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
@@ -155,7 +154,7 @@ async def test_all_are_closed_side_by_side_even_if_one_fails() -> None:
     with pytest.raises(AgentMissing):
         await exchange.pool.close_all("s1")
     assert [line.alive for line in exchange.lines] == [False, True, False]
-    assert [running.key.member for running in exchange.pool.running()] == ["bob"]
+    assert await exchange.pool.get(members[1], exchange.open) is exchange.lines[1]  # still kept
 
 
 async def test_closing_is_not_cancelled_half_way() -> None:
