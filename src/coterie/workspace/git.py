@@ -16,6 +16,7 @@ Nothing here merges; `ticket_worktrees` does, and refuses the merge drivers of a
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -23,8 +24,8 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,12 +140,8 @@ class Git:
 
     def commit(self, name: str) -> str | None:
         """The commit that a branch, ref or revision means; None if there is no such thing."""
-        try:
-            return self.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
-        except GitFailed as failed:
-            if failed.status == 1:
-                return None
-            raise
+        words = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        return self.run(*words, accept=(0, 1)).strip() or None
 
     def worktrees(self) -> tuple[LinkedWorktree, ...]:
         """The linked worktrees of this repository, also those whose folder is gone."""
@@ -342,6 +339,17 @@ def repository_of(folder: Path) -> Git | None:
     """The repository that a folder is in, None if it is in none.  Runs no git."""
     top = top_of(folder.resolve())
     return None if top is None else Git(top)
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[int]:
+    """Keep other processes and threads out; hand the lock on to git, which may outlive us."""
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock
+    finally:
+        os.close(lock)
 
 
 def _environment() -> dict[str, str]:

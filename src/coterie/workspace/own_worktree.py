@@ -7,16 +7,12 @@ checked out over, whatever became of the repository's knowledge of it.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
-from coterie.workspace.git import Git, repository_of
+from coterie.workspace.git import Git, locked, repository_of
 from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, draft_of, folder_of, named_by
 
 
@@ -28,7 +24,7 @@ def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> P
     the worktree.
     """
     git = _repository(root)
-    with alone(work.parent) as lock:
+    with locked(work.parent) as lock:
         place = _Place(replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}", at)
         place.throw_away_unfinished()
         if not place.found():
@@ -63,17 +59,6 @@ def _repository(root: Path) -> Git:
             str(root),
         )
     return git
-
-
-@contextmanager
-def alone(folder: Path) -> Generator[int]:
-    """Keep other processes out; the lock is git's too, which may outlive us by a moment."""
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield lock
-    finally:
-        os.close(lock)
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
-from coterie.workspace.git import CHECKOUT, Git, repository_of
-from coterie.workspace.own_worktree import alone, own_worktree
+from coterie.workspace.git import CHECKOUT, Git, locked, repository_of
+from coterie.workspace.own_worktree import own_worktree
 from coterie.workspace.worktree import HEADS, Worktree
 
 MERGED = "merged"
@@ -193,7 +193,7 @@ class TicketWorktrees:
     def _alone(self) -> Generator[Git]:
         """Git without any other of this session: one may have outlived the run that began it."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with alone(self.folder) as lock:
+        with locked(self.folder) as lock:
             yield replace(self.git, held=(lock,))
 
     @contextmanager

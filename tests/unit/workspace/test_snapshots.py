@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,8 +15,8 @@ from inline_snapshot import snapshot
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.workspace.snapshots import capture
+from coterie.workspace.snapshots.files import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
-from coterie.workspace.snapshots.repository import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.revert import SkippedFile
 from tests.conftest import House
 from tests.unit.workspace.kept_turns import TASK, Turns
@@ -128,7 +129,6 @@ def test_turns_of_one_file_are_one_change_unless_somebody_came_between(turns: Tu
         ]
     )
     assert turns.figures == snapshot(["f +1 -1", "g +2 -2"])
-    assert len(turns.snapshots.changes(TASK)) == 6
 
 
 def test_a_file_becomes_a_folder_and_back(turns: Turns) -> None:
@@ -150,7 +150,6 @@ def test_a_task_that_changed_nothing(turns: Turns) -> None:
 
 def test_a_task_that_nothing_was_kept_for(turns: Turns) -> None:
     assert turns.snapshots.diff(TASK) == TaskDiff()
-    assert turns.snapshots.changes(TASK) == ()
     assert not turns.snapshots.has_kept(TASK)
     assert not (turns.root / ".coterie" / "snapshots.git").exists()
 
@@ -485,6 +484,18 @@ def test_an_agent_cannot_make_git_run_something(turns: Turns) -> None:
     assert not ran.exists()
 
 
+def test_records_are_stored_as_earlier_releases_read_them(turns: Turns) -> None:
+    with turns.turn():
+        turns.files({"f": "1\n"})
+    repository = turns.root / ".coterie" / "snapshots.git"
+    shown = bare_git(repository, "for-each-ref", "--format=%(refname) %(contents:subject)")
+    refs = dict(line.split(" ", 1) for line in shown.splitlines())
+    assert sorted(refs) == [f"refs/tasks/{TASK}/1/0/{side}" for side in ("after", "before")]
+    assert set(json.loads(refs[f"refs/tasks/{TASK}/1/0/before"])) == set(
+        ["at", "place", "does", "whole", "pid", "started", "folder", "left_out"]
+    )
+
+
 _BESIDE = """
 import sys
 from pathlib import Path
@@ -505,6 +516,8 @@ def test_two_processes_at_once(turns: Turns) -> None:
     children = [subprocess.Popen(line) for line in words]
     assert [child.wait(60) for child in children] == [0, 0]
     for task in ("one", "two"):
-        changed = {change.path for change in turns.snapshots.changes(task)}
+        changed = {
+            file.path for patch in turns.snapshots.diff(task).patches for file in patch.files
+        }
         assert changed >= {f"{task}-{number}" for number in range(8)}
     bare_git(turns.root / ".coterie" / "snapshots.git", "fsck", "--strict")

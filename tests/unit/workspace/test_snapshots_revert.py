@@ -11,8 +11,7 @@ import pytest
 
 from coterie.errors import UsageError
 from coterie.workspace.snapshots import capture, files, revert
-from coterie.workspace.snapshots.files import FolderFiles
-from coterie.workspace.snapshots.repository import LINK, PLAIN, FileContent
+from coterie.workspace.snapshots.files import LINK, PLAIN, FileContent, FolderFiles
 from coterie.workspace.snapshots.revert import RevertResult, SkippedFile
 from tests.conftest import House
 from tests.unit.workspace.kept_turns import TASK, Turns

@@ -1,7 +1,7 @@
-"""Which files of a folder are kept: those that the user's git would show, but for a few.
+"""Taking a snapshot of a folder: of the files that the user's git would show, but for a few.
 
 Where the folder is in a repository, that says what is ignored; else the `.gitignore` files do.
-Never kept: `.git` and `.coterie`, wherever they are; what is in a repository inside the folder,
+Never stored: `.git` and `.coterie`, wherever they are; what is in a repository inside the folder,
 which has snapshots of its own; files that are very large or cannot be read.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from coterie.workspace.snapshots.repository import (
 from coterie.workspace.worktree import Worktree, top_of
 
 LARGE = 20_000_000
-"""Files over this many bytes are left out."""
+"""Files over this many bytes are excluded."""
 NEVER = frozenset({".git", ".coterie"})
 
 _MANY = 500
@@ -42,36 +42,56 @@ _PACKED = {
 _LIST = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
 
 
-@dataclass
-class Listing:
-    """The files of a folder, sorted by what becomes of them."""
+def take_snapshots(repository: SnapshotRepository, folder: Path) -> list[Snapshot]:
+    """Snapshots of a folder, then of every repository inside it; the lock is held."""
+    try:
+        first = _take_one(repository, folder)
+    except GitFailed as failed:
+        if failed.status is None:
+            raise
+        # A file may have shrunk while it was read, or an index be no index: once more, anew.
+        repository.index(folder).unlink(missing_ok=True)
+        first = _take_one(repository, folder)
+    inner = [folder / file.path for file in first.excluded if file.why == REPOSITORY]
+    return [first, *(taken for place in inner for taken in take_snapshots(repository, place))]
 
-    kept: list[str] = field(default_factory=list[str])
-    gone: list[str] = field(default_factory=list[str])
-    """Names that stand for nothing that could be kept."""
-    left_out: list[ExcludedFile] = field(default_factory=list[ExcludedFile])
+
+def _take_one(repository: SnapshotRepository, folder: Path) -> Snapshot:
+    index = repository.index(folder)
+    # Nobody else is here, so this is what a killed git left.
+    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
+    env = {"GIT_INDEX_FILE": str(index)}
+    known = set(repository.run("ls-files", "-z", work=folder, env=env).split("\0")[:-1])
+    files = _Files(os.fspath(folder), known)
+    # A file that was stored once is stored on, even if it is ignored by now: else it would look
+    # as if it had been deleted.
+    for name in sorted(known | _shown(folder, repository.git(folder), env)):
+        files.add(name)
+    if gone := [name for name in files.gone if name in known]:
+        words = ("update-index", "-z", "--force-remove", "--stdin")
+        repository.run(*words, work=folder, input=_lines(gone), env=env)
+    if files.stored:
+        words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
+        how = _PACKED if len(files.stored) - len(known) > _MANY else {}
+        repository.run(*words, work=folder, input=_lines(files.stored), env={**env, **how})
+    tree = repository.run("write-tree", work=folder, env=env).strip()
+    return Snapshot(folder, tree, tuple(files.excluded))
 
 
-def listed(folder: Path, ours: Git, known: Iterable[str], env: dict[str, str]) -> Listing:
-    """Look at the files of a folder; `known` are the names that were kept last.
+def _lines(names: Iterable[str]) -> str:
+    return "".join(f"{name}\0" for name in names)
 
-    A file that was kept once is kept on, even if it is ignored by now: else it would look as if
-    it had been deleted.
-    """
+
+def _shown(folder: Path, ours: Git, env: Mapping[str, str]) -> set[str]:
     names = _shown_by_user(folder)
     if names is None:
-        apart = ("--exclude=.coterie", f"--exclude={UNFINISHED}")
-        told = ours.run(*_LIST, *apart, env=env, patience=CHECKOUT)
-        names = _names(told)
-    found, kept_before = Listing(), set(known)
-    sorter = _Sorter(os.fspath(folder), found, kept_before)
-    for name in sorted(kept_before | names):
-        sorter.sort(name)
-    return found
+        excluded = ("--exclude=.coterie", f"--exclude={UNFINISHED}")
+        names = _names(ours.run(*_LIST, *excluded, env=env, patience=CHECKOUT))
+    return names
 
 
 def _shown_by_user(folder: Path) -> set[str] | None:
-    """What the repository around a folder says; None where there is none, or it cannot tell."""
+    """What the repository around a folder shows; None where there is none, or it ignores it."""
     top = top_of(folder)
     if top is None:
         return None
@@ -79,65 +99,60 @@ def _shown_by_user(folder: Path) -> set[str] | None:
     try:
         if inside == ".":
             return _names(git.run(*_LIST, patience=CHECKOUT))
-        if _ignored(git, inside):
+        if git.run("check-ignore", f"./{inside}", accept=(0, 1)):
             return None
-        told = git.run(*_LIST, "--", f":(literal){inside}", patience=CHECKOUT)
+        output = git.run(*_LIST, "--", f":(literal){inside}", patience=CHECKOUT)
     except GitFailed:
         return None
-    return {name.removeprefix(f"{inside}/") for name in _names(told)}
+    return {name.removeprefix(f"{inside}/") for name in _names(output)}
 
 
-def _ignored(git: Git, inside: str) -> bool:
-    try:
-        git.run("check-ignore", "--quiet", f"./{inside}")
-    except GitFailed as failed:
-        if failed.status == 1:
-            return False
-        raise
-    return True
+def _names(output: str) -> set[str]:
+    return set(output.split("\0")) - {""}
 
 
-def _names(told: str) -> set[str]:
-    return set(told.split("\0")) - {""}
+class _Files:
+    """The files of a folder, sorted by what becomes of them."""
 
-
-class _Sorter:
-    def __init__(self, folder: str, found: Listing, known: set[str]) -> None:
+    def __init__(self, folder: str, known: set[str]) -> None:
+        self.stored: list[str] = []
+        self.gone: list[str] = []
+        """Names that stand for nothing that could be stored."""
+        self.excluded: list[ExcludedFile] = []
         self._folder = folder
-        self._found = found
         self._known = known
         self._plain: dict[str, bool] = {"": True}
         """By folder inside: whether it is one, and no link on the way there."""
 
-    def sort(self, name: str) -> None:
+    def add(self, name: str) -> None:
         path = name.rstrip("/")
         if not NEVER.isdisjoint(path.split("/")):
             return
         parent = path.rpartition("/")[0]
         facts = self._facts(path) if self._is_plain(parent) else None
         if facts is None:
-            self._found.gone.append(path)
+            self.gone.append(path)
         elif stat.S_ISDIR(facts.st_mode):
-            self._folder_in_place(path)
+            self._add_folder(path)
         else:
-            self._file(path, facts)
+            self._add_file(path, facts)
 
-    def _file(self, path: str, facts: os.stat_result) -> None:
+    def _add_file(self, path: str, facts: os.stat_result) -> None:
         why = _why_not(f"{self._folder}/{path}", facts)
         if why is None:
-            self._found.kept.append(path)
+            self.stored.append(path)
             return
-        self._found.gone.append(path)
+        self.gone.append(path)
         if why:
-            mark = f"{facts.st_size} {facts.st_mtime_ns}"
-            self._found.left_out.append(ExcludedFile(path, why, mark))
+            fingerprint = f"{facts.st_size} {facts.st_mtime_ns}"
+            self.excluded.append(ExcludedFile(path, why, fingerprint))
 
-    def _folder_in_place(self, path: str) -> None:
-        self._found.gone.append(path)
-        # Files that were kept when it was none yet are kept on.
+    def _add_folder(self, path: str) -> None:
+        self.gone.append(path)
+        # Files that were stored before it became a repository are stored on.
         was_none = any(name.startswith(f"{path}/") for name in self._known)
         if not was_none and self._facts(f"{path}/.git") is not None:
-            self._found.left_out.append(ExcludedFile(path, REPOSITORY, ""))
+            self.excluded.append(ExcludedFile(path, REPOSITORY, ""))
 
     def _is_plain(self, folder: str) -> bool:
         known = self._plain.get(folder)
@@ -155,7 +170,7 @@ class _Sorter:
 
 
 def _why_not(path: str, facts: os.stat_result) -> str | None:
-    """Why a file is left out; None if it is not, empty where that is not worth a word."""
+    """Why a file is excluded; None if it is not, empty where that is not worth mentioning."""
     if stat.S_ISLNK(facts.st_mode):
         # The one link that git takes for an attack.
         return "git keeps no such link" if path.lower().endswith("/.gitmodules") else None
@@ -167,57 +182,19 @@ def _why_not(path: str, facts: os.stat_result) -> str | None:
     return None if open_to_all or os.access(path, os.R_OK) else "cannot be read"
 
 
-def keep(shadow: SnapshotRepository, folder: Path) -> list[Snapshot]:
-    """The files of a folder, then those of every repository inside it; the lock is held."""
-    try:
-        first = _keep_one(shadow, folder)
-    except GitFailed as failed:
-        if failed.status is None:
-            raise
-        # A file may have shrunk while it was read, or an index be no index: once more, anew.
-        shadow.index(folder).unlink(missing_ok=True)
-        first = _keep_one(shadow, folder)
-    inner = [folder / one.path for one in first.left_out if one.why == REPOSITORY]
-    return [first, *(kept for place in inner for kept in keep(shadow, place))]
-
-
-def _keep_one(shadow: SnapshotRepository, folder: Path) -> Snapshot:
-    index = shadow.index(folder)
-    # Nobody else is here, so this is what a killed git left.
-    index.with_name(f"{index.name}.lock").unlink(missing_ok=True)
-    env = {"GIT_INDEX_FILE": str(index)}
-    known = shadow.run("ls-files", "-z", work=folder, env=env).split("\0")[:-1]
-    found = listed(folder, shadow.git(folder), known, env)
-    held = set(known)
-    gone = [name for name in found.gone if name in held]
-    if gone:
-        words = ("update-index", "-z", "--force-remove", "--stdin")
-        shadow.run(*words, work=folder, input=_lines(gone), env=env)
-    if found.kept:
-        words = ("update-index", "-z", "--add", "--remove", "--replace", "--stdin")
-        how = _PACKED if len(found.kept) - len(held) > _MANY else {}
-        shadow.run(*words, work=folder, input=_lines(found.kept), env={**env, **how})
-    tree = shadow.run("write-tree", work=folder, env=env).strip()
-    return Snapshot(folder, tree, tuple(found.left_out))
-
-
-def _lines(names: Iterable[str]) -> str:
-    return "".join(f"{name}\0" for name in names)
-
-
 @dataclass(frozen=True)
 class CurrentSnapshots:
-    """Folders as they are now, each looked at once; the lock is held."""
+    """Folders as they are now, each read once; the lock is held."""
 
-    shadow: SnapshotRepository
+    repository: SnapshotRepository
     _seen: dict[Path, Snapshot] = field(default_factory=dict[Path, Snapshot])
 
     def of(self, span: ChangeSpan) -> Snapshot:
-        """What a span that has no end has come to."""
+        """What the folder of a span that has no end is now."""
         folder = span.folder
         if folder not in self._seen and folder.is_dir():
-            for kept in keep(self.shadow, folder):
-                self._seen[kept.folder] = kept
+            for taken in take_snapshots(self.repository, folder):
+                self._seen[taken.folder] = taken
         if folder in self._seen:
             return self._seen[folder]
         # Of a folder that is gone nothing is known; of one inside a folder, that it is gone.

@@ -8,21 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from coterie.errors import GitFailed
 from coterie.model import instant
 from coterie.workspace.git import FileDiffStat, diff_trees
 from coterie.workspace.snapshots.capture import CurrentSnapshots
 from coterie.workspace.snapshots.repository import (
     REPOSITORY,
-    Blob,
     ChangeSpan,
-    FileChange,
     Snapshot,
-    SnapshotLog,
     SnapshotRecord,
     SnapshotRepository,
-    UnknownChange,
-    lasts,
 )
 
 
@@ -33,13 +27,13 @@ def belongs(span: ChangeSpan, task: str) -> bool:
 
 @dataclass
 class History:
-    """What a task did, and what of it was taken back since."""
+    """What a task did, and what of it was reverted since."""
 
     turns: list[ChangeSpan] = field(default_factory=list[ChangeSpan])
     """The turns whose changes count, oldest first."""
     reverts: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
     """The reverts that count, oldest first; each with its spans, one per folder."""
-    _set_aside: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
+    _reverted_turns: list[list[ChangeSpan]] = field(default_factory=list[list[ChangeSpan]])
 
     @classmethod
     def of(cls, spans: Iterable[ChangeSpan]) -> History:
@@ -47,12 +41,12 @@ class History:
         history = cls()
         number: tuple[str, int] | None = None
         for span in spans:
-            if span.does == "turn":
+            if span.before.kind == "turn":
                 history.turns.append(span)
             elif number == (span.task, span.number):
-                if span.does == "revert":
+                if span.before.kind == "revert":
                     history.reverts[-1].append(span)
-            elif span.does == "revert":
+            elif span.before.kind == "revert":
                 history._revert(span)
             else:
                 history._undo()
@@ -62,39 +56,59 @@ class History:
 
     @property
     def reverted_at(self) -> str | None:
-        """When all of it was taken back; None if something still counts, or nothing ever did."""
+        """When all of it was reverted; None if something still counts, or nothing ever did."""
         if self.turns or not self.reverts:
             return None
         return self.reverts[-1][0].before.at
 
     def _revert(self, span: ChangeSpan) -> None:
         self.reverts.append([span])
-        # One that was cut, or had to leave something, took nothing off the record: it may be
-        # tried again, and finds done what is done.
+        # After one that was interrupted or had to skip files the turns still count: it may be
+        # repeated, and finds done what is done.
         whole = span.after is not None and span.after.whole
-        self._set_aside.append(self.turns if whole else [])
+        self._reverted_turns.append(self.turns if whole else [])
         self.turns = [] if whole else self.turns
 
     def _undo(self) -> None:
         self.reverts.pop()
-        self.turns = self._set_aside.pop() + self.turns
+        self.turns = self._reverted_turns.pop() + self.turns
 
 
 def _outermost(turns: Sequence[ChangeSpan]) -> list[ChangeSpan]:
-    """The turns but for those of a part that was done while its whole was watched anyway."""
+    """The turns without those of a part that was done during a turn of its whole."""
     return [turn for turn in turns if not any(_covers(other, turn) for other in turns)]
 
 
 def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
     within = whole.after is None or (
-        part.after is not None and part.after.place < whole.after.place
+        part.after is not None and part.after.sequence < whole.after.sequence
     )
     return (
         within
         and part.task.startswith(f"{whole.task}.")
         and part.folder == whole.folder
-        and whole.before.place < part.before.place
+        and whole.before.sequence < part.before.sequence
     )
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A file's mode and content, by the content's name."""
+
+    mode: str
+    id: str
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What a span did to one file; None: it was not there."""
+
+    folder: Path
+    path: str
+    before: Blob | None
+    after: Blob | None
+    also: str = ""
+    """Another task that worked in the same folder at the same time and changed the file too."""
 
 
 _Pair = tuple[str, str]
@@ -106,46 +120,89 @@ _IGNORED = "it was ignored before, so what it was is not known"
 
 @dataclass(frozen=True)
 class FoundChanges:
-    """What was changed, oldest first, and what could not be followed."""
+    """What was changed, oldest first, and what may have been."""
 
     changes: tuple[FileChange, ...] = ()
-    missed: tuple[UnknownChange, ...] = ()
+    missed: Mapping[tuple[Path, str], str] = field(default_factory=dict[tuple[Path, str], str])
+    """By folder and path: files of which too little is stored to show or revert them, and why."""
 
 
-def changes_of(
-    shadow: SnapshotRepository, spans: Sequence[ChangeSpan], others: Sequence[ChangeSpan]
+_LAST = sys.maxsize
+"""After all that was stored."""
+
+
+@dataclass(frozen=True)
+class TaskChanges:
+    """All that was stored, seen from one task; the repository is locked."""
+
+    repository: SnapshotRepository
+    task: str
+    spans: Sequence[ChangeSpan]
+
+    @classmethod
+    def read(cls, repository: SnapshotRepository, task: str) -> TaskChanges:
+        """Read the spans of all tasks."""
+        return cls(repository, task, repository.spans())
+
+    @property
+    def own_spans(self) -> list[ChangeSpan]:
+        """The spans of the task and of the parts it handed out."""
+        return [span for span in self.spans if belongs(span, self.task)]
+
+    @property
+    def history(self) -> History:
+        """What the task did, and what of it was reverted."""
+        return History.of(self.own_spans)
+
+    def of(self, wanted: Sequence[ChangeSpan]) -> FoundChanges:
+        """What some of its spans changed; one that has no end lasts until now."""
+        current, now = CurrentSnapshots(self.repository), instant.now()
+
+        def ended(span: ChangeSpan) -> ChangeSpan:
+            if span.after is not None:
+                return span
+            return replace(span, after=SnapshotRecord(current.of(span), now, _LAST))
+
+        folders = {span.folder for span in wanted}
+        others = [
+            ended(span)
+            for span in self.spans
+            if span.folder in folders and not belongs(span, self.task)
+            if span.after is not None or span.lasts
+        ]
+        return _changes(self.repository, [ended(span) for span in wanted], others)
+
+
+def _changes(
+    repository: SnapshotRepository, spans: Sequence[ChangeSpan], others: Sequence[ChangeSpan]
 ) -> FoundChanges:
-    """What spans changed; `others` are those of tasks that may have been there too.
-
-    All of them have an end.
-    """
+    """What spans changed; `others` are those of tasks that worked in the same folders."""
     met = [[other for other in others if _meet(span, other)] for span in spans]
     every = [*spans, *(other for near in met for other in near)]
-    found = _differences(shadow, {_pair(span) for span in every})
+    found = _differences(repository, {_pair(span) for span in every})
     changes: list[FileChange] = []
-    missed: dict[tuple[Path, str], UnknownChange] = {}
+    missed: dict[tuple[Path, str], str] = {}
     for span, near in zip(spans, met, strict=True):
         sides = _outside_repositories(span, found[_pair(span)])
         also = {path: other.task for other in near for path in found[_pair(other)]}
-        unknown = _unknown(shadow, span, sides)
-        for path, why in unknown.items():
-            missed[span.folder, path] = UnknownChange(span.folder, path, why)
+        unknown = _unknown(repository, span, sides)
+        missed |= {(span.folder, path): why for path, why in unknown.items()}
         changes += (
             FileChange(span.folder, path, *pair, also.get(path, ""))
             for path, pair in sides.items()
             if path not in unknown
         )
-    return FoundChanges(tuple(changes), tuple(missed.values()))
+    return FoundChanges(tuple(changes), missed)
 
 
 def _meet(span: ChangeSpan, other: ChangeSpan) -> bool:
-    """Whether two spans of one folder have some time in common."""
+    """Whether two spans of one folder overlap."""
     assert span.after is not None
     assert other.after is not None
     return (
         span.folder == other.folder
-        and span.before.place < other.after.place
-        and other.before.place < span.after.place
+        and span.before.sequence < other.after.sequence
+        and other.before.sequence < span.after.sequence
     )
 
 
@@ -163,7 +220,7 @@ def _pair(span: ChangeSpan) -> _Pair:
 
 
 def _differences(
-    shadow: SnapshotRepository, pairs: Iterable[_Pair]
+    repository: SnapshotRepository, pairs: Iterable[_Pair]
 ) -> dict[_Pair, dict[str, _Sides]]:
     """By pair of trees, then by path: what differs."""
     found: dict[_Pair, dict[str, _Sides]] = {pair: {} for pair in pairs}
@@ -171,13 +228,13 @@ def _differences(
     if not asked:
         return found
     words = ("diff-tree", "--stdin", "-r", "-z", "--raw", "--no-renames", "--no-abbrev")
-    told = shadow.run(*words, input="".join(f"{a} {b}\n" for a, b in asked))
+    output = repository.run(*words, input="".join(f"{a} {b}\n" for a, b in asked))
     for pair in asked:
         head = f"{pair[0]} {pair[1]}\n"
-        assert told.startswith(head), "git answers in the order it was asked"
-        told = told.removeprefix(head)
-        while told.startswith(":"):
-            facts, path, told = told.split("\0", 2)
+        assert output.startswith(head), "git answers in the order it was asked"
+        output = output.removeprefix(head)
+        while output.startswith(":"):
+            facts, path, output = output.split("\0", 2)
             found[pair][path] = _sides(facts)
     return found
 
@@ -189,9 +246,9 @@ def _sides(facts: str) -> _Sides:
 
 
 def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict[str, _Sides]:
-    """What is in a repository inside the folder is told by a span of its own."""
-    both = (one for snapshot in _snapshots(span) for one in snapshot.left_out)
-    inner = tuple(f"{one.path}/" for one in both if one.why == REPOSITORY)
+    """Without what is in a repository inside the folder, which has a span of its own."""
+    excluded = (file for snapshot in _snapshots(span) for file in snapshot.excluded)
+    inner = tuple(f"{file.path}/" for file in excluded if file.why == REPOSITORY)
     return {path: pair for path, pair in sides.items() if not path.startswith(inner)}
 
 
@@ -199,12 +256,12 @@ def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict
 
 
 def _unknown(
-    shadow: SnapshotRepository, span: ChangeSpan, sides: Mapping[str, _Sides]
+    repository: SnapshotRepository, span: ChangeSpan, sides: Mapping[str, _Sides]
 ) -> dict[str, str]:
-    """Files whose change cannot be told from what was kept, each with why."""
+    """Files whose change cannot be known from what was stored, each with why."""
     before, after = _snapshots(span)
-    first = {one.path: one for one in before.left_out}
-    last = {one.path: one for one in after.left_out}
+    first = {file.path: file for file in before.excluded}
+    last = {file.path: file for file in after.excluded}
     unknown = {
         path: (last.get(path) or first[path]).why
         for path in sorted(first.keys() | last.keys())
@@ -213,16 +270,16 @@ def _unknown(
     }
     if any(path.rpartition("/")[2] == ".gitignore" for path in sides):
         new = [path for path, (old, _) in sides.items() if old is None]
-        unknown |= dict.fromkeys(_ignored(shadow, before.tree, new), _IGNORED)
+        unknown |= dict.fromkeys(_ignored(repository, before.tree, new), _IGNORED)
     return unknown
 
 
-def _ignored(shadow: SnapshotRepository, tree: str, paths: Sequence[str]) -> list[str]:
+def _ignored(repository: SnapshotRepository, tree: str, paths: Sequence[str]) -> list[str]:
     """Which of these files the `.gitignore` files of a tree hide."""
-    rules = dict(_rules(shadow.run("ls-tree", "-r", "-z", tree)))
+    rules = dict(_rules(repository.run("ls-tree", "-r", "-z", tree)))
     if not rules or not paths:
         return []
-    texts = shadow.contents(rules.values())
+    texts = repository.contents(rules.values())
     with tempfile.TemporaryDirectory() as scratch:
         for path, name in rules.items():
             file = Path(scratch, path)
@@ -231,68 +288,16 @@ def _ignored(shadow: SnapshotRepository, tree: str, paths: Sequence[str]) -> lis
         words = ("check-ignore", "-z", "--stdin", "--no-index")
         env = {"GIT_LITERAL_PATHSPECS": "0"}
         given = "".join(f"{path}\0" for path in paths)
-        try:
-            told = shadow.run(*words, work=Path(scratch), input=given, env=env)
-        except GitFailed as failed:
-            if failed.status == 1:  # none of them
-                return []
-            raise
-    return told.split("\0")[:-1]
+        shown = repository.run(*words, work=Path(scratch), input=given, env=env, accept=(0, 1))
+    return shown.split("\0")[:-1]
 
 
-def _rules(told: str) -> Iterator[tuple[str, str]]:
-    for entry in told.split("\0")[:-1]:
+def _rules(listed: str) -> Iterator[tuple[str, str]]:
+    for entry in listed.split("\0")[:-1]:
         facts, _, path = entry.partition("\t")
         mode, _, name = facts.split(" ")
         if path.rpartition("/")[2] == ".gitignore" and mode.startswith("100"):
             yield path, name
-
-
-_LAST = sys.maxsize
-"""After all that was kept."""
-
-
-@dataclass(frozen=True)
-class TaskChanges:
-    """All that was kept, seen from one task; the lock is held."""
-
-    record: SnapshotLog
-    task: str
-    spans: Sequence[ChangeSpan]
-
-    @classmethod
-    def at(cls, record: SnapshotLog, task: str) -> TaskChanges:
-        """Read the record."""
-        return cls(record, task, record.spans())
-
-    @property
-    def mine(self) -> list[ChangeSpan]:
-        """The spans of the task and of the parts it handed out."""
-        return [span for span in self.spans if belongs(span, self.task)]
-
-    @property
-    def history(self) -> History:
-        """What the task did, and what of it was taken back."""
-        return History.of(self.mine)
-
-    def found(self, wanted: Sequence[ChangeSpan]) -> FoundChanges:
-        """What some spans changed; one that has no end lasts until now."""
-        present, now = CurrentSnapshots(self.record.shadow), instant.now()
-
-        def ended(spans: Iterable[ChangeSpan]) -> list[ChangeSpan]:
-            return [
-                span
-                if span.after
-                else replace(span, after=SnapshotRecord(present.of(span), now, _LAST))
-                for span in spans
-            ]
-
-        others = (span for span in self.spans if not belongs(span, self.task))
-        there = [span for span in others if span.after is not None or lasts(span)]
-        folders = {span.folder for span in wanted}
-        return changes_of(
-            self.record.shadow, ended(wanted), ended(one for one in there if one.folder in folders)
-        )
 
 
 def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
@@ -319,13 +324,13 @@ class Patch:
 
 
 def patch_of(
-    shadow: SnapshotRepository, folder: Path, prefix: str, changes: Iterable[FileChange]
+    repository: SnapshotRepository, folder: Path, prefix: str, changes: Iterable[FileChange]
 ) -> Patch:
     """The changes to one folder, those of one file put together where nobody came between."""
     text, files = "", dict[str, FileDiffStat]()
     for layer in _layers(changes):
-        before, after = (_tree(shadow, prefix, layer, side) for side in (0, 1))
-        more, stats = diff_trees(shadow.run, before, after)
+        before, after = (_tree(repository, prefix, layer, side) for side in (0, 1))
+        more, stats = diff_trees(repository.run, before, after)
         text += more
         for stat in stats:
             files[stat.path] = _sum(files.get(stat.path), stat)
@@ -350,7 +355,9 @@ def _layers(changes: Iterable[FileChange]) -> Iterator[dict[str, _Sides]]:
         yield {path: chain[depth] for path, chain in real.items() if depth < len(chain)}
 
 
-def _tree(shadow: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], side: int) -> str:
+def _tree(
+    repository: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], side: int
+) -> str:
     """A tree of nothing but these files."""
     lines = [
         f"{blob.mode} {blob.id}\t{prefix}{path}\0"
@@ -359,8 +366,8 @@ def _tree(shadow: SnapshotRepository, prefix: str, layer: Mapping[str, _Sides], 
     ]
     with tempfile.TemporaryDirectory() as scratch:
         env = {"GIT_INDEX_FILE": f"{scratch}/index"}
-        shadow.run("update-index", "-z", "--index-info", input="".join(lines), env=env)
-        return shadow.run("write-tree", env=env).strip()
+        repository.run("update-index", "-z", "--index-info", input="".join(lines), env=env)
+        return repository.run("write-tree", env=env).strip()
 
 
 def _sum(first: FileDiffStat | None, then: FileDiffStat) -> FileDiffStat:

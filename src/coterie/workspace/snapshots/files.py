@@ -12,11 +12,21 @@ from pathlib import Path
 
 from coterie.model.workspace import unfinished_name
 from coterie.workspace.snapshots.capture import LARGE, NEVER
-from coterie.workspace.snapshots.repository import EXECUTABLE, LINK, PLAIN, FileContent
+
+LINK, EXECUTABLE, PLAIN = "120000", "100755", "100644"
+"""The modes of files, in git's words."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """Nothing is there, or the way there leads through a link or a file."""
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """A file as it is: its mode, and its content or where it links to."""
+
+    mode: str
+    data: bytes
 
 
 @dataclass(frozen=True)

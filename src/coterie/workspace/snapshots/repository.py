@@ -7,38 +7,35 @@ off: what is stored is what was there, byte for byte.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 
-from coterie.workspace.git import CHECKOUT, Git
+from coterie.workspace.git import CHECKOUT, Git, locked
 from coterie.workspace.worktree import Worktree
 
-Does = Literal["turn", "revert", "undo"]
-"""Who changed files in a span: an agent in its turn, or Coterie that took such changes back."""
+SpanKind = Literal["turn", "revert", "undo"]
+"""Who changed files in a span: an agent in its turn, or Coterie that reverted such changes."""
 
-LINK, EXECUTABLE, PLAIN = "120000", "100755", "100644"
-"""The modes of what is kept, in git's words."""
 REPOSITORY = "a repository of its own"
-"""Why a folder is left out; it has snapshots of its own, unless it is new."""
+"""Why a folder is excluded; it has snapshots of its own, unless it is new."""
 
 
 @dataclass(frozen=True)
 class ExcludedFile:
-    """A file or folder that is there but is not kept."""
+    """A file or folder that is there but is not stored."""
 
     path: str
     why: str
-    mark: str
-    """Differs when it does."""
+    fingerprint: str
+    """Differs when the file does."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +44,24 @@ class Snapshot:
 
     folder: Path
     tree: str
-    left_out: tuple[ExcludedFile, ...] = ()
+    excluded: tuple[ExcludedFile, ...] = ()
 
 
 @dataclass(frozen=True)
 class SnapshotRecord:
-    """A snapshot as it is kept for a task."""
+    """A snapshot as it is stored for a task."""
 
     snapshot: Snapshot
     at: str
     """For people; a clock may be set back, so it decides nothing."""
-    place: int = 0
-    """Its place in the order of all that was ever kept."""
-    does: Does = "turn"
+    sequence: int = 0
+    """Its position in the order of all that were ever stored."""
+    kind: SpanKind = "turn"
     whole: bool = True
-    """Of a revert: whether nothing of the task was left in place."""
+    """Of a revert: whether all changes of the task were reverted."""
     pid: int = 0
     started: float = 0.0
-    """Which process kept it: its id, and since when it runs."""
+    """Which process stored it: its id, and when that was started."""
 
 
 @dataclass(frozen=True)
@@ -78,56 +75,26 @@ class ChangeSpan:
     """Tells the folders of one number apart."""
     before: SnapshotRecord
     after: SnapshotRecord | None = None
-    """None while it lasts, and where it was cut."""
+    """None while it lasts, and where it was interrupted."""
 
     @property
     def folder(self) -> Path:
-        """Where it was."""
+        """The folder that may have been changed."""
         return self.before.snapshot.folder
 
     @property
-    def does(self) -> Does:
-        """Who changed files in it."""
-        return self.before.does
+    def lasts(self) -> bool:
+        """Whether it has no end because the process that began it still runs."""
+        if self.after is not None:
+            return False
+        with suppress(psutil.Error):
+            return psutil.Process(self.before.pid).create_time() == self.before.started
+        return False
 
 
-@dataclass(frozen=True)
-class Blob:
-    """A file's mode and content, by the content's name."""
-
-    mode: str
-    id: str
-
-
-@dataclass(frozen=True)
-class FileChange:
-    """What a span did to one file; None: it was not there."""
-
-    folder: Path
-    path: str
-    before: Blob | None
-    after: Blob | None
-    also: str = ""
-    """Another task that worked in the same folder at the same time and changed the file too."""
-
-
-@dataclass(frozen=True)
-class UnknownChange:
-    """A file that a task may have changed, of which too little is kept to show or undo it."""
-
-    folder: Path
-    path: str
-    why: str
-
-
-@dataclass(frozen=True)
-class FileContent:
-    """A file as it is: its mode, and its content or where it links to."""
-
-    mode: str
-    data: bytes
-
-
+_REFS = "refs/tasks"
+_STORED_AS = {"place": "sequence", "does": "kind"}
+"""Names of fields as they are stored, which is as they once were."""
 _FILES = {
     "HEAD": "ref: refs/heads/nobody\n",
     "config": """\
@@ -147,49 +114,52 @@ _FILES = {
 """,
     "info/attributes": "* -text -ident -filter !eol !working-tree-encoding !diff !merge\n",
 }
-_ALIEN = ("objects/info/alternates", "commondir", "config.worktree", "info/exclude", "info/grafts")
+_UNWANTED = (
+    "objects/info/alternates",
+    "commondir",
+    "config.worktree",
+    "info/exclude",
+    "info/grafts",
+)
 """Files that would have git look elsewhere, or leave something out."""
 
-_WHO = {
-    f"GIT_{role}_{key}": value
-    for role in ("AUTHOR", "COMMITTER")
-    for key, value in (("NAME", "Coterie"), ("EMAIL", "coterie@localhost"))
-}
-_NOBODYS = {
+_NO_CONFIGURATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_LITERAL_PATHSPECS": "1",
-    **_WHO,
+    "GIT_AUTHOR_NAME": "Coterie",
+    "GIT_AUTHOR_EMAIL": "coterie@localhost",
+    "GIT_COMMITTER_NAME": "Coterie",
+    "GIT_COMMITTER_EMAIL": "coterie@localhost",
 }
-"""No setting of anybody counts."""
-
 NO_FILES = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without any file, which git knows by itself."""
 
 
 @dataclass(frozen=True)
 class SnapshotRepository:
-    """A bare repository of our own, used with any folder as its working tree.  Blocks."""
+    """A bare repository of our own, used with any folder as its working tree.  Blocks.
 
-    folder: Path
+    A span is two refs, `refs/tasks/<task>/<number>/<part>/before` and `after`, of commits whose
+    message is the rest of the record.  Whatever writes needs the lock that `alone` takes.
+    """
+
+    root: Path
+    """The project.  Folders inside it are named from here, so that it may be moved as a whole."""
     held: tuple[int, ...] = ()
+
+    @property
+    def folder(self) -> Path:
+        """Where it is."""
+        return self.root / ".coterie" / "snapshots.git"
 
     @contextmanager
     def alone(self) -> Generator[SnapshotRepository]:
-        """Keep other processes out, and threads; the lock is git's too, which may outlive us."""
+        """Lock it; git inherits the lock, as it may outlive us by a moment."""
         self.folder.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with locked(self.folder) as lock:
             self._put_right()
             yield replace(self, held=(lock,))
-        finally:
-            os.close(lock)
-
-    @property
-    def exists(self) -> bool:
-        """Whether anything was ever kept."""
-        return (self.folder / "refs").is_dir()
 
     def index(self, folder: Path) -> Path:
         """Where git remembers what it has read of a folder, so that it need not read it again."""
@@ -206,27 +176,106 @@ class SnapshotRepository:
         work: Path | None = None,
         input: str | None = None,
         env: Mapping[str, str] | None = None,
+        accept: Collection[int] = (0,),
     ) -> str:
         """What git prints, whatever anybody has configured."""
-        git = self.git(work or self.folder)
-        return git.run(*words, input=input, env={**_NOBODYS, **(env or {})}, patience=CHECKOUT)
+        git, every = self.git(work or self.folder), {**_NO_CONFIGURATION, **(env or {})}
+        return git.run(*words, input=input, env=every, patience=CHECKOUT, accept=accept)
 
     def contents(self, ids: Iterable[str]) -> dict[str, bytes]:
-        """What is kept under these names."""
+        """The contents of these blobs."""
         wanted = sorted(set(ids))
-        told = self.run("cat-file", "--batch", input="".join(f"{one}\n" for one in wanted))
-        data, place, found = told.encode("utf-8", "surrogateescape"), 0, dict[str, bytes]()
-        for one in wanted:
-            end = data.index(b"\n", place)
-            size = int(data[place:end].split(b" ")[2])
-            found[one] = data[end + 1 : end + 1 + size]
-            place = end + size + 2
-        return found
+        output = self.run("cat-file", "--batch", input="".join(f"{blob}\n" for blob in wanted))
+        data, position, contents = output.encode("utf-8", "surrogateescape"), 0, dict[str, bytes]()
+        for blob in wanted:
+            end = data.index(b"\n", position)
+            size = int(data[position:end].split(b" ")[2])
+            contents[blob] = data[end + 1 : end + 1 + size]
+            position = end + size + 2
+        return contents
+
+    # -- spans ------------------------------------------------------------------------------------
+
+    def spans(self, task: str | None = None) -> list[ChangeSpan]:
+        """The spans of one task or of all, in the order in which they began."""
+        if not (self.folder / "refs").is_dir():
+            return []
+        below = _REFS if task is None else f"{_REFS}/{task}"
+        shown = "%(refname)%00%(tree)%00%(contents:subject)"
+        listed = self.run("for-each-ref", f"--format={shown}", below)
+        records = dict(self._record(line) for line in listed.splitlines())
+        spans = [
+            ChangeSpan(*key, before, records.get((key, "after")))
+            for (key, side), before in records.items()
+            if side == "before"
+        ]
+        return sorted(spans, key=lambda span: span.before.sequence)
+
+    def is_known(self, task: str) -> bool:
+        """Whether anything was stored for a task or a part of it.  Runs no git."""
+        refs = self.folder / _REFS
+        packed = (self.folder / "packed-refs").exists()  # somebody tidied up
+        return packed or (refs / task).is_dir() or any(refs.glob(f"{task}.*"))
+
+    def begin(
+        self, task: str, number: int, snapshots: Iterable[SnapshotRecord]
+    ) -> list[ChangeSpan]:
+        """Store what folders were before something changes them."""
+        process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+        spans = [
+            ChangeSpan(task, number, part, self._numbered(replace(before, **process)))
+            for part, before in enumerate(snapshots)
+        ]
+        for span in spans:
+            self._write(span, "before", span.before)
+        return spans
+
+    def end(self, span: ChangeSpan, after: SnapshotRecord) -> None:
+        """Store what a folder was when nothing changed it any more."""
+        self._write(span, "after", self._numbered(replace(after, kind=span.before.kind)))
+
+    def _numbered(self, record: SnapshotRecord) -> SnapshotRecord:
+        """The record with the next sequence number."""
+        counter = self.folder / "count"
+        try:
+            last = int(counter.read_text())
+        except (OSError, ValueError):
+            records = (record for span in self.spans() for record in (span.before, span.after))
+            last = max((record.sequence for record in records if record), default=0)
+        counter.write_text(f"{last + 1}\n")
+        return replace(record, sequence=last + 1)
+
+    def _write(self, span: ChangeSpan, side: str, record: SnapshotRecord) -> None:
+        facts = asdict(record)
+        excluded = facts.pop("snapshot")["excluded"]
+        facts |= {key: facts.pop(name) for key, name in _STORED_AS.items()}
+        facts["folder"] = self._named(record.snapshot.folder)
+        facts["left_out"] = [list(file.values()) for file in excluded]
+        words = ("commit-tree", record.snapshot.tree, "-F", "-")
+        commit = self.run(*words, input=json.dumps(facts)).strip()
+        ref = f"{_REFS}/{span.task}/{span.number}/{span.part}/{side}"
+        # What a killed git left; nobody else is here.
+        (self.folder / f"{ref}.lock").unlink(missing_ok=True)
+        self.run("update-ref", ref, commit)
+
+    def _record(self, line: str) -> tuple[tuple[tuple[str, int, int], str], SnapshotRecord]:
+        ref, tree, message = line.split("\0")
+        task, number, part, side = ref.removeprefix(f"{_REFS}/").split("/")
+        stored: dict[str, Any] = json.loads(message)
+        excluded = tuple(ExcludedFile(*fields) for fields in stored.pop("left_out"))
+        folder = self.root / stored.pop("folder")
+        facts = {_STORED_AS.get(key, key): value for key, value in stored.items()}
+        record = SnapshotRecord(Snapshot(folder, tree, excluded), **facts)
+        return ((task, int(number), int(part)), side), record
+
+    def _named(self, folder: Path) -> str:
+        inside = folder.is_relative_to(self.root)
+        return str(folder.relative_to(self.root) if inside else folder)
 
     def _put_right(self) -> None:
         for name in ("objects", "refs", "info", "indexes"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
-        for name in _ALIEN:
+        for name in _UNWANTED:
             with suppress(FileNotFoundError):
                 (self.folder / name).unlink()
         for name, text in _FILES.items():
@@ -241,102 +290,3 @@ def _write_if_other(path: Path, text: str) -> None:
     with fresh.open("x", encoding="utf-8") as file:
         file.write(text)
     fresh.replace(path)
-
-
-_REFS = "refs/tasks"
-
-
-# -- the record --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SnapshotLog:
-    """Which snapshots were kept, as refs: `<task>/<number>/<part>/before` and `after`."""
-
-    shadow: SnapshotRepository
-    root: Path
-    """Folders inside it are named from here, so that a project may be moved as a whole."""
-
-    def spans(self, task: str | None = None) -> list[ChangeSpan]:
-        """The spans of one task or of all, in the order in which they began."""
-        if not self.shadow.exists:
-            return []
-        below = _REFS if task is None else f"{_REFS}/{task}"
-        shown = "%(refname)%00%(tree)%00%(contents:subject)"
-        told = self.shadow.run("for-each-ref", f"--format={shown}", below)
-        moments = dict(self._moment(line) for line in told.splitlines())
-        found = [
-            ChangeSpan(*key[:3], moment, moments.get((*key[:3], "after")))
-            for key, moment in moments.items()
-            if key[3] == "before"
-        ]
-        return sorted(found, key=lambda span: span.before.place)
-
-    def is_known(self, task: str) -> bool:
-        """Whether anything was kept for a task or a part of it; no git is run."""
-        refs = self.shadow.folder / _REFS
-        packed = (self.shadow.folder / "packed-refs").exists()  # somebody tidied up
-        return packed or (refs / task).is_dir() or any(refs.glob(f"{task}.*"))
-
-    def begin(self, task: str, number: int, moments: Iterable[SnapshotRecord]) -> list[ChangeSpan]:
-        """SnapshotLog what folders were before something changes them; the lock is held."""
-        spans = [
-            ChangeSpan(task, number, part, self._placed(replace(moment, **_this_process())))
-            for part, moment in enumerate(moments)
-        ]
-        for span in spans:
-            self._write(span, "before", span.before)
-        return spans
-
-    def end(self, span: ChangeSpan, after: SnapshotRecord) -> None:
-        """SnapshotLog what a folder was when nothing changed it any more; the lock is held."""
-        self._write(span, "after", self._placed(replace(after, does=span.does)))
-
-    def _placed(self, moment: SnapshotRecord) -> SnapshotRecord:
-        """The moment, as the next of all."""
-        counter = self.shadow.folder / "count"
-        try:
-            last = int(counter.read_text())
-        except (OSError, ValueError):
-            ends = (one for span in self.spans() for one in (span.before, span.after) if one)
-            last = max((one.place for one in ends), default=0)
-        counter.write_text(f"{last + 1}\n")
-        return replace(moment, place=last + 1)
-
-    def _write(self, span: ChangeSpan, side: str, moment: SnapshotRecord) -> None:
-        facts = asdict(moment)
-        snapshot = facts.pop("snapshot")
-        facts["folder"] = self._named(moment.snapshot.folder)
-        facts["left_out"] = [list(one.values()) for one in snapshot["left_out"]]
-        tree = moment.snapshot.tree
-        made = self.shadow.run("commit-tree", tree, "-F", "-", input=json.dumps(facts)).strip()
-        ref = f"{_REFS}/{span.task}/{span.number}/{span.part}/{side}"
-        # What a killed git left; nobody else is here.
-        (self.shadow.folder / f"{ref}.lock").unlink(missing_ok=True)
-        self.shadow.run("update-ref", ref, made)
-
-    def _moment(self, line: str) -> tuple[tuple[str, int, int, str], SnapshotRecord]:
-        ref, tree, told = line.split("\0")
-        task, number, part, side = ref.removeprefix(f"{_REFS}/").split("/")
-        facts = json.loads(told)
-        left_out = tuple(ExcludedFile(*one) for one in facts.pop("left_out"))
-        folder = self.root / facts.pop("folder")
-        moment = SnapshotRecord(Snapshot(folder, tree, left_out), **facts)
-        return (task, int(number), int(part), side), moment
-
-    def _named(self, folder: Path) -> str:
-        inside = folder.is_relative_to(self.root)
-        return str(folder.relative_to(self.root) if inside else folder)
-
-
-def _this_process() -> dict[str, float]:
-    return {"pid": os.getpid(), "started": psutil.Process().create_time()}
-
-
-def lasts(span: ChangeSpan) -> bool:
-    """Whether a span has no end because whoever began it is still at it."""
-    if span.after is not None:
-        return False
-    with suppress(psutil.Error):
-        return psutil.Process(span.before.pid).create_time() == span.before.started
-    return False

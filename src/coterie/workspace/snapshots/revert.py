@@ -1,4 +1,4 @@
-"""Reverting a task's changes file by file; what somebody else did to the same file stays.
+"""Reverting a task's changes file by file; what somebody else did to the same file skipped.
 
 A revert is recorded like a turn, so that it can be undone too.
 """
@@ -12,18 +12,14 @@ from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots.capture import keep
-from coterie.workspace.snapshots.changes import TaskChanges, by_folder
-from coterie.workspace.snapshots.files import FolderFiles
+from coterie.workspace.snapshots.capture import take_snapshots
+from coterie.workspace.snapshots.changes import Blob, FileChange, TaskChanges, by_folder
+from coterie.workspace.snapshots.files import LINK, FileContent, FolderFiles
 from coterie.workspace.snapshots.repository import (
-    LINK,
-    Blob,
     ChangeSpan,
-    Does,
-    FileChange,
-    FileContent,
     SnapshotRecord,
     SnapshotRepository,
+    SpanKind,
 )
 
 _TEXT = 8000
@@ -46,7 +42,7 @@ class RevertStep:
     present: FileContent | None
     wanted: FileContent | None
     merged: bool
-    """Whether something that others changed stays in it."""
+    """Whether something that others changed skipped in it."""
 
 
 @dataclass
@@ -55,71 +51,71 @@ class RevertPlan:
 
     folder: Path
     steps: list[RevertStep] = field(default_factory=list[RevertStep])
-    stays: list[SkippedFile] = field(default_factory=list[SkippedFile])
+    skipped: list[SkippedFile] = field(default_factory=list[SkippedFile])
 
 
-class _Leave(Exception):
+class _Skip(Exception):
     """The file has to stay as it is."""
 
 
-def plan(shadow: SnapshotRepository, folder: Path, changes: Sequence[FileChange]) -> RevertPlan:
-    """How to take the changes to one folder back; nothing is done yet."""
+def plan(repository: SnapshotRepository, folder: Path, changes: Sequence[FileChange]) -> RevertPlan:
+    """How to revert the changes to one folder; nothing is done yet."""
     made = RevertPlan(folder)
     if not folder.is_dir():
         gone = sorted({change.path for change in changes})
-        made.stays = [SkippedFile(path, "its folder is gone") for path in gone]
+        made.skipped = [SkippedFile(path, "its folder is gone") for path in gone]
         return made
     blobs = [blob for change in changes for blob in (change.before, change.after) if blob]
-    undo = _Undo(shadow, shadow.contents(blob.id for blob in blobs))
+    undo = _Undo(repository, repository.contents(blob.id for blob in blobs))
     files = FolderFiles(folder)
     for path in sorted({change.path for change in changes}):
         mine = [change for change in changes if change.path == path]
         try:
             present = files.read(path)
             wanted = undo.all(present, mine)
-        except _Leave as leave:
-            made.stays.append(SkippedFile(path, str(leave)))
+        except _Skip as skip:
+            made.skipped.append(SkippedFile(path, str(skip)))
         except OSError as error:
-            made.stays.append(SkippedFile(path, _reason(error)))
+            made.skipped.append(SkippedFile(path, _reason(error)))
         else:
             if wanted != present:
                 made.steps.append(
-                    RevertStep(path, present, wanted, wanted != undo.entry(mine[0].before))
+                    RevertStep(path, present, wanted, wanted != undo.content(mine[0].before))
                 )
     return made
 
 
 @dataclass(frozen=True)
 class _Undo:
-    shadow: SnapshotRepository
+    repository: SnapshotRepository
     contents: Mapping[str, bytes]
 
-    def entry(self, blob: Blob | None) -> FileContent | None:
+    def content(self, blob: Blob | None) -> FileContent | None:
         return None if blob is None else FileContent(blob.mode, self.contents[blob.id])
 
     def all(self, present: FileContent | None, changes: Sequence[FileChange]) -> FileContent | None:
-        """The file without these changes, the newest taken back first."""
+        """The file without these changes, the newest reverted first."""
         for change in reversed(changes):
-            before, after = self.entry(change.before), self.entry(change.after)
+            before, after = self.content(change.before), self.content(change.after)
             if present == before:
                 continue
             if change.also:
-                raise _Leave(f"{change.also} worked here at the same time and changed it too")
+                raise _Skip(f"{change.also} worked here at the same time and changed it too")
             present = before if present == after else self._without(present, before, after)
         return present
 
     def _without(
         self, present: FileContent | None, before: FileContent | None, after: FileContent | None
     ) -> FileContent | None:
-        """Somebody changed the file since."""
+        """The file without one change, where somebody has changed it since."""
         if present is None:
-            raise _Leave("somebody has removed it since")
+            raise _Skip("somebody has removed it since")
         if before is None:
-            raise _Leave("it was new, and somebody has changed it since")
+            raise _Skip("it was new, and somebody has changed it since")
         if after is None:
-            raise _Leave("it was removed, and somebody has made it anew")
+            raise _Skip("it was removed, and somebody has made it anew")
         if LINK in (present.mode, before.mode, after.mode):
-            raise _Leave("it is or was a link, and somebody has changed it since")
+            raise _Skip("it is or was a link, and somebody has changed it since")
         mode = before.mode if present.mode == after.mode else present.mode
         return FileContent(mode, self._merged(present.data, before.data, after.data))
 
@@ -129,29 +125,29 @@ class _Undo:
         if before in (after, present):
             return present
         if any(b"\0" in data[:_TEXT] for data in (present, before, after)):
-            raise _Leave("it is no text, and somebody has changed it since")
+            raise _Skip("it is no text, and somebody has changed it since")
         with tempfile.TemporaryDirectory() as scratch:
             names = ("present", "after", "before")
             for name, data in zip(names, (present, after, before), strict=True):
                 Path(scratch, name).write_bytes(data)
             try:
-                told = self.shadow.run("merge-file", "-p", "-q", *names, work=Path(scratch))
+                output = self.repository.run("merge-file", "-p", "-q", *names, work=Path(scratch))
             except GitFailed as failed:
                 if failed.status is None or failed.status > 127:
                     raise
-                raise _Leave("somebody has changed the same lines since") from None
-        return told.encode("utf-8", "surrogateescape")
+                raise _Skip("somebody has changed the same lines since") from None
+        return output.encode("utf-8", "surrogateescape")
 
 
 # -- doing it ----------------------------------------------------------------------------------
 
 
 def carry_out(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
-    """Do what a plan says; what was done, and what had to stay after all.
+    """Do what a plan says; returns what was done, and what had to be skipped after all.
 
     `known` are the folders that were there before the changes; others that get empty go too.
     """
-    done, files = RevertPlan(made.folder, [], list(made.stays)), FolderFiles(made.folder)
+    done, files = RevertPlan(made.folder, [], list(made.skipped)), FolderFiles(made.folder)
     removals = [step for step in made.steps if step.wanted is None]
     for step in removals:
         _carry_out(files, step, done)
@@ -165,14 +161,14 @@ def carry_out(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
 def _carry_out(files: FolderFiles, step: RevertStep, done: RevertPlan) -> None:
     try:
         if files.read(step.path) != step.present:
-            done.stays.append(SkippedFile(step.path, "somebody is changing it right now"))
+            done.skipped.append(SkippedFile(step.path, "somebody is changing it right now"))
             return
         if step.wanted is None:
             files.remove(step.path)
         else:
             files.write(step.path, step.wanted)
     except OSError as error:
-        done.stays.append(SkippedFile(step.path, _reason(error)))
+        done.skipped.append(SkippedFile(step.path, _reason(error)))
     else:
         done.steps.append(step)
 
@@ -190,7 +186,7 @@ def _reason(error: OSError) -> str:
 
 @dataclass(frozen=True)
 class RevertResult:
-    """What became of each file whose changes were to be taken back."""
+    """What became of each file whose changes were to be reverted."""
 
     restored: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
@@ -207,78 +203,79 @@ class RevertResult:
 
 @dataclass(frozen=True)
 class Revert:
-    """Takes changes back; the lock is held."""
+    """Reverts changes of a task; the repository is locked."""
 
-    look: TaskChanges
+    task_changes: TaskChanges
     shown: Callable[[Path, str], str]
-    """How a file of a folder is called."""
+    """How a file of a folder is named to the user."""
     dry_run: bool = False
 
     def revert(self) -> RevertResult:
-        """Take back what the task changed; what others did since stays."""
-        history, task = self.look.history, self.look.task
+        """Revert what the task changed; what others did since stays."""
+        history, task = self.task_changes.history, self.task_changes.task
         if history.reverted_at is not None:
             raise UsageError(f"{task} was reverted already.", f"coterie revert {task} --undo")
-        found = self.look.found(history.turns)
-        reverted = self._take_back("revert", history.turns, found.changes)
-        missed = tuple(
-            SkippedFile(self.shown(one.folder, one.path), one.why) for one in found.missed
-        )
-        return replace(reverted, kept=reverted.kept + missed)
+        found = self.task_changes.of(history.turns)
+        result = self._take_back("revert", history.turns, found.changes)
+        missed = (SkippedFile(self.shown(*file), why) for file, why in found.missed.items())
+        return replace(result, kept=(*result.kept, *missed))
 
     def undo(self) -> RevertResult:
-        """Take back the last revert."""
-        reverts, task = self.look.history.reverts, self.look.task
+        """Revert the last revert."""
+        reverts, task = self.task_changes.history.reverts, self.task_changes.task
         if not reverts:
             raise UsageError(f"{task} was not reverted.", f"coterie diff {task}")
-        return self._take_back("undo", reverts[-1], self.look.found(reverts[-1]).changes)
+        changes = self.task_changes.of(reverts[-1]).changes
+        return self._take_back("undo", reverts[-1], changes)
 
     def _take_back(
-        self, does: Does, spans: Sequence[ChangeSpan], changes: Sequence[FileChange]
+        self, kind: SpanKind, spans: Sequence[ChangeSpan], changes: Sequence[FileChange]
     ) -> RevertResult:
-        shadow = self.look.record.shadow
-        plans = [plan(shadow, folder, its) for folder, its in by_folder(changes).items()]
-        if self.dry_run or not any(made.steps for made in plans):
-            return self._told(plans)
-        first = {span.folder: span.before.snapshot.tree for span in reversed(spans)}
-        return self._told(self._on_record(does, plans, first))
+        repository = self.task_changes.repository
+        plans = [plan(repository, folder, its) for folder, its in by_folder(changes).items()]
+        if not self.dry_run and any(made.steps for made in plans):
+            first = {span.folder: span.before.snapshot.tree for span in reversed(spans)}
+            plans = self._carry_out_recorded(kind, plans, first)
+        return self._result(plans)
 
-    def _on_record(
-        self, does: Does, plans: Sequence[RevertPlan], first: Mapping[Path, str]
+    def _carry_out_recorded(
+        self, kind: SpanKind, plans: Sequence[RevertPlan], first: Mapping[Path, str]
     ) -> list[RevertPlan]:
         """Carry plans out between two snapshots of each folder that something is done in."""
-        record, task = self.look.record, self.look.task
-        numbers = [span.number for span in self.look.mine if span.task == task]
+        repository, task = self.task_changes.repository, self.task_changes.task
+
+        def record(made: RevertPlan, *, whole: bool = False) -> SnapshotRecord:
+            snapshot = take_snapshots(repository, made.folder)[0]
+            return SnapshotRecord(snapshot, instant.now(), kind=kind, whole=whole)
+
+        def folders(tree: str) -> frozenset[str]:
+            words = ("ls-tree", "-r", "-d", "-z", "--name-only", tree)
+            return frozenset(repository.run(*words).split("\0"))
+
+        numbers = [span.number for span in self.task_changes.own_spans if span.task == task]
         active = [made for made in plans if made.steps]
-        begun = [self._moment(made, does) for made in active]
-        spans = record.begin(task, max(numbers, default=0) + 1, begun)
-        done = [carry_out(made, self._folders(first[made.folder])) for made in active]
+        begun = [record(made) for made in active]
+        spans = repository.begin(task, max(numbers, default=0) + 1, begun)
+        done = [carry_out(made, folders(first[made.folder])) for made in active]
         done += (made for made in plans if not made.steps)
-        whole = not any(made.stays for made in done)
+        whole = not any(made.skipped for made in done)
         for span, made in zip(spans, done, strict=False):
-            record.end(span, self._moment(made, does, whole=whole))
+            repository.end(span, record(made, whole=whole))
         return done
 
-    def _moment(self, made: RevertPlan, does: Does, *, whole: bool = False) -> SnapshotRecord:
-        snapshot = keep(self.look.record.shadow, made.folder)[0]
-        return SnapshotRecord(snapshot, instant.now(), does=does, whole=whole)
-
-    def _folders(self, tree: str) -> frozenset[str]:
-        words = ("ls-tree", "-r", "-d", "-z", "--name-only", tree)
-        return frozenset(self.look.record.shadow.run(*words).split("\0"))
-
-    def _told(self, plans: Sequence[RevertPlan]) -> RevertResult:
-        def names(wanted: Callable[[RevertStep], bool]) -> tuple[str, ...]:
-            steps = ((made.folder, step) for made in plans for step in made.steps)
-            return tuple(self.shown(folder, step.path) for folder, step in steps if wanted(step))
-
+    def _result(self, plans: Sequence[RevertPlan]) -> RevertResult:
+        steps = [
+            (self.shown(made.folder, step.path), step) for made in plans for step in made.steps
+        ]
+        written = [(path, step.merged) for path, step in steps if step.wanted is not None]
+        skipped = (
+            replace(file, path=self.shown(made.folder, file.path))
+            for made in plans
+            for file in made.skipped
+        )
         return RevertResult(
-            names(lambda step: step.wanted is not None and not step.merged),
-            names(lambda step: step.wanted is not None and step.merged),
-            names(lambda step: step.wanted is None),
-            tuple(
-                replace(one, path=self.shown(made.folder, one.path))
-                for made in plans
-                for one in made.stays
-            ),
+            restored=tuple(path for path, merged in written if not merged),
+            merged=tuple(path for path, merged in written if merged),
+            removed=tuple(path for path, step in steps if step.wanted is None),
+            kept=tuple(skipped),
         )
