@@ -63,6 +63,12 @@ class AdapterFacts:
     home: str | None = None
     """The same for what prepares a member's home and returns the environment to start its CLI in
     by hand (see `agents.table.PrepareHome`); None: the workspace's own."""
+    is_ours: bool = False
+    """Whether it ships with Coterie, so that a registry entry of its name need not state it."""
+
+    def is_default_for(self, agent: str) -> bool:
+        """Whether an entry of this name that states no adapter means this one."""
+        return self.is_ours and self.name == agent
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ class AgentFacts:
             "capabilities": self.capabilities,
             "version": version,
             "installedAt": installed_at,
-            "adapter": None if self.adapter.name == self.name else self.adapter.name,
+            "adapter": None if self.adapter.is_default_for(self.name) else self.adapter.name,
             "env": self.env,
         }
         return AgentDefinition.model_validate({key: fact for key, fact in facts.items() if fact})

@@ -17,7 +17,9 @@ FACTS = AgentFacts(
         "GOOGLE_GEMINI_BASE_URL",
     ),
     sign_in="export ANTHROPIC_API_KEY=...",
-    adapter=AdapterFacts("builtin", make="coterie.agents.builtin.adapter:BuiltinAdapter"),
+    adapter=AdapterFacts(
+        name="builtin", make="coterie.agents.builtin.adapter:BuiltinAdapter", is_ours=True
+    ),
     needs="pydantic_ai",
     is_program=False,
 )

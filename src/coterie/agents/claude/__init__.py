@@ -14,6 +14,7 @@ FACTS = AgentFacts(
         name="claude",
         make="coterie.agents.claude.adapter:ClaudeAdapter",
         home="coterie.agents.claude.home:environment",
+        is_ours=True,
     ),
     # Without the last three, a repository that was never trusted has its hooks and its MCP
     # servers run by being opened.

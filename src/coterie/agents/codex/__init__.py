@@ -14,6 +14,7 @@ FACTS = AgentFacts(
         name="codex",
         make="coterie.agents.codex.adapter:CodexAdapter",
         home="coterie.agents.codex.home:environment",
+        is_ours=True,
     ),
     base_args=("exec", "--json", "--skip-git-repo-check"),
     capabilities={

@@ -20,6 +20,7 @@ FACTS = AgentFacts(
         name="gemini",
         make="coterie.agents.gemini.adapter:GeminiAdapter",
         home="coterie.agents.gemini.home:environment",
+        is_ours=True,
     ),
     base_args=("--output-format", "stream-json"),
     capabilities={
