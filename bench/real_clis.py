@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from coterie.agents.claude import home as claude_home
-from coterie.agents.claude.arguments import arguments as claude_arguments
+from coterie.agents.claude.adapter import arguments as claude_arguments
 from coterie.agents.codex import home as codex_home
 from coterie.agents.gemini import home as gemini_home
 from coterie.app.project import App

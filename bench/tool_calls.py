@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.bare import TEXT, Cost, side_by_side
-from coterie.agents.builtin.channel import BuiltinChannel
-from coterie.agents.builtin.kit import Kit
-from coterie.agents.builtin.speech import Conversation, Reply, ToolCallRequest
-from coterie.agents.builtin.thread import Thread
+from coterie.agents.builtin.conversation import Conversation, Reply, ToolCallRequest
+from coterie.agents.builtin.services import TurnServices
+from coterie.agents.builtin.thread import BuiltinThread
+from coterie.agents.builtin.turn import BuiltinChannel
 from coterie.model import instant
 from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta
@@ -105,9 +105,9 @@ async def _task(folder: Path, calls: int) -> Cost:
         (work / f"{number}.txt").write_text(TEXT)
     workspace = Workspace(folder, folder / "home", folder / "tmp", work)
     toolbox = await open_toolbox("ann", workspace, NoRecord(), (), FileVersions())
-    kit = Kit(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
+    services = TurnServices(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
     channels = OneChannel(lambda *_: "", folder_of_work=str(work))
-    channels.channel_to_model = BuiltinChannel(kit, Thread("thread", []))
+    channels.channel_to_model = BuiltinChannel(services, BuiltinThread("thread", []))
     async with stage(folder) as it:
         await it.start(team("ann"))
         cpu, wall = time.process_time(), time.perf_counter()

@@ -10,12 +10,12 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.acp import channel, opening
-from coterie.agents.acp.actions import action_of
+from coterie.agents.acp import adapter, channel
 from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.calls import Call
-from coterie.agents.inside import listening
+from coterie.agents.acp.calls import AcpCall
+from coterie.agents.acp.permissions import action_of
 from coterie.agents.opencode.home import OpencodeAdapter
+from coterie.agents.team_tools import listening
 from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
@@ -421,13 +421,13 @@ CWD = "/w"
     ],
 )
 def test_what_calls_would_do(tool_call: Json, action: Action) -> None:
-    told = Call("c1")
+    told = AcpCall("c1")
     told.learn(tool_call)
     assert action_of(told, CWD) == action
 
 
 def test_what_is_told_in_pieces_is_put_together() -> None:
-    told = Call("c1")
+    told = AcpCall("c1")
     told.learn({"kind": "execute", "rawInput": {"command": "ls", "workdir": "/else"}})
     told.learn({"kind": "execute", "rawInput": {"command": "ls"}, "locations": []})
     assert action_of(told, CWD) == Action("run", "execute", "/else", command="ls")
@@ -767,7 +767,7 @@ async def test_an_exit_at_the_start(house: PlayingHouse) -> None:
 async def test_an_agent_that_says_nothing(
     house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "START", 0.5)
+    monkeypatch.setattr(adapter, "START", 0.5)
     house.plays([{"err": "Loading\n"}])
     assert await missing(house) == "it did not open a session within 0.5 s\nLoading"
 

@@ -8,22 +8,24 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.builtin.compaction import Fold, left_out, room_for
-from coterie.agents.builtin.entries import (
+from coterie.agents.builtin.conversation import (
     Begun,
     Entry,
+    Got,
+    Heard,
     Noted,
     Prompted,
     Replied,
     Returned,
+    Spoke,
     Summed,
+    ToolCallRequest,
     Trimmed,
-    Unreadable,
+    UnreadableEntry,
     read,
     written,
 )
-from coterie.agents.builtin.speech import Got, Heard, Spoke, ToolCallRequest
-from coterie.agents.builtin.view import shown, size
+from coterie.agents.builtin.thread import Fold, left_out, room_for, shown, size
 from coterie.model.update import (
     Asked,
     Spent,
@@ -72,8 +74,8 @@ def test_an_entry_comes_back_as_it_went(entry: Entry) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"kind": "newer"}', "[" * 100_000])
 def test_an_entry_that_nobody_understands(text: str) -> None:
-    assert read(text) == Unreadable()
-    assert read(json.dumps(written(Unreadable()))) == Unreadable()
+    assert read(text) == UnreadableEntry()
+    assert read(json.dumps(written(UnreadableEntry()))) == UnreadableEntry()
 
 
 # -- taken up again ----------------------------------------------------------------------------
@@ -317,7 +319,7 @@ async def test_a_long_turn_keeps_its_task_and_its_role(tmp_path: Path) -> None:
 async def test_cutting_old_results_may_be_enough(tmp_path: Path) -> None:
     async with house(tmp_path, *work(), rules=rules(says(REPORT))) as it:
         async with it.open() as channel:
-            always = 120_000 * 4 - channel._kit.characters
+            always = 120_000 * 4 - channel._services.characters
         it.capabilities = {"context_tokens": (always + 60_000) // 4}
         taken = await long_turn(it, lines=300)
         assert taken.text == "All read."

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.builtin.speech import ToolCallRequest
+from coterie.agents.builtin.conversation import ToolCallRequest
 from coterie.agents.builtin.text_calls import text_calls
 from coterie.model.update import Asked
 from coterie.tools.toolbox import ToolSpec

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.builtin import hearing
+from coterie.agents.builtin import turn
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.failures import trouble
 from coterie.model import instant
@@ -239,7 +239,7 @@ async def test_other_calls_in_between_are_no_repetition(tmp_path: Path) -> None:
 
 
 async def test_a_turn_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "MOST_REPLIES", 3)
+    monkeypatch.setattr(turn, "MOST_REPLIES", 3)
     endless = [calls(call("grep", pattern=str(n))) for n in range(9)]
     async with house(tmp_path, *endless) as it:
         failure = (await it.once()).failure

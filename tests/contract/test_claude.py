@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import external_file, snapshot
 
-from coterie.agents.claude.turn import Turn
+from coterie.agents.claude.turn import ClaudeTurn
 from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
@@ -376,7 +376,7 @@ async def test_nobody_signed_in(stage: Stage) -> None:
 async def test_what_is_no_clear_word_is_left_to_the_turn(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, status: str
 ) -> None:
-    monkeypatch.setattr("coterie.agents.claude.status.PATIENCE", 1.0)
+    monkeypatch.setattr("coterie.agents.claude.adapter.PATIENCE", 1.0)
     stage.status = status
     async with stage.play(one_turn()).channel() as channel:
         assert await reply(channel, "hi") == "ok"
@@ -492,7 +492,7 @@ FIELDS = st.sampled_from(
     )
 )
 def test_no_field_of_any_type_harms(messages: list[tuple[str, str, Json]]) -> None:
-    heard = Turn("message", "/w")
+    heard = ClaudeTurn("message", "/w")
     for kind, subtype, fields in messages:
         assert list(heard.hear({"type": kind, "subtype": subtype, **fields}))
     assert heard.end()

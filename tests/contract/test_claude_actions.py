@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.claude.actions import action_of, effect_of
-from coterie.agents.claude.changes import diff_of
-from coterie.agents.searching import searched
+from coterie.agents.claude.permissions import action_of, diff_of, effect_of
+from coterie.agents.fields import searched
 from coterie.model.action import Action
 
 CWD = "/w"
@@ -131,5 +130,5 @@ def test_what_does_not_fit_is_shown_as_it_is(note: Path, monkeypatch: pytest.Mon
     assert shown("Edit", note, **edit("", "five", replace_all=True)) == everywhere
     assert shown("Edit", note.with_name("nothing.txt"), **edit("four", "five")) == pieces
     assert shown("Edit", note.with_name("x" * 300), **edit("four", "five")) == pieces
-    monkeypatch.setattr("coterie.agents.claude.changes._LONGEST", 3)
+    monkeypatch.setattr("coterie.agents.claude.permissions._LONGEST", 3)
     assert shown("Edit", note, **edit("one", "1"))[1:] == ["-one", "+1"]

@@ -16,10 +16,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.codex import adapter, channel
-from coterie.agents.codex.adapter import CodexAdapter
-from coterie.agents.codex.arguments import passed_on
-from coterie.agents.codex.asking import Around, request_of
-from coterie.agents.codex.calls import Calls, command_of
+from coterie.agents.codex.adapter import CodexAdapter, passed_on
+from coterie.agents.codex.asking import CodexRequestContext, request_of
+from coterie.agents.codex.calls import CodexCalls, command_of
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.one_shot import OneShotChannel
 from coterie.agents.fields import LONGEST, bounded
@@ -664,7 +663,7 @@ async def test_what_else_it_may_ask(house: House) -> None:
         "Have more permissions",
     ]
     request = {"id": 1, "params": {"permissions": wanted}, "method": PERMISSIONS}
-    found = request_of(request, Around("/w", "", Calls()))
+    found = request_of(request, CodexRequestContext("/w", "", CodexCalls()))
     assert found is not None
     assert (found.yes, found.no) == (
         {"permissions": wanted, "scope": "turn"},
@@ -984,7 +983,7 @@ def test_arguments() -> None:
 
 
 def test_calls_told_twice_or_late() -> None:
-    calls = Calls()
+    calls = CodexCalls()
     item = {"type": "commandExecution", "id": "c1", "command": "/bin/bash -lc 'echo hi'"}
     call = {"type": "function_call", "call_id": "c1", "name": "exec_command"}
     command = {**call, "arguments": '{"cmd": "echo hi", "workdir": "/x"}'}
@@ -1001,7 +1000,7 @@ def test_calls_told_twice_or_late() -> None:
 
 
 def test_calls_of_all_kinds() -> None:
-    calls = Calls()
+    calls = CodexCalls()
     told = [
         *calls.raw({"type": "message", "role": "user"}),
         *calls.raw(

@@ -10,8 +10,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.acp.channel import AcpChannel
-from coterie.agents.gemini.adapter import GeminiAdapter
-from coterie.agents.gemini.arguments import passed_on
+from coterie.agents.gemini.adapter import GeminiAdapter, passed_on
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
 from coterie.model.action import Action

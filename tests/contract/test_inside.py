@@ -17,10 +17,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.agents.inside import Result, Serving, is_ours, listening, program
-from coterie.agents.inside.listening import Listening, call_in
-from coterie.agents.inside.program import called, replied, result_of
-from coterie.agents.inside.tools import tools_for
+from coterie.agents.team_tools import Result, Serving, is_ours, listening, program
+from coterie.agents.team_tools.listening import Listening, call_in
+from coterie.agents.team_tools.program import called, replied, result_of
+from coterie.agents.team_tools.serving import tools_for
 from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.markers import parse
 from coterie.model.update import Asked
@@ -176,7 +176,7 @@ class Table:
     """Where calls are put, and answered."""
 
     def __init__(self) -> None:
-        self.calls: list[listening.Call] = []
+        self.calls: list[listening.ToolRequest] = []
 
     def put(self, message: Json) -> None:
         call = call_in(message)
@@ -312,7 +312,7 @@ async def test_a_place_that_answers_nonsense(short: Path) -> None:
         bound.listen()
         async with anyio.create_task_group() as group:
             group.start_soon(anyio.to_thread.run_sync, answer)
-            call = await anyio.to_thread.run_sync(program.Call, place, "x", {})
+            call = await anyio.to_thread.run_sync(program.ToolConnection, place, "x", {})
             pieces += [await anyio.to_thread.run_sync(call.heard) for _ in range(2)]
     assert pieces == [None, program.NOBODY]
 

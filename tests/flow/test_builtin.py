@@ -18,7 +18,7 @@ import pytest
 from pydantic import Field
 
 from coterie.agents.builtin.adapter import BuiltinAdapter
-from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
+from coterie.agents.builtin.calls import AskUser, AssignSubtask
 from coterie.engine import steering
 from coterie.engine.channels import ChannelPool, SessionChannels
 from coterie.engine.task_run import RunServices

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import takewhile
+from pathlib import PurePath
 from typing import Any, cast
 
-from coterie.agents.wire import Object
+from coterie.agents.process import Object
+from coterie.model import instant
 from coterie.process.stdio_turns import clean
 
 LONGEST = 20_000
@@ -67,3 +73,64 @@ def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     if isinstance(value, list):
         return [bounded(item, longest, depth - 1) for item in cast("list[object]", value)]
     return value
+
+
+# -- changes of files as people read them --------------------------------------------------------
+
+
+NOTHING = "/dev/null"
+
+
+def unified(path: str, old: str, new: str) -> str:
+    """The change of one file; an empty text stands for no file.  To compare may take a while."""
+    names = (path if old else NOTHING, path if new else NOTHING)
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
+    # A change that no line shows is still one.
+    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
+
+
+# -- when a limit ends, as far as what an agent tells of it can be believed ----------------------
+
+
+_FARTHEST = 8 * 24 * 3600
+"""The longest limit that is known is a week's; what ends later is an error, or a bill to pay."""
+
+
+def limit_ends_at(moment: float) -> str | None:
+    """The instant of seconds since 1970; None for what is over, or too far away to be meant."""
+    if not _is_believed(moment - int(_now().timestamp())):
+        return None
+    return instant.of(datetime.fromtimestamp(moment, UTC))
+
+
+def limit_ends_after(seconds: float) -> str | None:
+    """The instant in so many seconds; None for what is over, or too far away to be meant."""
+    if not _is_believed(seconds):
+        return None
+    return instant.of(_now() + timedelta(seconds=seconds))
+
+
+def _is_believed(seconds: float) -> bool:
+    return 0 < seconds <= _FARTHEST
+
+
+def _now() -> datetime:
+    return datetime.fromisoformat(instant.now())
+
+
+# -- where a search looks, by what its tool was given --------------------------------------------
+
+
+_WILD = frozenset("*?[{")
+_BRACED = re.compile(r"\{[^}]*/")
+ANYWHERE = "/"
+
+
+def searched(folder: str, pattern: str = "") -> str:
+    """The folder that a search is in: the one it was given, or where its pattern itself leads."""
+    names = pattern.split("/")
+    if ".." in names or _BRACED.search(pattern):
+        return ANYWHERE
+    fixed = takewhile(lambda name: not _WILD.intersection(name), names[:-1])
+    root = "/" if pattern.startswith("/") else ""
+    return str(PurePath(folder or ".", root + "/".join(fixed).lstrip("/")))

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, Protocol, TypeVar
 
 from coterie.agents.generic import QUIET_AFTER
-from coterie.agents.wire import Starting
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response
 from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
-from coterie.model.update import TurnFailed, Update
+from coterie.model.update import End, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName
+
+
+def without(words: Sequence[str], chosen: Mapping[str, int]) -> tuple[str, ...]:
+    """The words but for those that are chosen elsewhere, and the words that belong to each.
+
+    `chosen` says of each how many those are; `--flag=value` is one word.
+    """
+    kept: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        if flag not in chosen:
+            kept.append(word)
+        elif chosen[flag] and not equals:
+            del rest[: chosen[flag]]
+    return tuple(kept)
+
+
+# -- what the adapters of long-lived programs have in common -------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,9 +62,9 @@ class ProgramAdapter:
         cwd: Path,
         env: Mapping[str, str],
         *words: str,
-    ) -> Starting:
+    ) -> ProcessStart:
         """A process of this agent for this member."""
-        return Starting(
+        return ProcessStart(
             member=member.id,
             agent=self.agent.name,
             command=self.agent.command,
@@ -86,3 +108,112 @@ class RefusedChannel:
 
     async def close(self) -> None:
         """There is nothing to end."""
+
+
+# -- a process for each turn ---------------------------------------------------------------------
+
+
+class StartProcess(Protocol):
+    """How a process of a member is started, by the words that choose the way of calling."""
+
+    def __call__(self, *words: str) -> ProcessStart: ...
+
+
+class OneShotRun(Protocol):
+    """What one process has told."""
+
+    end: End | None
+
+    @property
+    def text(self) -> str:
+        """The reply so far."""
+        ...
+
+    def take(self, event: Object) -> Iterator[Update]:
+        """The updates in an event."""
+        ...
+
+    def left(self, *, broken_off: bool) -> Iterator[Update]:
+        """The turn is over: the ends of calls of which nobody will hear any more."""
+        ...
+
+    def gone(self, end: AgentProcessEnded) -> End:
+        """Why the process ended before the turn did."""
+        ...
+
+
+Run = TypeVar("Run", bound=OneShotRun)
+
+
+class OneShotChannel(ABC, Generic[Run]):
+    """Most of a `ports.Channel` to a CLI that is run once for each turn and can ask nothing."""
+
+    version = ""
+
+    def __init__(self, start: StartProcess, run: Run) -> None:
+        self._start = start
+        self._run = run
+        self._process: AgentProcess | None = None
+        self._interrupted = False
+        self._closed = False
+
+    @abstractmethod
+    def _next_run(self) -> Run:
+        """A new run, after this one."""
+
+    @abstractmethod
+    def _words(self) -> tuple[str, ...]:
+        """The words that choose the way of calling."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process of the turn that runs."""
+        return self._process.pid if self._process else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether another turn can be taken here."""
+        return not self._closed
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """Run the CLI once and yield what it tells, the last of it an `End`."""
+        self._interrupted = False
+        run = self._run = self._next_run()
+        try:
+            process = self._process = await AgentProcess.open(self._start(*self._words()))
+        except AgentMissing as error:
+            yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
+            return
+        process.child.post(prompt.text.encode("utf-8", "replace"))
+        process.child.close_stdin()
+        try:
+            while run.end is None:
+                for update in run.take(await process.receive()):
+                    yield update
+        except AgentProcessEnded as end:
+            run.end = TurnInterrupted(run.text) if self._interrupted else run.gone(end)
+        finally:
+            await self._end_process()
+        for update in run.left(broken_off=self._interrupted):
+            yield update
+        assert run.end is not None
+        yield run.end
+
+    async def answer(self, key: str, response: Response) -> None:
+        """It asks nothing."""
+
+    async def interrupt(self) -> None:
+        """Ctrl-C for the process, which then ends without a result."""
+        self._interrupted = True
+        if self._process is not None:
+            self._process.child.interrupt()
+
+    async def close(self) -> None:
+        """End the process of the turn that runs."""
+        self._closed = True
+        await self._end_process()
+
+    async def _end_process(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            await process.close()

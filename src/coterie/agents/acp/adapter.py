@@ -5,16 +5,131 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.channel import AcpChannel
+from coterie import __version__
+from coterie.agents.acp.channel import (
+    AcpChannel,
+    AcpSession,
+    Choice,
+    NoSuchModel,
+    TeamTools,
+    mode_for_reading,
+    model_named,
+    served,
+)
+from coterie.agents.acp.failures import SIGNED_OUT, Failures, ways_to_sign_in, words_of
 from coterie.agents.acp.home import AcpHome, ProgramSetup, nothing_known, prepare
-from coterie.agents.acp.inside import served
-from coterie.agents.acp.opening import Opening
+from coterie.agents.fields import mapping, text
+from coterie.agents.process import (
+    AgentProcess,
+    AgentProcessEnded,
+    JsonRpc,
+    Object,
+    ProcessStart,
+    RpcError,
+)
 from coterie.agents.program import ProgramAdapter
-from coterie.agents.wire import Starting, Wire
-from coterie.model.team import Member
+from coterie.errors import AgentMissing
+from coterie.model.team import Member, Mode
 from coterie.model.workspace import Workspace
+
+START = 60.0
+"""How long an agent may take to start and open a session; in practice a few seconds."""
+VERSION = 1
+"""The one version of the protocol that is offered: of version 2 there is only a draft."""
+_HEAD = 8
+
+
+@dataclass(frozen=True)
+class AcpOpening:
+    """How a session is to be opened."""
+
+    name: str
+    cwd: str
+    mode: Mode
+    introduction: str = ""
+    model: str | None = None
+    """To be chosen by protocol; None where a flag said it, or nobody did."""
+    sign_in: str = ""
+    """What a person does to sign in; empty: what the agent itself says."""
+    reads_only: bool = False
+    """Whether it was given no tool that writes, so that it needs no mode for that."""
+    takes_servers: bool = True
+    """Whether it is to start our tools as a server; else its home says how to call them."""
+
+    async def on(self, wire: AgentProcess, inside: TeamTools) -> AcpChannel:
+        """A channel on this process, which is ended if there will be none."""
+        rpc = JsonRpc(wire)
+        inside.divert(wire.put)
+        servers = inside.servers if self.takes_servers else []
+        try:
+            with anyio.move_on_after(START):
+                return AcpChannel(rpc, await self._opened(rpc, servers), inside)
+            problem = f"it did not open a session within {START:g} s"
+        except RpcError as error:
+            problem = f"it refused {error.method}: {words_of(error)}"
+        except AgentProcessEnded as end:
+            problem = f"it ended with exit code {end.exit_code}"
+        except NoSuchModel as error:
+            problem = str(error)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await wire.close()
+            raise
+        await wire.close()
+        raise self._missing(wire, problem)
+
+    async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
+        greeted = await self._greeted(rpc)
+        failures = Failures(self.name, self.sign_in or ways_to_sign_in(greeted))
+        version = text(mapping(greeted.get("agentInfo")).get("version"))
+        session = AcpSession("", self.cwd, version, self.introduction, failures)
+        try:
+            new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": servers})
+        except RpcError as error:
+            if error.code != SIGNED_OUT:
+                raise
+            return replace(session, refusal=failures.signed_out(words_of(error)))
+        session = replace(session, id=text(new.get("sessionId")))
+        for choice in self._choices(new):
+            await rpc.request(choice.method, {"sessionId": session.id, **choice.params})
+        return session
+
+    async def _greeted(self, rpc: JsonRpc) -> Object:
+        client = {"name": "coterie", "title": "Coterie", "version": __version__}
+        # Neither files nor terminals are offered: the agent's own are audited all the same.
+        hello = {"protocolVersion": VERSION, "clientCapabilities": {}, "clientInfo": client}
+        greeted = await rpc.request("initialize", hello)
+        spoken = greeted.get("protocolVersion")
+        if spoken != VERSION:
+            problem = f"it speaks version {spoken} of the Agent Client Protocol, Coterie {VERSION}"
+            raise self._missing(rpc.wire, problem)
+        return greeted
+
+    def _choices(self, new: Object) -> list[Choice]:
+        """What is to be set before the first turn."""
+        chosen: list[Choice] = []
+        if self.mode == "read" and not self.reads_only:
+            chosen += mode_for_reading(new)
+        if self.model is not None:
+            chosen.append(model_named(self.model, new))
+        return chosen
+
+    def _missing(self, wire: AgentProcess, problem: str) -> AgentMissing:
+        spawn = wire.child.spawn
+        told = f"{problem}\n{_brief(wire.tail)}" if wire.tail else problem
+        return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
+
+
+def _brief(tail: str) -> str:
+    """The beginning and the end of what an agent said: some print all their help in between."""
+    lines = tail.splitlines()
+    return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
+
+
+# -- the adapter for agents of the Agent Client Protocol -----------------------------------------
 
 
 @dataclass(frozen=True)
@@ -34,7 +149,7 @@ class AcpAdapter(ProgramAdapter):
             if home.setup.problem is not None:
                 raise self.missing(member, workspace, home.setup.problem)
             flag = self.agent.capabilities.model_flag
-            opening = Opening(
+            opening = AcpOpening(
                 name=self.agent.name,
                 cwd=str(home.cwd),
                 mode=member.permissions.mode,
@@ -44,10 +159,10 @@ class AcpAdapter(ProgramAdapter):
                 takes_servers=not home.setup.takes_commands,
             )
             return await opening.on(
-                await Wire.open(self._starting(member, workspace, home)), inside
+                await AgentProcess.open(self._starting(member, workspace, home)), inside
             )
 
-    def _starting(self, member: Member, workspace: Workspace, home: AcpHome) -> Starting:
+    def _starting(self, member: Member, workspace: Workspace, home: AcpHome) -> ProcessStart:
         flag = self.agent.capabilities.model_flag
         model = (flag, member.model) if flag and member.model else ()
         words = (*self.agent.base_args, *home.setup.args, *model, *member.additional_args)

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.agents.diffs import unified
-from coterie.agents.fields import bounded, mapping, mappings, strings, text
-from coterie.agents.inside import is_ours
-from coterie.agents.wire import Object
+from coterie.agents.fields import bounded, mapping, mappings, strings, text, unified
+from coterie.agents.process import Object
+from coterie.agents.team_tools import is_ours
 from coterie.model.action import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
@@ -34,7 +33,7 @@ Told = ToolCallStarted | ToolCallFinished
 
 
 @dataclass
-class Call:
+class AcpCall:
     """One tool call, as far as it is known."""
 
     id: str
@@ -146,11 +145,11 @@ class Call:
         return self.title if self.kind == kind else ""
 
 
-class Calls:
+class AcpCalls:
     """Which calls of a turn have begun and which have ended, each told once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Call] = {}
+        self._known: dict[str, AcpCall] = {}
 
     @property
     def any(self) -> bool:
@@ -168,21 +167,21 @@ class Calls:
             # A command that was broken off is "completed" to Gemini.
             yield from self.end(call, _outcome(piece), failed=broken_off or status == "failed")
 
-    def learned(self, piece: Object) -> Call:
+    def learned(self, piece: Object) -> AcpCall:
         """The call that a message is about, with what the message says of it."""
         call_id = text(piece.get("toolCallId"))
-        call = self._known.setdefault(call_id, Call(call_id))
+        call = self._known.setdefault(call_id, AcpCall(call_id))
         call.learn(piece)
         return call
 
-    def begin(self, call: Call) -> Iterator[Told]:
+    def begin(self, call: AcpCall) -> Iterator[Told]:
         """It runs, or leave is asked for it."""
         if not call.begun:
             call.begun = True
             given = cast("Object", bounded(call.input))
             yield ToolCallStarted(call.id, call.name, given, call.effect)
 
-    def end(self, call: Call, output: Mapping[str, object], *, failed: bool) -> Iterator[Told]:
+    def end(self, call: AcpCall, output: Mapping[str, object], *, failed: bool) -> Iterator[Told]:
         """It is over; what is told of it later is not told again."""
         if not call.ended:
             call.ended = True
@@ -198,7 +197,7 @@ class Calls:
 
 def _outcome(piece: Object) -> Object:
     """What the tool gave back."""
-    call = Call("", {"content": piece.get("content")})
+    call = AcpCall("", {"content": piece.get("content")})
     changed = [change.get("path") for change in call.diffs]
     told = {"text": call.why, "changed": changed, "result": piece.get("rawOutput")}
     return cast("Object", bounded({name: said for name, said in told.items() if said}))

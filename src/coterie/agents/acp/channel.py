@@ -1,26 +1,104 @@
-"""A member's line to its agent: one process, one session, one turn at a time."""
+"""A member's channel to an agent of the protocol: one process, one turn at a time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Iterable
+import re
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.asking import CANCELLED, Permission, asked, options_of
 from coterie.agents.acp.failures import Failures
-from coterie.agents.acp.inside import Inside
-from coterie.agents.acp.turn import Turn
-from coterie.agents.acp.usage import Spent
-from coterie.agents.fields import mapping
-from coterie.agents.inside.listening import call_in
-from coterie.agents.rpc import Rpc
-from coterie.agents.wire import Object, WireEnded
+from coterie.agents.acp.permissions import CANCELLED, Permission, asked, options_of
+from coterie.agents.acp.turn import AcpTurn, AcpUsage
+from coterie.agents.fields import mapping, mappings, text
+from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
+from coterie.agents.program import ProgramAdapter
+from coterie.agents.team_tools import Serving
+from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
+from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED
 from coterie.model.interaction import APPROVE, NOBODY, Response
 from coterie.model.prompt import Prompt
-from coterie.model.update import Activity, TurnCompleted, TurnFailed, TurnInterrupted, Update
+from coterie.model.team import Member
+from coterie.model.update import Activity, Asked, TurnCompleted, TurnFailed, TurnInterrupted, Update
+from coterie.model.workspace import ToolCommands, Workspace
+
+_READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)
+"""How agents call the mode in which they change nothing; some give it as an address."""
+_SHOWN = 12
+"""So many models are named where the one that was asked for is not among them."""
+
+
+class NoSuchModel(Exception):
+    """The agent does not have the model that the member was given."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A request that makes a choice for one session."""
+
+    method: str
+    params: Object
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """One thing to choose: its value, its name, and how it is chosen."""
+
+    value: str
+    name: str
+    choice: Choice
+
+
+def model_named(model: str, new: Object) -> Choice:
+    """The model that a member was given, among those of a new session."""
+    offers = list(_offers(new, "model", "models", "availableModels", "modelId"))
+    for offer in offers:
+        if model in (offer.value, offer.name) or offer.value.endswith(f"/{model}"):
+            return offer.choice
+    if not offers:
+        raise NoSuchModel(f'it has no way to be told of the model "{model}"')
+    names = ", ".join(offer.value for offer in offers[:_SHOWN])
+    raise NoSuchModel(f'it has no model "{model}"; it has {names}')
+
+
+def mode_for_reading(new: Object) -> list[Choice]:
+    """The mode of a new session in which nothing is changed; none where there is none."""
+    offers = _offers(new, "mode", "modes", "availableModes", "id")
+    found = (offer.choice for offer in offers if _READING.fullmatch(offer.value))
+    return list(found)[:1]
+
+
+def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[_Offer]:
+    """What there is to choose: by the options of a session, else by the older list."""
+    option = next(
+        (each for each in mappings(new.get("configOptions")) if each.get("category") == category),
+        None,
+    )
+    if option is not None:
+        for given in _flat(mappings(option.get("options"))):
+            value = text(given.get("value"))
+            params: Object = {"configId": option.get("id"), "value": value}
+            choice = Choice("session/set_config_option", params)
+            yield _Offer(value, text(given.get("name")), choice)
+        return
+    for given in mappings(mapping(new.get(old)).get(listed)):
+        value = text(given.get(key))
+        choice = Choice(f"session/set_{category}", {f"{category}Id": value})
+        yield _Offer(value, text(given.get("name")), choice)
+
+
+def _flat(options: list[Object]) -> Iterator[Object]:
+    """Options, out of the groups they may stand in."""
+    for option in options:
+        yield from mappings(option.get("options")) or [option]
+
+
+# -- a member's line to its agent: one process, one session, one turn at a time ------------------
+
 
 AFTER_INTERRUPT = 10.0
 """How long an agent may take to break off before it is ended; in practice a tenth of a second."""
@@ -28,7 +106,7 @@ _PERMISSION = "session/request_permission"
 
 
 @dataclass(frozen=True)
-class Session:
+class AcpSession:
     """An open session: what became known of it, and how it is to be led."""
 
     id: str
@@ -46,15 +124,15 @@ class AcpChannel:
 
     holds_past = True
 
-    def __init__(self, rpc: Rpc, session: Session, inside: Inside) -> None:
+    def __init__(self, rpc: JsonRpc, session: AcpSession, inside: TeamTools) -> None:
         self._rpc = rpc
         self._wire = rpc.wire
         self._session = session
         self._inside = inside
         self._untold = session.introduction
         """What stands in front of the next message: who it is, why a rule said no."""
-        self._spent = Spent(session.failures.name)
-        self._turn: Turn | None = None
+        self._spent = AcpUsage(session.failures.name)
+        self._turn: AcpTurn | None = None
         self._open: dict[str, Permission] = {}
         """By its key: the leave that was asked for and not yet given or refused."""
         self._waiting = anyio.CancelScope()
@@ -92,7 +170,7 @@ class AcpChannel:
                     yield update
                 for update in turn.rest():
                     yield update
-        except WireEnded as end:
+        except AgentProcessEnded as end:
             failures = self._session.failures
             turn.end = TurnInterrupted(turn.text) if turn.interrupted else failures.gone(end)
         finally:
@@ -136,7 +214,7 @@ class AcpChannel:
 
     # -- a turn --------------------------------------------------------------------------------
 
-    def _begin(self, prompt: Prompt) -> Turn:
+    def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
         self._inside.begin()
         for late in self._wire.drop_pending():
@@ -147,17 +225,17 @@ class AcpChannel:
         blocks = [{"type": "text", "text": text}]
         given = {"sessionId": self._session.id, "prompt": blocks}
         number = self._rpc.post("session/prompt", given)
-        return Turn(number, self._session.failures, self._spent)
+        return AcpTurn(number, self._session.failures, self._spent)
 
-    async def _next(self, turn: Turn) -> Object:
+    async def _next(self, turn: AcpTurn) -> Object:
         """The next message; an agent that will not break off is ended, as if it had exited."""
         limit = AFTER_INTERRUPT if turn.interrupted else math.inf
         with anyio.CancelScope(deadline=anyio.current_time() + limit) as self._waiting:
             return await self._wire.receive()
         await self._wire.close()
-        raise WireEnded(0, "")
+        raise AgentProcessEnded(0, "")
 
-    async def _read(self, turn: Turn, message: Object) -> Iterable[Update]:
+    async def _read(self, turn: AcpTurn, message: Object) -> Iterable[Update]:
         params = mapping(message.get("params"))
         call = call_in(message)
         if call is not None:
@@ -189,7 +267,7 @@ class AcpChannel:
 
     # -- leave ---------------------------------------------------------------------------------
 
-    async def _asked(self, turn: Turn, request_id: object, params: Object) -> Iterable[Update]:
+    async def _asked(self, turn: AcpTurn, request_id: object, params: Object) -> Iterable[Update]:
         call = turn.calls.learned(mapping(params.get("toolCall")))
         permission = Permission(request_id, call, options_of(params))
         # In a thread: long texts may have to be compared.
@@ -203,7 +281,7 @@ class AcpChannel:
         self._open[permission.key] = permission
         return [*begun, question]
 
-    def _give(self, turn: Turn, permission: Permission, response: Response) -> None:
+    def _give(self, turn: AcpTurn, permission: Permission, response: Response) -> None:
         approved = response.selected_option_id == APPROVE
         self._rpc.reply(permission.id, permission.reply(approved))
         if approved:
@@ -214,3 +292,89 @@ class AcpChannel:
             # the agent by others.
             about = permission.call.title or permission.call.name
             self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
+
+
+# -- the tools of ours in an agent that reaches them by programs it starts -----------------------
+
+
+class TeamTools:
+    """Where they are called, and who serves them.  Whoever opened it closes it."""
+
+    def __init__(self, serving: Serving, listening: Listening) -> None:
+        self._serving = serving
+        self._listening = listening
+        self._waiting: dict[str, ToolRequest] = {}
+
+    @classmethod
+    async def open(cls, workspace: Workspace) -> TeamTools:
+        """Begin to listen, in a member's own folder."""
+        serving = Serving(workspace.others)
+        return cls(serving, await Listening.open(workspace.tmp, serving.tools))
+
+    @property
+    def servers(self) -> list[Object]:
+        """The tools for an agent that takes servers."""
+        return self._listening.servers
+
+    @property
+    def commands(self) -> ToolCommands:
+        """The tools for an agent that takes commands."""
+        return self._listening.commands
+
+    def divert(self, sink: Callable[[Object], None]) -> None:
+        """Have calls put there, as messages."""
+        self._listening.divert(sink)
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self.forget()
+        self._serving.begin()
+
+    def hear(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
+        """Answer a call, or have something asked first."""
+        outcome = self._serving.call(call.key, call.tool, call.given) if in_turn else NO_TURN
+        if isinstance(outcome, Asked):
+            self._waiting[call.key] = call
+            return outcome
+        call.answer(outcome)
+        return None
+
+    def answer(self, key: str, response: Response) -> bool:
+        """Give the answer to a question of a call; whether it was one."""
+        call = self._waiting.pop(key, None)
+        if call is None:
+            return False
+        call.answer(self._serving.answered(key, response) or NOBODY_ANSWERED)
+        return True
+
+    def forget(self) -> None:
+        """Tell those who wait that nobody answers."""
+        for call in self._waiting.values():
+            call.answer(NOBODY_ANSWERED)
+        self._waiting.clear()
+
+    def ended(self, said: str) -> str:
+        """The reply of a turn that is over, with whom it hands over to."""
+        return self._serving.ended(said)
+
+    async def close(self) -> None:
+        """Listen no more."""
+        await self._listening.close()
+
+
+@asynccontextmanager
+async def served(
+    adapter: ProgramAdapter, member: Member, workspace: Workspace
+) -> AsyncGenerator[TeamTools]:
+    """The tools for a channel that is being opened, which has them then; closed if it fails."""
+    try:
+        inside = await TeamTools.open(workspace)
+    except OSError as error:
+        problem = f"its tools cannot be served: {error.strerror or error}"
+        raise adapter.missing(member, workspace, problem) from error
+    try:
+        yield inside
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await inside.close()
+        raise

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from coterie.agents import resets
-from coterie.agents.fields import mapping, mappings, text
-from coterie.agents.rpc import RpcError
-from coterie.agents.wire import Object, WireEnded
+from coterie.agents.fields import limit_ends_after, mapping, mappings, text
+from coterie.agents.process import AgentProcessEnded, Object, RpcError
 from coterie.model.update import FailureKind, TurnFailed
 from coterie.process.stdio_turns import parse_object
 
@@ -131,7 +129,7 @@ class Failures:
         """The turn ended well, and nothing was said or done in it."""
         return self._told(_EMPTY, "")
 
-    def gone(self, end: WireEnded) -> TurnFailed:
+    def gone(self, end: AgentProcessEnded) -> TurnFailed:
         """The process ended before the turn did."""
         message = f"{self.name} ended with exit code {end.exit_code} in the middle of the turn"
         return TurnFailed("exit", message, exit_code=end.exit_code, stderr_tail=end.tail)
@@ -164,7 +162,7 @@ def _end_of_limit(words: str) -> str | None:
         return None
     hours, minutes, seconds = (float(part or 0) for part in found.groups())
     wait = hours * 3600 + minutes * 60 + seconds
-    return resets.after(wait) if wait > _SHORT else None
+    return limit_ends_after(wait) if wait > _SHORT else None
 
 
 def _wrapped(said: str) -> Object:

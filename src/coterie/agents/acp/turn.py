@@ -1,15 +1,13 @@
-"""One turn as it is told, update by update: what was said and done, and what it cost."""
+"""One turn of an agent: its updates as they come, and what it cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from coterie.agents.acp.calls import Call, Calls, Told
+from coterie.agents.acp.calls import AcpCall, AcpCalls, Told
 from coterie.agents.acp.failures import Failures
-from coterie.agents.acp.usage import Spent
-from coterie.agents.fields import mapping, text
-from coterie.agents.rpc import RpcError, result_of
-from coterie.agents.wire import Object
+from coterie.agents.fields import mapping, number, text
+from coterie.agents.process import Object, RpcError, result_of
 from coterie.model.update import (
     Activity,
     End,
@@ -17,21 +15,82 @@ from coterie.model.update import (
     TurnCompleted,
     TurnInterrupted,
     Update,
+    Usage,
 )
+
+
+class AcpUsage:
+    """What an agent has told of the cost of its turns.
+
+    The answer to a prompt has it (`usage`; Gemini: `_meta.quota`), or every answer of the model
+    does (Qwen: `_meta.usage`).  The price, where there is one, runs on for the whole thread.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._told: list[Object] = []
+        self._price: float | None = None
+        self._paid = 0.0
+
+    def begin(self) -> None:
+        """A turn begins."""
+        self._told.clear()
+        self._paid = self._price or 0.0
+
+    def hear(self, meta: Object) -> None:
+        """The cost of one answer of the model."""
+        if told := mapping(meta.get("usage")):
+            self._told.append(told)
+
+    def priced(self, cost: Object) -> None:
+        """What the thread has cost up to now."""
+        if cost.get("currency") == "USD":
+            self._price = float(number(cost.get("amount")))
+
+    def usage(self, result: Object) -> Usage | None:
+        """The cost of the turn that this answer ends; None where nothing was told."""
+        told = mapping(result.get("usage"))
+        quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
+        if told:
+            return self._sum([told])
+        if quota:
+            named = {"inputTokens": quota.get("input_tokens")}
+            return self._sum([named | {"outputTokens": quota.get("output_tokens")}])
+        return self._sum(self._told) if self._told else None
+
+    def _sum(self, told: Sequence[Object]) -> Usage:
+        return Usage(
+            input_tokens=sum(map(_input, told)),
+            output_tokens=sum(int(number(each.get("outputTokens"))) for each in told),
+            cost_usd=None if self._price is None else self._price - self._paid,
+            source=self._source,
+        )
+
+
+def _input(told: Object) -> int:
+    """Tokens that went in, cached ones too, which some count apart and others do not."""
+    given, made, thought, total = (
+        int(number(told.get(f"{name}Tokens"))) for name in ("input", "output", "thought", "total")
+    )
+    return max(given, total - made - thought)
+
+
+# -- one turn as it is told, update by update ----------------------------------------------------
+
 
 GAP = "\n\n"
 
 
-class Turn:
+class AcpTurn:
     """What is known of the turn that runs now."""
 
-    def __init__(self, prompt: int, failures: Failures, spent: Spent) -> None:
+    def __init__(self, prompt: int, failures: Failures, spent: AcpUsage) -> None:
         self.prompt = prompt
         """The number of the request whose answer ends the turn."""
         self.interrupted = False
         """Whether the user broke it off."""
         self.end: End | None = None
-        self.calls: Calls = Calls()
+        self.calls: AcpCalls = AcpCalls()
         self.told: list[Told] = []
         """What is to be told besides what the agent says: the end of a call that got a no."""
         self._failures = failures
@@ -75,13 +134,13 @@ class Turn:
             self.end = self._ended(result)
         return self.calls.leave(broken_off=self.interrupted)
 
-    def asked(self, call: Call) -> list[Told]:
+    def asked(self, call: AcpCall) -> list[Told]:
         """Leave is asked for a call, which not every agent has told of before."""
         self._apart = True
         call.asked += 1
         return list(self.calls.begin(call))
 
-    def reject(self, call: Call, why: str) -> None:
+    def reject(self, call: AcpCall, why: str) -> None:
         """A call got a no: not every agent tells that it is over."""
         told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
         self.told += self.calls.end(call, told, failed=True)

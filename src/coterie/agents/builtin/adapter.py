@@ -1,21 +1,22 @@
-"""Opening a member's line to the built-in agent."""
+"""The adapter for the built-in agent: its model, tools and instructions, from registry and team."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import json
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import anyio.to_thread
 
-from coterie.agents.builtin.channel import BuiltinChannel
+from coterie.agents.builtin.calls import AskUser, AssignSubtask
 from coterie.agents.builtin.choice import ModelChoice, address, choose
-from coterie.agents.builtin.entries import Entry, Returned, read
-from coterie.agents.builtin.instructions import instructions, text_of
-from coterie.agents.builtin.kit import CONTEXT_TOKENS, PAUSES, Kit
-from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
-from coterie.agents.builtin.thread import Thread
+from coterie.agents.builtin.conversation import Entry, Returned, read
+from coterie.agents.builtin.services import CONTEXT_TOKENS, PAUSES, TurnServices
+from coterie.agents.builtin.thread import BuiltinThread
+from coterie.agents.builtin.turn import BuiltinChannel
 from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
@@ -25,7 +26,70 @@ from coterie.tools.search.index import CodeIndex
 from coterie.tools.search.tool import SearchCode
 from coterie.tools.standard import open_toolbox, workspace_root_of
 from coterie.tools.text_file import FileVersions
-from coterie.tools.toolbox import Toolbox
+from coterie.tools.toolbox import Toolbox, ToolSpec
+
+GUIDE = "AGENTS.md"
+"""The project's own word to agents, which counts where the user has trusted the project."""
+_LONGEST_GUIDE = 40_000
+
+
+def instructions(member: Member, workspace: Workspace, written: Sequence[ToolSpec] = ()) -> str:
+    """The system prompt.  Blocks.  `written` are tools that are called in the text of a reply."""
+    return "\n\n".join(_parts(member, workspace, written))
+
+
+def text_of(name: str) -> str:
+    """One of the texts that lie beside this module.  Blocks."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8").strip()
+
+
+def _parts(member: Member, workspace: Workspace, tools: Sequence[ToolSpec]) -> Iterator[str]:
+    yield text_of("instructions.md")
+    if tools:
+        yield "\n\n".join([text_of("calling_in_text.md"), *map(_described, tools)])
+    if workspace.team_instruction.strip():
+        yield f"# The team\n\n{workspace.team_instruction.strip()}"
+    if member.system_instruction.strip():
+        yield f"# Your role\n\n{member.system_instruction.strip()}"
+    yield "\n".join(_where(member, workspace))
+    guide = _guide(workspace.execution_dir) if workspace.trusted else ""
+    if guide:
+        yield f"# {GUIDE} of the project\n\n{guide}"
+
+
+def _where(member: Member, workspace: Workspace) -> Iterator[str]:
+    yield "# Where you are"
+    yield ""
+    yield f"Your id in the team: {member.id}"
+    # Where the link leads: by its own name it would lie in what is not for tools.
+    yield f"Working directory: {workspace.execution_dir.resolve()}"
+    if workspace.others:
+        yield "Other members, by id:"
+    for other, role in workspace.others.items():
+        yield f"- {other}: {role}" if role else f"- {other}"
+
+
+def _guide(folder: Path) -> str:
+    """The project's own word; a link that leads elsewhere is not followed."""
+    path = folder / GUIDE
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            return ""
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    if len(text) <= _LONGEST_GUIDE:
+        return text
+    return f"{text[:_LONGEST_GUIDE]}\n… the rest is left out; read {GUIDE} for it …"
+
+
+def _described(tool: ToolSpec) -> str:
+    schema = json.dumps(tool.parameters, ensure_ascii=False)
+    return f"## {tool.name}\n\n{tool.description}\n\nArguments: {schema}"
+
+
+# -- opening a member's line to the built-in agent -----------------------------------------------
+
 
 if TYPE_CHECKING:
     from coterie.agents.builtin.model import LibraryModel
@@ -59,11 +123,13 @@ class BuiltinAdapter(ProgramAdapter):
         toolbox = await self.toolbox(member, workspace, _seen(entries))
         model = await self._connected(member, workspace, choice)
 
-        def kit() -> Kit:
-            return self._kit(model, toolbox, member, workspace)
+        def services() -> TurnServices:
+            return self._services(model, toolbox, member, workspace)
 
         known = thread if thread and entries else uuid4().hex
-        return BuiltinChannel(await anyio.to_thread.run_sync(kit), Thread(known, entries))
+        return BuiltinChannel(
+            await anyio.to_thread.run_sync(services), BuiltinThread(known, entries)
+        )
 
     async def toolbox(
         self, member: Member, workspace: Workspace, versions: FileVersions
@@ -90,12 +156,12 @@ class BuiltinAdapter(ProgramAdapter):
                 member.id, str(workspace.folder), self.agent.command, problem, INSTALL
             ) from missing
 
-    def _kit(
+    def _services(
         self, model: LibraryModel, toolbox: Toolbox, member: Member, workspace: Workspace
-    ) -> Kit:
+    ) -> TurnServices:
         told = self.agent.capabilities
         written = toolbox.specs() if told.tool_calls == "text" else ()
-        return Kit(
+        return TurnServices(
             model=model,
             toolbox=toolbox,
             system=instructions(member, workspace, written),

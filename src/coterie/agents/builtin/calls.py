@@ -1,29 +1,213 @@
-"""Making the calls that a model asked for, one after the other, each on record before it runs."""
+"""The tool calls of a turn: asked about where needed, made, and told of."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
-from coterie.agents.builtin.asking import Around, answer_to, permission, question, refused
-from coterie.agents.builtin.breaker import Breaker
-from coterie.agents.builtin.entries import Begun, Returned
-from coterie.agents.builtin.kit import Answers, Kit
-from coterie.agents.builtin.own_tools import AskUser, AssignSubtask
-from coterie.agents.builtin.speech import ToolCallRequest, Trouble
-from coterie.agents.builtin.thread import Pending, Thread
-from coterie.model.interaction import REJECT
+from pydantic import Field
+
+from coterie.agents.builtin.conversation import Begun, ModelTrouble, Returned, ToolCallRequest
+from coterie.agents.builtin.services import Answers, Breaker, TurnServices
+from coterie.agents.builtin.thread import BuiltinThread, Pending
+from coterie.model.action import Action
+from coterie.model.interaction import (
+    APPROVE,
+    REJECT,
+    ContentKind,
+    Display,
+    Option,
+    Response,
+    Validation,
+)
 from coterie.model.redaction import REDACTED
 from coterie.model.update import (
+    Asked,
     Delegated,
+    PendingCall,
     Remembered,
     ToolCallFinished,
     ToolCallStarted,
     TurnFailed,
     Update,
 )
-from coterie.tools.toolbox import PreparedCall, ToolOutcome
+from coterie.tools.toolbox import PreparedCall, ToolInput, ToolOutcome, Utf8Text
+
+
+class AskUserInput(ToolInput):
+    """What to ask."""
+
+    question: Utf8Text = Field(
+        min_length=1, description="The question, with all one needs to answer."
+    )
+    options: list[Utf8Text] = Field(
+        default=[], max_length=9, description="The answers to choose from, where there are few."
+    )
+
+
+class AssignSubtaskInput(ToolInput):
+    """What to hand out."""
+
+    goal: Utf8Text = Field(
+        min_length=1, description="What is to be done, with all that the other must know."
+    )
+    member: Utf8Text = Field("", description="The id of who should do it, where you know.")
+
+
+@dataclass(frozen=True)
+class AskUser:
+    """Asks the person; the answer is the result."""
+
+    name = "askUser"
+    description = (
+        "Ask the person something that you must know and cannot find out. Waits for the answer."
+    )
+    inputs = AskUserInput
+    read_only = True
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        """Touches nothing."""
+        return Action("read", self.name, cwd)
+
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+        """Nothing here can ask: the turn does."""
+        return ToolOutcome.refused("Nobody can be asked from here.")
+
+
+@dataclass(frozen=True)
+class AssignSubtask:
+    """Hands a part of the work to another member; what it says at the end is the result."""
+
+    name = "assignSubtask"
+    description = (
+        "Hand a part of the work to another member of the team and wait for what it reports. "
+        "The person decides who does it. The other knows nothing but the goal that you write."
+    )
+    inputs = AssignSubtaskInput
+    read_only = True
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        """Touches nothing itself: what the other member does is asked of that one."""
+        return Action("read", self.name, cwd)
+
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+        """Nothing here can hand out work: the turn does."""
+        return ToolOutcome.refused("No work can be handed out from here.")
+
+
+# -- what the agent asks before it goes on, and what the answers mean to the model ---------------
+
+
+_OPTIONS = (
+    Option(id=APPROVE, label="this once", style="primary"),
+    Option(id=REJECT, label="no", style="danger"),
+)
+_LONGEST_SAID = 2_000
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """What stands around a call that needs a yes."""
+
+    said: str
+    """What the model said in the reply that makes it."""
+    sandbox: str
+    """What holds a command."""
+    diff: str = ""
+    """What it would change, where that can be said."""
+    is_untouched: bool = False
+    """Whether it is one that a crash cut off, and is known not to have begun."""
+
+
+def permission(request: ToolCallRequest, prepared: PreparedCall, around: CallContext) -> Asked:
+    """The question whether a call may be made."""
+    title, content, kind = _shown(prepared, around.diff)
+    action = prepared.action
+    return Asked(
+        key=request.id,
+        kind="Confirm",
+        purpose="confirm_risky_action",
+        display=Display(title=title, content=content, content_kind=kind),
+        options=_OPTIONS,
+        call=PendingCall(
+            call_id=request.id,
+            name=request.name,
+            input=prepared.given,
+            cwd=action.cwd,
+            action=action,
+            said=around.said.strip()[:_LONGEST_SAID],
+            note=around.sandbox if action.effect == "run" else "",
+            is_untouched=around.is_untouched,
+            must_ask=prepared.must_ask,
+        ),
+    )
+
+
+def _shown(prepared: PreparedCall, diff: str) -> tuple[str, str, ContentKind]:
+    """What would be done, exactly."""
+    action: Action = prepared.action
+    if action.effect == "run":
+        return "Run a command", action.command, "PlainText"
+    if diff:
+        return f"Change {', '.join(action.paths)}", diff, "Diff"
+    whole = json.dumps(dict(prepared.given), ensure_ascii=False)
+    return f"Use {action.tool}", whole, "Json"
+
+
+def refused(response: Response | None) -> ToolOutcome:
+    """What the model is told of a no."""
+    word = response.comment or response.input_value if response is not None else None
+    if response is None or (response.selected_option_id is None and not word):
+        return ToolOutcome.refused("Nobody answered, so the answer is no. It was not run.")
+    why = f": {word}" if word else "."
+    return ToolOutcome.refused(f"It was not run; the answer was no{why}")
+
+
+# -- questions to the person -------------------------------------------------------------------
+
+
+def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
+    """What the model wants to know from the person."""
+    choices = _choices(given.get("options"))
+    display = Display(title=str(given["question"]))
+    # By the id of the call: after a crash it is the same question.
+    key = f"ask.{request.id}"
+    if choices:
+        return Asked(key, "Select", "request_info", display, choices)
+    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
+
+
+def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
+    """What the person said, as the result of the call."""
+    said = ""
+    if response is not None and asked.kind == "Select":
+        labels = {option.id: option.label for option in asked.options}
+        said = labels.get(response.selected_option_id or "", "")
+    elif response is not None:
+        said = response.input_value or ""
+    if not said:
+        return ToolOutcome.refused("Nobody answered.")
+    comment = response.comment if response is not None else None
+    return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
+
+
+def _choices(offered: object) -> tuple[Option, ...]:
+    options: dict[str, Option] = {}
+    labels = cast("list[object]", offered) if isinstance(offered, list) else []
+    for number, label in enumerate(map(str, labels), 1):
+        name = re.sub(r"\W+", "-", label.lower()).strip("-")[:24]
+        name = f"{name}-{number}" if not name or name in options else name
+        options[name] = Option(id=name, label=label)
+    return tuple(options.values())
+
+
+# -- making the calls that a model asked for, one after the other, each on record before it runs -
+
 
 REPEATED = 5
 """The same call so often in a row is not made again."""
@@ -42,11 +226,13 @@ _AGAIN = (
 )
 
 
-class Calls:
+class BuiltinCalls:
     """Serves the calls of one turn."""
 
-    def __init__(self, kit: Kit, thread: Thread, breaker: Breaker, answers: Answers) -> None:
-        self._kit = kit
+    def __init__(
+        self, services: TurnServices, thread: BuiltinThread, breaker: Breaker, answers: Answers
+    ) -> None:
+        self._services = services
         self._thread = thread
         self._breaker = breaker
         self._answers = answers
@@ -117,7 +303,7 @@ class Calls:
     def _checked(self, request: ToolCallRequest) -> PreparedCall | ToolOutcome:
         if request.problem:
             return ToolOutcome.refused(request.problem)
-        return self._kit.toolbox.check(request.name, request.arguments)
+        return self._services.toolbox.check(request.name, request.arguments)
 
     def _repeated(self, request: ToolCallRequest) -> ToolOutcome | None:
         """A word to the model about a call that it makes over and over; the end, if that is all
@@ -126,7 +312,7 @@ class Calls:
         if streak.before >= REPEATED:
             message = f"the model makes the same call over and over: {request.name}"
             hint = "Say in other words what you want, or try another model."
-            raise Trouble(TurnFailed("model", message, retry=False, hint=hint))
+            raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
         if streak.length >= REPEATED:
             return ToolOutcome.refused(_AGAIN.format(count=streak.length))
         return None
@@ -134,7 +320,7 @@ class Calls:
     async def _use(
         self, request: ToolCallRequest, prepared: PreparedCall, *, resumed: bool
     ) -> AsyncGenerator[Update]:
-        toolbox = self._kit.toolbox
+        toolbox = self._services.toolbox
         diff = ""
         if toolbox.can_preview(prepared):
             foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
@@ -143,7 +329,7 @@ class Calls:
                 return
             diff = str(foreseen.output.get("diff", ""))
         said = self._thread.replies[-1].text
-        around = Around(said, toolbox.sandbox.description, diff, is_untouched=resumed)
+        around = CallContext(said, toolbox.sandbox.description, diff, is_untouched=resumed)
         asked = permission(request, prepared, around)
         yield asked
         response = self._answers.take(asked.key)

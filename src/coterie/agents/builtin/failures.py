@@ -23,7 +23,7 @@ from pydantic_ai.exceptions import (
 )
 
 from coterie.agents.builtin.choice import ModelChoice
-from coterie.agents.builtin.speech import Trouble
+from coterie.agents.builtin.conversation import ModelTrouble
 from coterie.agents.fields import mapping, text
 from coterie.model import instant
 from coterie.model.update import FailureKind, TurnFailed
@@ -88,21 +88,21 @@ _GARBLED = _Case("protocol", "the model service sent what is no reply", _WAIT, T
 _HALF = _Case("model", "the reply of the model broke off half-way", _WAIT, True, True)
 
 
-def half(choice: ModelChoice) -> Trouble:
+def half(choice: ModelChoice) -> ModelTrouble:
     """The trouble with a reply that has no end."""
-    return Trouble(_told(_HALF, choice, ""), passing=True)
+    return ModelTrouble(_told(_HALF, choice, ""), passing=True)
 
 
-def trouble(error: Exception, choice: ModelChoice) -> Trouble:
+def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     """What an error of the model layer means."""
     if not isinstance(error, ModelAPIError):
-        return Trouble(_told(_GARBLED, choice, str(error)), passing=True)
+        return ModelTrouble(_told(_GARBLED, choice, str(error)), passing=True)
     case = _case(error)
     wait = _seconds(error)
     failure = _told(case, choice, _words(error))
     if case is _LIMIT and wait is not None and wait > _SHORT_LIMIT:
-        return Trouble(_until(failure, wait))
-    return Trouble(failure, passing=case.passing, wait=wait, too_long=case.too_long)
+        return ModelTrouble(_until(failure, wait))
+    return ModelTrouble(failure, passing=case.passing, wait=wait, too_long=case.too_long)
 
 
 def _case(error: ModelAPIError) -> _Case:

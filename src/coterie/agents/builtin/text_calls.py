@@ -20,8 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from coterie.agents.builtin.entries import exactly
-from coterie.agents.builtin.speech import ToolCallRequest
+from coterie.agents.builtin.conversation import ToolCallRequest, exactly
 from coterie.agents.fields import mapping
 from coterie.tools.toolbox import ToolSpec
 

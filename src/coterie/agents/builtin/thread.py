@@ -1,18 +1,145 @@
-"""A thread: the memory of one member, and how far its last turn has come.
-
-Everything that decides how a turn goes on is read from the entries, so a turn that was cut by a
-crash goes on as if nothing had happened.
-"""
+"""A thread of the built-in agent: what is kept, what the model sees, and when it is summed up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from coterie.agents.builtin.entries import Begun, Entry, Prompted, Replied, Returned, written
-from coterie.agents.builtin.speech import Shown, ToolCallRequest
-from coterie.agents.builtin.view import View, at_most
+from coterie.agents.builtin.conversation import (
+    Begun,
+    Entry,
+    Got,
+    Heard,
+    Noted,
+    Prompted,
+    Replied,
+    Returned,
+    Shown,
+    Spoke,
+    Summed,
+    ToolCallRequest,
+    Trimmed,
+    written,
+)
 from coterie.model.update import Remembered, ToolCallFinished, ToolCallStarted
+
+_SUMMARY = "[A summary of what followed, which was too long to keep]\n"
+SHORT = 400
+"""So much of a result is shown once it has been trimmed."""
+Requests = dict[str, tuple[ToolCallRequest, bool]]
+"""By id: the calls that are shown, and whether each was written."""
+_Kind = TypeVar("_Kind", Summed, Trimmed)
+
+
+class View:
+    """The conversation that the model gets, kept up as its thread grows."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self._entries = entries
+        self._said: list[Shown] = []
+        self._requests: Requests = {}
+
+    def add(self, entry: Entry) -> None:
+        """The thread has one entry more."""
+        if isinstance(entry, Prompted | Summed | Trimmed):  # these say what stands before them
+            self._requests = {}
+            self._said = _shown(self._entries, self._requests)
+        else:
+            self._said.extend(_of(entry, self._requests, short=False))
+
+    def said(self) -> list[Shown]:
+        """All of it, as it is now."""
+        return self._said.copy()
+
+
+def shown(entries: Sequence[Entry]) -> list[Shown]:
+    """The conversation that the model gets; the task's own words are always in it."""
+    return _shown(entries, {})
+
+
+def _shown(entries: Sequence[Entry], requests: Requests) -> list[Shown]:
+    summed, trimmed = _last(entries, Summed), _last(entries, Trimmed)
+    places = summed.upto if summed else 0, trimmed.upto if trimmed else 0
+    said = list(_from(entries, *places, requests))
+    return [*map(Heard, _instead(entries, summed)), *said] if summed else said
+
+
+def tail(entries: Sequence[Entry], place: int) -> list[Shown]:
+    """What was said from this place on, as it was said."""
+    return list(_from(entries, place - 1, 0, {}))
+
+
+def _last(entries: Sequence[Entry], kind: type[_Kind]) -> _Kind | None:
+    return next((one for one in reversed(entries) if isinstance(one, kind)), None)
+
+
+def _from(
+    entries: Sequence[Entry], after: int, shortened: int, requests: Requests
+) -> Iterator[Shown]:
+    for place, entry in enumerate(entries[after:], after + 1):
+        yield from _of(entry, requests, short=place <= shortened)
+
+
+def _instead(entries: Sequence[Entry], summed: Summed) -> Iterator[str]:
+    """What stands for the older part: the first prompt, the summary, the newest prompt."""
+    prompts = [(place, one) for place, one in enumerate(entries, 1) if isinstance(one, Prompted)]
+    inside = [one for place, one in prompts if place <= summed.upto]
+    if inside:
+        yield inside[0].text
+    yield f"{_SUMMARY}{summed.text}"
+    if len(inside) > 1 and inside[-1] is prompts[-1][1]:
+        yield inside[-1].text
+
+
+def _of(entry: Entry, requests: Requests, *, short: bool) -> Iterator[Shown]:
+    match entry:
+        case Prompted(text=text) | Noted(text=text):
+            yield Heard(text)
+        case Replied(text, calls, written) if text.strip() or calls:
+            requests |= {call.id: (call, written) for call in calls}
+            yield Spoke(text, calls, written)
+        case Returned(call, is_error=is_error) if call in requests:
+            text = entry.text
+            request, written = requests[call]
+            yield Got(request, _shortened(text) if short else text, is_error, written)
+        case _:
+            pass
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= SHORT:
+        return text
+    return f"{text[:SHORT]}\n… cut here, {len(text):,} characters in all: call again to see it …"
+
+
+def size(said: Iterable[Shown]) -> int:
+    """About how many characters a conversation has."""
+    return sum(map(_size, said))
+
+
+def at_most(entry: Entry) -> int:
+    """How many characters an entry can add to a conversation."""
+    match entry:
+        case Replied(text, calls):
+            return _size(Spoke(text, calls))
+        case Summed(text=text):
+            return len(text) + len(_SUMMARY)
+        case Prompted() | Noted() | Returned():
+            return len(entry.text)
+        case _:
+            return 0
+
+
+def _size(one: Shown) -> int:
+    match one:
+        case Spoke(text, calls):
+            return len(text) + sum(len(call.name) + len(str(call.arguments)) for call in calls)
+        case Heard(text=text) | Got(text=text):
+            return len(text)
+
+
+# -- a thread: the memory of one member, and how far its last turn has come ----------------------
 
 
 @dataclass(frozen=True)
@@ -33,7 +160,7 @@ class Streak:
     """How many of them were made in earlier replies."""
 
 
-class Thread:
+class BuiltinThread:
     """The entries of a thread, in order; only ever added to."""
 
     def __init__(self, thread_id: str, entries: Iterable[Entry] = ()) -> None:
@@ -125,3 +252,83 @@ class Thread:
                 length += 1
                 before += not here
         return Streak(length, before)
+
+
+# -- making room ---------------------------------------------------------------------------------
+
+
+PER_TOKEN = 4
+"""About so many characters make a token."""
+_RECENT = 0.4
+"""So much of the room is left to what is newest, as it is."""
+_ENOUGH = 0.7
+"""Cutting results is enough where the rest fills no more than this."""
+_CALLS_NAMED = 40
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The entries up to a place are to be summed up."""
+
+    upto: int
+    transcript: str
+
+
+def room_for(entries: Sequence[Entry], characters: int) -> Trimmed | Fold | None:
+    """What must be done so that the conversation fits so many characters; None when it does."""
+    if size(shown(entries)) <= characters:
+        return None
+    upto = _recent(entries, characters * _RECENT) - 1
+    trimmed = Trimmed(upto)
+    if trimmed not in entries and size(shown([*entries, trimmed])) <= characters * _ENOUGH:
+        return trimmed
+    before = max((one.upto for one in entries if isinstance(one, Summed)), default=0)
+    if upto <= before:
+        return None  # what is newest is too long by itself: nothing more can be left out
+    return Fold(upto, _transcript(entries, trimmed, characters))
+
+
+def _recent(entries: Sequence[Entry], characters: float) -> int:
+    """The place from which on everything is kept: where the model speaks or a prompt comes, so
+    that no result is torn from its call."""
+    starts = [at for at, one in enumerate(entries, 1) if isinstance(one, Replied | Prompted)]
+    kept = starts[-1] if starts else 1
+    for place in reversed(starts):
+        if size(tail(entries, place)) > characters:
+            break
+        kept = place
+    return kept
+
+
+def _transcript(entries: Sequence[Entry], trimmed: Trimmed, characters: int) -> str:
+    """The older part as a text, for whoever sums it up."""
+    earlier = [one for one in entries[trimmed.upto :] if isinstance(one, Summed)]
+    text = "\n\n".join(_lines(shown([*entries[: trimmed.upto], *earlier, trimmed])))
+    if len(text) <= characters:
+        return text
+    half = characters // 2
+    return f"{text[:half]}\n\n… {len(text) - 2 * half:,} characters left out …\n\n{text[-half:]}"
+
+
+def _lines(said: Sequence[Shown]) -> Iterator[str]:
+    for one in said:
+        match one:
+            case Heard(text):
+                yield f"PROMPT:\n{text}"
+            case Spoke(text, calls):
+                called = [f"CALLED {call.name} {dict(call.arguments)}" for call in calls]
+                yield "\n".join([f"YOU:\n{text}" if text.strip() else "YOU:", *called])
+            case Got(call, text, is_error):
+                yield f"{'FAILED' if is_error else 'RESULT'} of {call.name}:\n{text}"
+
+
+def left_out(entries: Sequence[Entry], upto: int) -> str:
+    """What is said in place of a summary where no model made one."""
+    calls = [call for one in entries[:upto] if isinstance(one, Replied) for call in one.calls]
+    made = [f"- {call.name} {str(dict(call.arguments))[:120]}" for call in calls[-_CALLS_NAMED:]]
+    return "\n".join(
+        [
+            "What was said and done here no longer fits and is left out. Files can be read again.",
+            *(["The last calls in it, which all have ended:", *made] if made else []),
+        ]
+    )

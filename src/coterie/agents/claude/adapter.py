@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude.arguments import arguments
-from coterie.agents.claude.channel import ClaudeChannel, Line
-from coterie.agents.claude.control import Control
+from coterie.agents.claude.channel import (
+    CONFIG,
+    SUBTYPE,
+    ClaudeChannel,
+    ClaudeSession,
+    ControlChannel,
+    TeamToolServer,
+)
 from coterie.agents.claude.failures import signed_out
 from coterie.agents.claude.home import ClaudeHome, prepare
-from coterie.agents.claude.own_server import SUBTYPE, OwnServer
-from coterie.agents.claude.status import ASK, is_signed_out
 from coterie.agents.fields import mapping, text
-from coterie.agents.inside import Serving
-from coterie.agents.inside.tools import SERVER
-from coterie.agents.program import ProgramAdapter, RefusedChannel
-from coterie.agents.wire import Object, Starting, Wire, WireEnded
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
+from coterie.agents.program import ProgramAdapter, RefusedChannel, without
+from coterie.agents.team_tools import Serving
+from coterie.agents.team_tools.serving import SERVER
 from coterie.errors import AgentMissing
+from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 
@@ -83,13 +90,13 @@ class _Opening:
 
     async def on(self, thread: str, choice: str) -> ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
-        wire = await Wire.open(self._starting(choice))
-        server = OwnServer(Control(wire), Serving(self.workspace.others))
+        wire = await AgentProcess.open(self._starting(choice))
+        server = TeamToolServer(ControlChannel(wire), Serving(self.workspace.others))
         try:
             with anyio.move_on_after(START):
                 return ClaudeChannel(wire, self._line(thread, await _greeted(wire, server)), server)
             problem = f"it did not answer within {START:g} s"
-        except WireEnded as end:
+        except AgentProcessEnded as end:
             if _LOST in end.tail:
                 await wire.close()
                 raise _ThreadLost from end
@@ -109,13 +116,13 @@ class _Opening:
         asking = self.adapter.starting(self.member, self.workspace, place, self.home.env, *ASK)
         return await is_signed_out(asking, (*agent.base_args, *self.member.additional_args))
 
-    def _starting(self, choice: str) -> Starting:
+    def _starting(self, choice: str) -> ProcessStart:
         words = arguments(self.adapter.agent, self.member, choice)
         place = self.workspace.execution_dir
         return self.adapter.starting(self.member, self.workspace, place, self.home.env, *words)
 
-    def _line(self, thread: str, version: str) -> Line:
-        return Line(
+    def _line(self, thread: str, version: str) -> ClaudeSession:
+        return ClaudeSession(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
             version=version,
@@ -127,12 +134,12 @@ class _Opening:
         return self.adapter.missing(self.member, self.workspace, told)
 
 
-async def _greeted(wire: Wire, server: OwnServer) -> str:
+async def _greeted(wire: AgentProcess, server: TeamToolServer) -> str:
     """Say hello, without which Claude prints nothing; the version, where it tells it.
 
     Claude meets our tools before it answers; the first turn is to find them.
     """
-    request_id = Control(wire).request("initialize", **_INITIALIZE)
+    request_id = ControlChannel(wire).request("initialize", **_INITIALIZE)
     version: str | None = None
     while version is None or (server.is_met and not server.is_listed):
         message = await wire.receive()
@@ -142,3 +149,98 @@ async def _greeted(wire: Wire, server: OwnServer) -> str:
         elif response.get("request_id") == request_id:
             version = text(mapping(response.get("response")).get("claude_code_version"))
     return version
+
+
+# -- claude's command line -----------------------------------------------------------------------
+
+
+_CALL = (
+    "-p",
+    "--input-format=stream-json",
+    "--output-format=stream-json",
+    "--verbose",
+    "--include-partial-messages",
+    "--permission-prompt-tool=stdio",
+    # Without these two a repository has its hooks and servers run by being opened.
+    "--setting-sources=user",
+    "--strict-mcp-config",
+    f"--mcp-config={json.dumps(CONFIG, separators=(',', ':'))}",
+    # Whoever the member is: what may be done unasked is not for Claude to say.
+    "--permission-mode=default",
+)
+_NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktree", "ExitWorktree")
+"""A turn ends when it ends, and worktrees are Coterie's to make."""
+_EDITS = ("Edit", "NotebookEdit", "Write")
+
+_CHOSEN: Mapping[str, int] = {
+    "-p": 0,
+    "--print": 0,
+    "--verbose": 0,
+    "--include-partial-messages": 0,
+    "--replay-user-messages": 0,
+    "--strict-mcp-config": 0,
+    "-c": 0,
+    "--continue": 0,
+    "--fork-session": 0,
+    "--no-session-persistence": 0,
+    "--dangerously-skip-permissions": 0,
+    "--allow-dangerously-skip-permissions": 0,
+    "--input-format": 1,
+    "--output-format": 1,
+    "--permission-mode": 1,
+    "--permission-prompt-tool": 1,
+    "--permission-prompts": 1,
+    "--setting-sources": 1,
+    "--session-id": 1,
+    "-r": 1,
+    "--resume": 1,
+}
+"""What is not for others to choose, and how many words more belong to each."""
+
+
+def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
+    """All of it; `thread` says which conversation."""
+    barred = (*_NEVER, *_EDITS) if member.permissions.mode == "read" else _NEVER
+    chosen = [
+        *_CALL,
+        f"--disallowedTools={','.join(barred)}",
+        thread,
+    ]
+    if member.system_instruction:
+        chosen.append(f"--append-system-prompt={member.system_instruction}")
+    if member.model:
+        chosen.append(f"--model={member.model}")
+    return (*chosen, *without((*agent.base_args, *member.additional_args), _CHOSEN))
+
+
+# -- whether somebody has signed in to Claude, by its own word, before anything is said to it ----
+
+
+ASK = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
+"""Without the first word a repository could say for the user that there is a key."""
+PATIENCE = 10.0
+"""How long Claude may take to tell; in practice a third of a second."""
+_NO = re.compile(r'"loggedIn":\s*false')
+_UNSEEN = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")
+"""Where a key may be that the status knows nothing of: a header, settings of the member's own."""
+
+
+async def is_signed_out(asking: ProcessStart, words: Sequence[str]) -> bool:
+    """Whether Claude says so; `words` are what the member's own Claude is started with.
+
+    What it does not say for sure is left to the first turn, which then fails in its own words.
+    """
+    if any(word.startswith(_UNSEEN) for word in (*asking.env, *words)):
+        return False
+    wire = await AgentProcess.open(asking)
+    try:
+        wire.child.close_stdin()
+        with anyio.move_on_after(PATIENCE):
+            while True:
+                await wire.receive()
+    except AgentProcessEnded as end:
+        return end.exit_code != 0 and _NO.search(end.tail) is not None
+    finally:
+        with anyio.CancelScope(shield=True):
+            await wire.close()
+    return False

@@ -1,29 +1,118 @@
-"""A member's line to Claude: one process, one turn at a time."""
+"""A member's channel to Claude: one process, one turn at a time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from uuid import uuid4
 
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude.actions import is_harmless
-from coterie.agents.claude.asking import Around, Asking, Request, asking
-from coterie.agents.claude.changes import EDITS, diff_of
-from coterie.agents.claude.control import Control
 from coterie.agents.claude.failures import exited
-from coterie.agents.claude.own_server import SUBTYPE, OwnServer
-from coterie.agents.claude.turn import Turn
+from coterie.agents.claude.permissions import (
+    EDITS,
+    ClaudeQuestions,
+    ClaudeRequest,
+    ClaudeRequestContext,
+    asking,
+    diff_of,
+    is_harmless,
+)
+from coterie.agents.claude.turn import ClaudeTurn
 from coterie.agents.fields import mapping, text
-from coterie.agents.inside import is_ours
-from coterie.agents.wire import Object, Wire, WireEnded
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
+from coterie.agents.team_tools import is_ours
+from coterie.agents.team_tools.program import called, replied, result_of
+from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving
 from coterie.model.interaction import Response
 from coterie.model.prompt import Prompt
-from coterie.model.update import Activity, End, TurnCompleted, Update
+from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
+
+
+@dataclass(frozen=True)
+class ControlChannel:
+    """Our side of it."""
+
+    wire: AgentProcess
+
+    def request(self, subtype: str, **more: object) -> str:
+        """Ask for something; the id by which its answer is known."""
+        request_id = str(uuid4())
+        request = {"subtype": subtype, **more}
+        self.wire.send({"type": "control_request", "request_id": request_id, "request": request})
+        return request_id
+
+    def reply(self, request_id: str, response: Object) -> None:
+        """Answer a request of Claude's."""
+        body = {"subtype": "success", "request_id": request_id, "response": response}
+        self.wire.send({"type": "control_response", "response": body})
+
+    def refuse(self, request_id: str, error: str) -> None:
+        """Answer it with an error, which to Claude is a no."""
+        body = {"subtype": "error", "request_id": request_id, "error": error}
+        self.wire.send({"type": "control_response", "response": body})
+
+
+# -- the server of our own tools -----------------------------------------------------------------
+
+
+SUBTYPE = "mcp_message"
+CONFIG: Object = {"mcpServers": {SERVER: {"type": "sdk", "name": SERVER}}}
+_NOTED: Object = {"jsonrpc": "2.0", "result": {}}
+
+
+class TeamToolServer:
+    """Answers what Claude asks of it; a call that needs a person waits for the answer."""
+
+    def __init__(self, control: ControlChannel, serving: Serving) -> None:
+        self.serving = serving
+        self.is_met: bool = False
+        """Whether Claude has spoken to it at all; an older one would not."""
+        self.is_listed: bool = False
+        """Whether Claude knows its tools."""
+        self._control = control
+        self._waiting: dict[str, tuple[str, Object]] = {}
+        """By the key of a question: the request, and the call in it."""
+
+    def hear(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
+        """Answer a message, or have something asked first."""
+        self.is_met = True
+        message = mapping(request.get("message"))
+        call = called(message)
+        if call is None:
+            self._reply(request_id, replied(message, self.serving.tools) or _NOTED)
+            self.is_listed = self.is_listed or message.get("method") == "tools/list"
+            return None
+        key = f"ask.{request_id}"
+        outcome = self.serving.call(key, *call) if in_turn else NO_TURN
+        if isinstance(outcome, Asked):
+            self._waiting[key] = (request_id, message)
+            return outcome
+        self._reply(request_id, result_of(message, asdict(outcome)))
+        return None
+
+    def answer(self, key: str, response: Response) -> bool:
+        """Give the answer to a question of its; whether it was one."""
+        request_id, message = self._waiting.pop(key, ("", {}))
+        result = self.serving.answered(key, response)
+        if result is None or not request_id:
+            return False
+        self._reply(request_id, result_of(message, asdict(result)))
+        return True
+
+    def forget(self) -> None:
+        """Nobody waits any more for what was asked."""
+        self._waiting.clear()
+
+    def _reply(self, request_id: str, message: Object) -> None:
+        self._control.reply(request_id, {"mcp_response": message})
+
+
+# -- a member's line to Claude: one process, one turn at a time ----------------------------------
+
 
 AFTER_INTERRUPT = 10.0
 """How long Claude may take to break off before it is ended; in practice a tenth of a second."""
@@ -35,7 +124,7 @@ A build ends and Claude speaks of it; a server never does and is stopped.
 
 
 @dataclass(frozen=True)
-class Line:
+class ClaudeSession:
     """What a channel is opened with."""
 
     thread: str
@@ -50,16 +139,16 @@ class ClaudeChannel:
 
     holds_past = True
 
-    def __init__(self, wire: Wire, line: Line, server: OwnServer) -> None:
+    def __init__(self, wire: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
         self.thread: str | None = line.thread
         self.version = line.version
         """What Claude says that it is."""
         self._wire = wire
-        self._control = Control(wire)
+        self._control = ControlChannel(wire)
         self._line = line
         self._server = server
-        self._turn: Turn | None = None
-        self._open: dict[str, Asking] = {}
+        self._turn: ClaudeTurn | None = None
+        self._open: dict[str, ClaudeQuestions] = {}
         """By its key: the request that a question belongs to."""
         self._waiting = anyio.CancelScope()
 
@@ -76,7 +165,7 @@ class ClaudeChannel:
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
-        turn = self._turn = Turn(str(uuid4()), self._line.cwd)
+        turn = self._turn = ClaudeTurn(str(uuid4()), self._line.cwd)
         self._clear_the_desk()
         self._server.serving.begin()
         said: Object = {"role": "user", "content": prompt.text}
@@ -87,7 +176,7 @@ class ClaudeChannel:
                     yield update
             self.version: str = turn.version or self.version
             end = self._finished(turn.end())
-        except WireEnded as gone:
+        except AgentProcessEnded as gone:
             end = turn.end() if turn.interrupted else exited(gone)
         finally:
             self._turn = None
@@ -123,7 +212,7 @@ class ClaudeChannel:
         """End the process and its whole tree."""
         await self._wire.close()
 
-    async def _updates(self, turn: Turn) -> AsyncGenerator[Update]:
+    async def _updates(self, turn: ClaudeTurn) -> AsyncGenerator[Update]:
         while not turn.over:
             message = await self._next(turn)
             if message is None:
@@ -136,7 +225,7 @@ class ClaudeChannel:
 
     # -- listening -----------------------------------------------------------------------------
 
-    async def _next(self, turn: Turn) -> Object | None:
+    async def _next(self, turn: ClaudeTurn) -> Object | None:
         """The next message; None when there was none in the time that there is."""
         patience = BACKGROUND if turn.answered else math.inf
         latest = min(turn.deadline, anyio.current_time() + patience)
@@ -144,7 +233,7 @@ class ClaudeChannel:
             return await self._wire.receive()
         return None
 
-    async def _out_of_patience(self, turn: Turn) -> None:
+    async def _out_of_patience(self, turn: ClaudeTurn) -> None:
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:
@@ -158,7 +247,7 @@ class ClaudeChannel:
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
         return replace(end, text=self._server.serving.ended(end.text))
 
-    async def _foreseen(self, turn: Turn, message: Object) -> str:
+    async def _foreseen(self, turn: ClaudeTurn, message: Object) -> str:
         """What an edit that is asked for would change."""
         request = mapping(message.get("request"))
         tool = text(request.get("tool_name"))
@@ -167,18 +256,18 @@ class ClaudeChannel:
         given = mapping(request.get("input"))
         return await anyio.to_thread.run_sync(diff_of, tool, given, turn.cwd)
 
-    def _read(self, turn: Turn, message: Object, diff: str) -> Iterable[Update]:
+    def _read(self, turn: ClaudeTurn, message: Object, diff: str) -> Iterable[Update]:
         if message.get("type") != "control_request":
             return turn.hear(message)
         request_id = text(message.get("request_id"))
         request = mapping(message.get("request"))
         if request.get("subtype") == "can_use_tool":
-            return self._permission(turn, Request.of(request_id, request), diff)
+            return self._permission(turn, ClaudeRequest.of(request_id, request), diff)
         return self._asked(turn, request_id, request)
 
     # -- what Claude asks of us ----------------------------------------------------------------
 
-    def _asked(self, turn: Turn, request_id: str, request: Object) -> Iterable[Update]:
+    def _asked(self, turn: ClaudeTurn, request_id: str, request: Object) -> Iterable[Update]:
         match request.get("subtype"):
             case "hook_callback":
                 hook = mapping(request.get("input"))
@@ -204,9 +293,9 @@ class ClaudeChannel:
             elif message.get("type") == "control_request":
                 self._control.refuse(request_id, "It is nobody's turn.")
 
-    def _permission(self, turn: Turn, request: Request, diff: str) -> Iterable[Update]:
+    def _permission(self, turn: ClaudeTurn, request: ClaudeRequest, diff: str) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
-        asked = asking(request, Around(folder, turn.speech.last, diff))
+        asked = asking(request, ClaudeRequestContext(folder, turn.speech.last, diff))
         for question in asked.questions:
             if not turn.interrupted:
                 self._open[question.key] = asked

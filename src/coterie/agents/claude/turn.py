@@ -1,39 +1,187 @@
-"""One turn as it is told, message by message: what was said and done, and whether it is over.
-
-A `result` ends one answer of the model, not always the turn: work in the background starts a
-further one by itself.  So the turn is over when the message we sent is done with, Claude is
-idle, and nothing is left in the background.  A version that tells less is believed earlier.
-"""
+"""One turn of Claude: what it says, the calls it makes, what it cost, and when it is over."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import cast
 
-from coterie.agents.claude.calls import Calls
 from coterie.agents.claude.failures import (
-    Trouble,
+    ApiTrouble,
     end_of,
     failed,
     key_refused,
     limited,
     unanswered,
 )
-from coterie.agents.claude.speech import Speech
-from coterie.agents.claude.usage import usage_of
-from coterie.agents.fields import mapping, mappings, number, text
-from coterie.agents.wire import Object
+from coterie.agents.claude.permissions import effect_of
+from coterie.agents.fields import bounded, mapping, mappings, number, text, texts
+from coterie.agents.process import Object
 from coterie.model.instant import seconds_until
 from coterie.model.update import (
     Activity,
     End,
     TextDelta,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnCompleted,
     TurnFailed,
     TurnInterrupted,
     Update,
+    Usage,
     Waiting,
 )
+
+GAP = "\n\n"
+
+
+class ReplyText:
+    """The texts of one turn.
+
+    A stream that breaks is told again from its beginning, so only whole texts count; what was
+    streamed of a text that never became whole counts where the turn is cut there.
+    """
+
+    def __init__(self) -> None:
+        self._whole: list[str] = []
+        self._streamed = ""
+        self._shown = False
+
+    @property
+    def text(self) -> str:
+        """All that was said so far."""
+        return GAP.join(part for part in (*self._whole, self._streamed) if part.strip())
+
+    @property
+    def last(self) -> str:
+        """The last thing that was said."""
+        return self._streamed.strip() or (self._whole[-1].strip() if self._whole else "")
+
+    def begin(self) -> None:
+        """A new message of the model begins; one that broke off is forgotten."""
+        self._streamed = ""
+
+    def stream(self, piece: str) -> str:
+        """A piece of a text that is not whole yet; what to show of it."""
+        gap = GAP if self._shown and not self._streamed else ""
+        self._streamed += piece
+        self._shown = True
+        return gap + piece
+
+    def tell(self, text: str) -> str:
+        """A whole text; what to show of it, if anything."""
+        streamed, self._streamed = self._streamed, ""
+        if not text:
+            return ""
+        self._whole.append(text)
+        if streamed and text.startswith(streamed):
+            return text[len(streamed) :]
+        gap = GAP if self._shown else ""
+        self._shown = True
+        return gap + text
+
+
+# -- the tool calls of a turn, each told once ----------------------------------------------------
+
+
+class ClaudeCalls:
+    """Which calls were proposed by the model, and which of them have been told of."""
+
+    def __init__(self) -> None:
+        self._proposed: dict[str, ToolCallStarted] = {}
+        self._told: dict[str, str] = {}
+        """Those that have begun, each with the folder it is made in."""
+        self._ended: set[str] = set()
+
+    def propose(self, block: Object) -> None:
+        """The model wants to use a tool; nothing has happened yet."""
+        call = _call(block.get("id"), block.get("name"), block.get("input"))
+        self._proposed[call.call_id] = call
+
+    def begin(self, hook: Object) -> ToolCallStarted:
+        """A call is about to be made, or to be asked for."""
+        call = _call(hook.get("tool_use_id"), hook.get("tool_name"), hook.get("tool_input"))
+        self._told[call.call_id] = text(hook.get("cwd"))
+        return call
+
+    def folder_of(self, call_id: str) -> str:
+        """Where a call is made; empty where nobody said."""
+        return self._told.get(call_id, "")
+
+    def end(self, message: Object) -> Iterator[ToolCallStarted | ToolCallFinished]:
+        """The results in a message."""
+        told = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
+        for block in mappings(mapping(message.get("message")).get("content")):
+            if block.get("type") != "tool_result":
+                continue
+            call_id = text(block.get("tool_use_id"))
+            if call_id not in self._told:
+                yield self._proposed.get(call_id, ToolCallStarted(call_id, "unknown"))
+            output = {"content": bounded(texts(block.get("content")))}
+            output |= _decision(told.get(call_id, {}))
+            self._ended.add(call_id)
+            yield ToolCallFinished(call_id, block.get("is_error") is True, output)
+
+    def leave(self, *, broken_off: bool) -> Iterator[ToolCallFinished]:
+        """The turn is over: of what has not ended, nobody will hear any more."""
+        status = "interrupted" if broken_off else "unknown"
+        for call_id in self._told:
+            if call_id not in self._ended:
+                yield ToolCallFinished(call_id, True, {"status": status})
+
+
+def _call(call_id: object, name: object, given: object) -> ToolCallStarted:
+    kept = cast("Object", bounded(mapping(given)))
+    tool = text(name) or "unknown"
+    return ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
+
+
+def _decision(meta: Object) -> dict[str, object]:
+    """Who let the call run, or why it did not."""
+    found = {
+        "permission": bounded(mapping(meta.get("permission_decision"))),
+        "not_run": text(meta.get("non_execution_kind")),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+# -- what a turn cost, from its results ----------------------------------------------------------
+
+
+_SINCE = "model_usage_since_last_result"
+
+
+def usage_of(results: Sequence[Object]) -> Usage:
+    """The tokens that went in, cached ones too, and came out; the price by Claude's own list."""
+    if not any(_SINCE in result for result in results):
+        return _of_old_version(results)
+    used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
+    return Usage(
+        input_tokens=_sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
+        output_tokens=_sum(used, "outputTokens"),
+        cost_usd=sum(number(model.get("costUSD")) for model in used),
+        source="claude",
+    )
+
+
+def _of_old_version(results: Sequence[Object]) -> Usage:
+    """Its only price is a total since the thread began, so there is none for a turn."""
+    used = [mapping(result.get("usage")) for result in results]
+    return Usage(
+        input_tokens=_sum(
+            used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
+        ),
+        output_tokens=_sum(used, "output_tokens"),
+        source="claude",
+    )
+
+
+def _sum(used: Sequence[Object], *names: str) -> int:
+    return int(sum(number(each.get(name)) for each in used for name in names))
+
+
+# -- one turn as it is told, message by message --------------------------------------------------
+
 
 _Hearing = Callable[[Object], Iterable[Update]]
 
@@ -45,15 +193,15 @@ _LONG = 60.0
 """Claude itself waits no longer before a try, so it cannot outlast a limit that does."""
 
 
-class Turn:
+class ClaudeTurn:
     """What is known of the turn that runs now."""
 
     def __init__(self, message_id: str, cwd: str) -> None:
         self.message_id = message_id
         self.cwd = cwd
         self.version = ""
-        self.speech: Speech = Speech()
-        self.calls: Calls = Calls()
+        self.speech: ReplyText = ReplyText()
+        self.calls: ClaudeCalls = ClaudeCalls()
         self.interrupted = False
         self.deadline: float = math.inf
         """When a turn that is to break off has to be over."""
@@ -62,7 +210,7 @@ class Turn:
         self.tasks: Mapping[str, str] = {}
         """What runs in the background, by its id: what it is."""
         self._results: list[Object] = []
-        self._trouble = Trouble()
+        self._trouble = ApiTrouble()
         self._lifecycle = ""
         self._state = ""
         self._owed = False
@@ -137,7 +285,7 @@ class Turn:
         if word := text(message.get("error")):
             # A limit that is still the same is not told as an event again, but here it is.
             told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
-            self._trouble = Trouble(word, end_of(told) or self._trouble.until)
+            self._trouble = ApiTrouble(word, end_of(told) or self._trouble.until)
             return ()
         own = message.get("parent_tool_use_id") is None
         updates: list[Update] = []
@@ -166,7 +314,7 @@ class Turn:
 
     def _rate_limit(self, message: Object) -> Iterable[Update]:
         info = mapping(message.get("rate_limit_info"))
-        self._trouble = Trouble(self._trouble.word, end_of(info))
+        self._trouble = ApiTrouble(self._trouble.word, end_of(info))
         return ()
 
     # -- what Claude says of itself ------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,20 +13,67 @@ import anyio
 import anyio.to_thread
 
 from coterie import __version__
-from coterie.agents.codex.arguments import passed_on
-from coterie.agents.codex.channel import CodexChannel, Thread
+from coterie.agents.codex.channel import CodexChannel, CodexThread, Rollout
 from coterie.agents.codex.failures import readable, signed_out
-from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare
-from coterie.agents.codex.one_shot import OneShotChannel
-from coterie.agents.codex.rollout import Rollout
-from coterie.agents.inside import Serving
-from coterie.agents.inside.tools import Tool
-from coterie.agents.program import ProgramAdapter, RefusedChannel
-from coterie.agents.rpc import Rpc, RpcError
-from coterie.agents.wire import Object, Starting, Wire, WireEnded
+from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
+from coterie.agents.codex.one_shot import CodexExecChannel
+from coterie.agents.process import (
+    AgentProcess,
+    AgentProcessEnded,
+    JsonRpc,
+    Object,
+    ProcessStart,
+    RpcError,
+)
+from coterie.agents.program import ProgramAdapter, RefusedChannel, without
+from coterie.agents.team_tools import Serving
+from coterie.agents.team_tools.serving import Tool
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+
+_CHOSEN = {
+    "-": 0,
+    "app-server": 0,
+    "e": 0,
+    "exec": 0,
+    "--dangerously-bypass-approvals-and-sandbox": 0,
+    "--dangerously-bypass-hook-trust": 0,
+    "--experimental-json": 0,
+    "--full-auto": 0,
+    "--json": 0,
+    "--skip-git-repo-check": 0,
+    "--yolo": 0,
+    "-C": 1,
+    "--cd": 1,
+    "--color": 1,
+    "-a": 1,
+    "--ask-for-approval": 1,
+    "-o": 1,
+    "--output-last-message": 1,
+    "-s": 1,
+    "--sandbox": 1,
+}
+"""What the adapter chooses itself, and how many words more belong to each."""
+_MODEL = ("-m", "--model")
+
+
+def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
+    """The arguments without those; a model as a setting, which every way of calling takes."""
+    kept: list[str] = []
+    rest = list(without(arguments, _CHOSEN))
+    while rest:
+        flag, equals, value = rest.pop(0).partition("=")
+        if flag in _MODEL:
+            model = value if equals or not rest else rest.pop(0)
+            kept += ["-c", f"model={toml_value(model)}"]
+        else:
+            kept.append(flag + equals + value)
+    return tuple(kept)
+
+
+# -- the adapter for Codex -----------------------------------------------------------------------
+
 
 START = 60.0
 """How long Codex may take to start and open a thread; in practice half a second."""
@@ -51,31 +99,31 @@ class CodexAdapter(ProgramAdapter):
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
-    ) -> CodexChannel | OneShotChannel | RefusedChannel:
+    ) -> CodexChannel | CodexExecChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
         start = partial(self._starting, member, workspace, home)
-        opening = Opening(member, home, leftovers, thread, Serving(workspace.others))
+        opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others))
         # Every command is asked about here, so that one which is allowed may have the network.
         network = () if home.read_only else ("-c", f"{NETWORK}=true")
         try:
-            return await opening.on(await Wire.open(start("app-server", *network)))
+            return await opening.on(await AgentProcess.open(start("app-server", *network)))
         except NoAppServer:
-            return OneShotChannel(start, member, leftovers, thread)
+            return CodexExecChannel(start, member, leftovers, thread)
         except SignedOut:
             return RefusedChannel(signed_out())
 
     def _starting(
         self, member: Member, workspace: Workspace, home: CodexHome, *call: str
-    ) -> Starting:
+    ) -> ProcessStart:
         way, *rest = call
         given = passed_on((*self.agent.base_args, *member.additional_args))
         return self.starting(member, workspace, home.cwd, home.env, way, *given, *rest)
 
 
 @dataclass(frozen=True)
-class Opening:
+class CodexOpening:
     """What happens between the start of a process and its first turn."""
 
     member: Member
@@ -84,9 +132,9 @@ class Opening:
     thread: str | None
     serving: Serving
 
-    async def on(self, wire: Wire) -> CodexChannel:
+    async def on(self, wire: AgentProcess) -> CodexChannel:
         """A channel on this process, which is ended if there will be none."""
-        rpc = Rpc(wire, jsonrpc=False)
+        rpc = JsonRpc(wire, jsonrpc=False)
         try:
             with anyio.move_on_after(START):
                 thread = await self._opened(rpc)
@@ -95,7 +143,7 @@ class Opening:
         except RpcError as error:
             await wire.close()
             raise self._missing(wire, f"it refused {error.method}: {error.message}") from None
-        except WireEnded as end:
+        except AgentProcessEnded as end:
             await wire.close()
             raise self._missing(wire, f"it ended with exit code {end.exit_code}") from None
         except BaseException:
@@ -103,7 +151,7 @@ class Opening:
                 await wire.close()
             raise
 
-    async def _opened(self, rpc: Rpc) -> Thread:
+    async def _opened(self, rpc: JsonRpc) -> CodexThread:
         version = await self._greeted(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
@@ -114,21 +162,21 @@ class Opening:
         if resumed:
             path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(Rollout.at_end, path)
-        return Thread(
+        return CodexThread(
             id=str(thread["id"]),
             cwd=str(self.home.cwd),
             version=version,
             rollout=rollout,
         )
 
-    async def _greeted(self, rpc: Rpc) -> str:
+    async def _greeted(self, rpc: JsonRpc) -> str:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
         can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
         try:
             told = await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
         except RpcError as error:
             raise NoAppServer from error
-        except WireEnded as end:
+        except AgentProcessEnded as end:
             if any(words in end.tail for words in _NO_APP_SERVER):
                 raise NoAppServer from end
             raise
@@ -136,7 +184,7 @@ class Opening:
         found = _VERSION.search(str(told.get("userAgent", "")))
         return found[1] if found else ""
 
-    async def _check_login(self, rpc: Rpc) -> None:
+    async def _check_login(self, rpc: JsonRpc) -> None:
         """Stop before anything is sent: offline, Codex would only say that it reconnects.
 
         Asked here because `codex login status` knows nothing of keys and other model services.
@@ -145,7 +193,7 @@ class Opening:
         if told.get("requiresOpenaiAuth") and not told.get("account"):
             raise SignedOut
 
-    async def _without_skills(self, rpc: Rpc) -> None:
+    async def _without_skills(self, rpc: JsonRpc) -> None:
         """Switch off the skills of the repository, which even an untrusted one could bring in."""
         told = await rpc.request("skills/list", {"cwds": [str(self.home.cwd)]})
         for folder in cast("list[Object]", told.get("data", [])):
@@ -153,7 +201,7 @@ class Opening:
                 off = {"path": skill.get("path"), "enabled": False}
                 await rpc.request("skills/config/write", off)
 
-    async def _resumed_or_new(self, rpc: Rpc) -> tuple[Object, bool]:
+    async def _resumed_or_new(self, rpc: JsonRpc) -> tuple[Object, bool]:
         # Neither sandbox nor permissions are named here: Codex would mark the folder as trusted.
         # The policy is no longer taken from config.toml, only from here.
         where = {"cwd": str(self.home.cwd), "approvalPolicy": ASKS_ALWAYS}
@@ -170,14 +218,14 @@ class Opening:
             new["developerInstructions"] = role
         return await rpc.request("thread/start", new), False
 
-    def _check(self, wire: Wire, opened: Object) -> None:
+    def _check(self, wire: AgentProcess, opened: Object) -> None:
         """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
         profile = opened.get("activePermissionProfile")
         name = cast("Object", profile).get("id") if isinstance(profile, dict) else None
         if name != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
             raise self._missing(wire, "it does not keep to the permissions it was given")
 
-    def _missing(self, wire: Wire, problem: str) -> AgentMissing:
+    def _missing(self, wire: AgentProcess, problem: str) -> AgentMissing:
         spawn = wire.child.spawn
         tail = readable(wire.tail)
         told = f"{problem}\n{tail}" if tail else problem

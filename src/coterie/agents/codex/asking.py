@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from coterie.agents.codex.calls import PATCH, SHELL, TYPED, Calls, changes_of, command_of
+from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
 from coterie.agents.fields import bounded, brief, mapping, text
-from coterie.agents.wire import Object
+from coterie.agents.process import Object
 from coterie.model.action import Action
 from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
 from coterie.model.update import Asked, PendingCall
@@ -22,16 +22,16 @@ _ACCEPT, _DECLINE = {"decision": "accept"}, {"decision": "decline"}
 
 
 @dataclass(frozen=True)
-class Around:
+class CodexRequestContext:
     """What stands around a question: where it works, what it said last, what it does."""
 
     cwd: str
     said: str
-    calls: Calls
+    calls: CodexCalls
 
 
 @dataclass(frozen=True)
-class Request:
+class CodexRequest:
     """A request of Codex that a yes or a no answers."""
 
     id: object
@@ -53,7 +53,7 @@ class _Question:
     note: str = ""
 
 
-def request_of(message: Object, around: Around) -> Request | None:
+def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | None:
     """The question in a request; None where it is not one that a yes or a no answers."""
     method, params = text(message.get("method")), mapping(message.get("params"))
     read = _READ.get(method)
@@ -77,7 +77,7 @@ def request_of(message: Object, around: Around) -> Request | None:
             note=found.note,
         ),
     )
-    return Request(message.get("id"), asked, *_answers(method, params))
+    return CodexRequest(message.get("id"), asked, *_answers(method, params))
 
 
 def _answers(method: str, params: Object) -> tuple[Object, Object]:
@@ -93,7 +93,7 @@ def _answers(method: str, params: Object) -> tuple[Object, Object]:
 # -- commands ----------------------------------------------------------------------------------
 
 
-def _command(params: Object, around: Around) -> _Question:
+def _command(params: Object, around: CodexRequestContext) -> _Question:
     if params.get("kind") == "writeStdin":
         return _typed(params, around)
     reached = mapping(params.get("networkApprovalContext"))
@@ -115,14 +115,14 @@ def _command(params: Object, around: Around) -> _Question:
     )
 
 
-def _leaves_sandbox(params: Object, around: Around) -> bool:
+def _leaves_sandbox(params: Object, around: CodexRequestContext) -> bool:
     """Whether a command is to run without the sandbox; only one that is gives a reason."""
     wanted = around.calls.wanted(text(params.get("itemId"))).get("sandbox_permissions")
     more = params.get("reason") or params.get("additionalPermissions")
     return wanted == "require_escalated" or bool(more)
 
 
-def _typed(params: Object, around: Around) -> _Question:
+def _typed(params: Object, around: CodexRequestContext) -> _Question:
     line, cwd = text(params.get("command")), text(params.get("cwd")) or around.cwd
     # Into whatever runs there: what it does with it, no rule can tell.
     return _Question(
@@ -135,7 +135,7 @@ def _typed(params: Object, around: Around) -> _Question:
     )
 
 
-def _reached(reached: Object, params: Object, around: Around) -> _Question:
+def _reached(reached: Object, params: Object, around: CodexRequestContext) -> _Question:
     host = text(reached.get("host"))
     address = f"{text(reached.get('protocol'))}://{host}"
     action = Action("fetch", "network", around.cwd, target=host)
@@ -146,7 +146,7 @@ def _reached(reached: Object, params: Object, around: Around) -> _Question:
 # -- files -------------------------------------------------------------------------------------
 
 
-def _edit(params: Object, around: Around) -> _Question:
+def _edit(params: Object, around: CodexRequestContext) -> _Question:
     call_id = text(params.get("itemId"))
     begun = around.calls.get(call_id)  # the diff stands in its item alone
     given: Object = dict(begun.input) if begun else {}
@@ -186,7 +186,7 @@ def _diff(change: Object) -> str:
 # -- the rest ----------------------------------------------------------------------------------
 
 
-def _tool(params: Object, around: Around) -> _Question | None:
+def _tool(params: Object, around: CodexRequestContext) -> _Question | None:
     """The use of a tool of an MCP server; a form that a server wants filled in is none."""
     if mapping(params.get("_meta")).get("codex_approval_kind") is None:
         return None
@@ -200,7 +200,7 @@ def _tool(params: Object, around: Around) -> _Question | None:
     return _Question(f"Use {call.name}", whole, call.call_id, dict(call.input), action, "Json")
 
 
-def _more(params: Object, around: Around) -> _Question:
+def _more(params: Object, around: CodexRequestContext) -> _Question:
     """More than the sandbox allows, for all that comes in this turn."""
     wanted = mapping(params.get("permissions"))
     network = mapping(wanted.get("network")).get("enabled") is True
@@ -216,7 +216,7 @@ def _more(params: Object, around: Around) -> _Question:
 
 _ELICITATION = "mcpServer/elicitation/request"
 _PERMISSIONS = "item/permissions/requestApproval"
-_READ: Mapping[str, Callable[[Object, Around], _Question | None]] = {
+_READ: Mapping[str, Callable[[Object, CodexRequestContext], _Question | None]] = {
     "item/commandExecution/requestApproval": _command,
     "item/fileChange/requestApproval": _edit,
     _ELICITATION: _tool,

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from coterie.agents.fields import bounded, mapping
-from coterie.agents.inside import is_ours
-from coterie.agents.wire import Object
+from coterie.agents.process import Object
+from coterie.agents.team_tools import is_ours
 from coterie.model.action import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
@@ -41,7 +41,7 @@ _SHELLS = frozenset(
 Told = ToolCallStarted | ToolCallFinished
 
 
-class Calls:
+class CodexCalls:
     """Which calls of a turn have begun and which have ended."""
 
     def __init__(self) -> None:

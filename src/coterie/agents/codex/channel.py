@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import anyio
 import anyio.to_thread
 
-from coterie.agents.codex.asking import Request
+from coterie.agents.codex.asking import CodexRequest
 from coterie.agents.codex.failures import gone, refused
 from coterie.agents.codex.home import Leftovers
-from coterie.agents.codex.rollout import Rollout
-from coterie.agents.codex.turn import Tokens, Turn, tool_result
-from coterie.agents.inside import Serving
-from coterie.agents.inside.serving import NOBODY_ANSWERED
-from coterie.agents.rpc import Rpc, RpcError
-from coterie.agents.wire import Object, WireEnded
+from coterie.agents.codex.turn import CodexTurn, Tokens, tool_result
+from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
+from coterie.agents.team_tools import Serving
+from coterie.agents.team_tools.serving import NOBODY_ANSWERED
 from coterie.model.interaction import APPROVE, Response
 from coterie.model.prompt import Prompt
 from coterie.model.update import TurnInterrupted, Update
+from coterie.process.lines import LineSplitter
+from coterie.process.stdio_turns import parse_object
 
 PATIENCE = 5.0
 """How long Codex may take over a word of ours that no turn waits for."""
 
 
 @dataclass(frozen=True)
-class Thread:
+class CodexThread:
     """An open thread: where it works, and what became known of it when it was opened."""
 
     id: str
@@ -43,14 +44,16 @@ class CodexChannel:
 
     holds_past = True
 
-    def __init__(self, rpc: Rpc, thread: Thread, leftovers: Leftovers, serving: Serving) -> None:
+    def __init__(
+        self, rpc: JsonRpc, thread: CodexThread, leftovers: Leftovers, serving: Serving
+    ) -> None:
         self._rpc = rpc
         self._wire = rpc.wire
         self._thread = thread
         self._leftovers = leftovers
         self._serving = serving
         self._tokens = Tokens()
-        self._turn: Turn | None = None
+        self._turn: CodexTurn | None = None
 
     @property
     def thread(self) -> str:
@@ -75,12 +78,14 @@ class CodexChannel:
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
         self._serving.begin()
-        turn = self._turn = Turn(self._thread.id, self._thread.cwd, self._tokens, self._serving)
+        turn = self._turn = CodexTurn(
+            self._thread.id, self._thread.cwd, self._tokens, self._serving
+        )
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
                     yield update
-        except WireEnded as end:
+        except AgentProcessEnded as end:
             turn.end = gone(end)
         except RpcError as error:
             turn.end = refused(error)
@@ -118,7 +123,7 @@ class CodexChannel:
 
     # -- one turn ------------------------------------------------------------------------------
 
-    async def _updates(self, turn: Turn, prompt: Prompt) -> AsyncGenerator[Update]:
+    async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
         given = {"threadId": turn.thread, "input": _text(prompt.text)}
         begun = await self._rpc.request("turn/start", given)
         turn.id = str(begun.get("turn", {}).get("id"))
@@ -133,25 +138,25 @@ class CodexChannel:
         for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
             yield update
 
-    async def _decide(self, turn: Turn, request: Request, response: Response) -> None:
+    async def _decide(self, turn: CodexTurn, request: CodexRequest, response: Response) -> None:
         approved = response.selected_option_id == APPROVE
         word = response.comment or response.input_value
         if word and not approved:
             await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
         self._rpc.reply(request.id, request.yes if approved else request.no)
 
-    async def _tell(self, turn: Turn, word: str) -> None:
+    async def _tell(self, turn: CodexTurn, word: str) -> None:
         """Say something into the turn; known to be heard before the no that it goes with."""
         told = {"threadId": turn.thread, "expectedTurnId": turn.id, "input": _text(word)}
-        with suppress(RpcError, WireEnded), anyio.move_on_after(PATIENCE):
+        with suppress(RpcError, AgentProcessEnded), anyio.move_on_after(PATIENCE):
             await self._rpc.request("turn/steer", told)
 
-    def _break_off(self, turn: Turn) -> None:
+    def _break_off(self, turn: CodexTurn) -> None:
         if turn.interrupted and turn.id:
             # Not awaited: for a turn that has just ended by itself there is no answer.
             self._rpc.post("turn/interrupt", {"threadId": turn.thread, "turnId": turn.id})
 
-    async def _heard(self, turn: Turn, message: Object) -> list[Update]:
+    async def _heard(self, turn: CodexTurn, message: Object) -> list[Update]:
         """What a message has to tell, after we have answered what needs no person."""
         updates: list[Update] = []
         for item in await self._recorded(message):
@@ -173,7 +178,7 @@ class CodexChannel:
             return []
         return await anyio.to_thread.run_sync(rollout.new_items)
 
-    async def _cleaned(self, turn: Turn) -> AsyncGenerator[Update]:
+    async def _cleaned(self, turn: CodexTurn) -> AsyncGenerator[Update]:
         """End the commands that an interrupted turn left running, and hear that they have."""
         deadline = anyio.current_time() + PATIENCE
         left: set[str] = set()
@@ -186,7 +191,7 @@ class CodexChannel:
             for update in turn.take(message):
                 yield update
 
-    async def _ended_commands(self, turn: Turn) -> set[str]:
+    async def _ended_commands(self, turn: CodexTurn) -> set[str]:
         """The commands that ran on, by the ids of their calls; each will still tell its end."""
         terminals, thread = "thread/backgroundTerminals", {"threadId": turn.thread}
         told = await self._rpc.request(f"{terminals}/list", thread)
@@ -204,3 +209,36 @@ _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")
 
 def _text(text: str) -> list[Object]:
     return [{"type": "text", "text": text}]
+
+
+# -- codex's own record of a thread, read as it grows --------------------------------------------
+
+
+@dataclass
+class Rollout:
+    """The part of a record that was not read yet.  Its methods block."""
+
+    path: Path
+    _offset: int
+
+    @classmethod
+    def at_end(cls, path: Path) -> Rollout:
+        """What will be added from now on."""
+        return cls(path, path.stat().st_size if path.is_file() else 0)
+
+    def new_items(self) -> list[Object]:
+        """The response items that were added since the last look, as far as they are whole."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                added = file.read()
+        except OSError:  # gone: then nothing was added
+            return []
+        whole = added[: added.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        rows = [parse_object(line.text) for line in LineSplitter().feed(whole)]
+        payloads = [row.get("payload") for row in rows if row and row.get("type") == _ITEM]
+        return [cast("Object", payload) for payload in payloads if isinstance(payload, dict)]
+
+
+_ITEM = "response_item"

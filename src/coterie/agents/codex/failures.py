@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from coterie.agents.rpc import RpcError
-from coterie.agents.wire import Object, WireEnded
+from coterie.agents.fields import limit_ends_at, mapping, number, text
+from coterie.agents.process import AgentProcessEnded, Object, RpcError
 from coterie.model.update import FailureKind, TurnFailed, Waiting
 from coterie.process.stdio_turns import clean
 
@@ -108,7 +108,7 @@ def refused(error: RpcError) -> TurnFailed:
     return TurnFailed("protocol", f"codex refused {error.method}: {clean(error.message)}")
 
 
-def gone(end: WireEnded) -> TurnFailed:
+def gone(end: AgentProcessEnded) -> TurnFailed:
     """The process ended in the middle."""
     tail = readable(end.tail)
     return TurnFailed(
@@ -156,3 +156,42 @@ def _info(error: Object) -> tuple[str, int | None]:
         return name, status if isinstance(status, int) else None
     found = _STATUS.search(str(error.get("message", "")))
     return "", int(found[1]) if found else None
+
+
+# -- the account's limits, as Codex tells them ---------------------------------------------------
+
+
+UPDATED = "account/rateLimits/updated"
+_WINDOWS = ("primary", "secondary")
+_ALL = 100
+_BY_TIME = "rate_limit_reached"
+"""What is reached, if it is not the credits, or a limit that somebody in the company has set."""
+
+
+class CodexLimits:
+    """What is known of them; what an update does not speak of stays as it was."""
+
+    def __init__(self) -> None:
+        self._waiting_helps = True
+        self._used_up: dict[tuple[str, str], int | float] = {}
+        """By limit and window: when that begins anew, in seconds since 1970."""
+
+    def hear(self, params: Object) -> None:
+        """Take an update in."""
+        told = mapping(params.get("rateLimits"))
+        reached = text(told.get("rateLimitReachedType"))
+        if reached:
+            self._waiting_helps = reached == _BY_TIME
+        for name in _WINDOWS:
+            window = mapping(told.get(name))
+            place = (text(told.get("limitId")), name)
+            if number(window.get("usedPercent")) >= _ALL:
+                self._used_up[place] = number(window.get("resetsAt"))
+            elif window:
+                self._used_up.pop(place, None)
+
+    @property
+    def until(self) -> str | None:
+        """When the last of those that are used up ends; None where nobody knows."""
+        last = max(self._used_up.values(), default=0)
+        return limit_ends_at(last) if self._waiting_helps else None

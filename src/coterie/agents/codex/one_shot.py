@@ -6,39 +6,28 @@ commands that the sandbox stopped.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 from uuid import uuid4
 
 import anyio.to_thread
 
-from coterie.agents.codex.calls import Calls
+from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.failures import failed, gone
 from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
 from coterie.agents.codex.turn import Tokens
-from coterie.agents.wire import Object, Starting, Wire, WireEnded
-from coterie.errors import AgentMissing
-from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
+from coterie.agents.process import AgentProcessEnded, Object
+from coterie.agents.program import OneShotChannel, StartProcess
 from coterie.model.team import Member
 from coterie.model.update import (
     Activity,
     End,
     TextDelta,
     TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
     Update,
 )
 from coterie.process.stdio_turns import clean
-
-
-class Start(Protocol):
-    """How a process of this member is started, by the words that choose the way of calling."""
-
-    def __call__(self, *call: str) -> Starting: ...
-
 
 _ITEMS = {
     "command_execution": "commandExecution",
@@ -49,7 +38,7 @@ _NAMES = {"aggregated_output": "aggregatedOutput", "exit_code": "exitCode"}
 
 
 @dataclass
-class _Run:
+class _ExecRun:
     """What one process has told."""
 
     thread: str | None
@@ -59,7 +48,7 @@ class _Run:
     """Codex counts its items from 0 in every process."""
     text: str = ""
     end: End | None = None
-    calls: Calls = field(default_factory=Calls)
+    calls: CodexCalls = field(default_factory=CodexCalls)
 
     def take(self, event: Object) -> Iterator[Update]:
         """The updates in an event."""
@@ -77,6 +66,14 @@ class _Run:
                 self.end = failed(cast("Object", event.get("error", {})))
             case _:
                 pass
+
+    def left(self, *, broken_off: bool) -> Iterator[Update]:
+        """Ends the calls that have not ended."""
+        yield from self.calls.leave(broken_off=broken_off)
+
+    def gone(self, end: AgentProcessEnded) -> End:
+        """Why the process ended before the turn did."""
+        return gone(end)
 
     def _item(self, event: Object) -> Object:
         item = cast("Object", event.get("item", {}))
@@ -97,77 +94,27 @@ class _Run:
         self.end = TurnCompleted(self.text, total.since(spent) if spent else None)
 
 
-class OneShotChannel:
+class CodexExecChannel(OneShotChannel[_ExecRun]):
     """`ports.Channel` by `codex exec`."""
 
     holds_past = True
-    version = ""
 
     def __init__(
-        self, start: Start, member: Member, leftovers: Leftovers, thread: str | None
+        self, start: StartProcess, member: Member, leftovers: Leftovers, thread: str | None
     ) -> None:
-        self._start = start
+        super().__init__(start, _ExecRun(thread, None if thread else Tokens()))
         self._member = member
         self._leftovers = leftovers
-        self._run = _Run(thread, None if thread else Tokens())
-        self._wire: Wire | None = None
-        self._interrupted = False
-        self._closed = False
 
     @property
     def thread(self) -> str | None:
         """Codex's id of the conversation; None before the first turn."""
         return self._run.thread
 
-    @property
-    def pid(self) -> int | None:
-        """The process of the turn that runs."""
-        return self._wire.pid if self._wire else None
+    def _next_run(self) -> _ExecRun:
+        return _ExecRun(self._run.thread, self._run.spent)
 
-    @property
-    def alive(self) -> bool:
-        """Whether another turn can be taken here."""
-        return not self._closed
-
-    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Run Codex once and yield what it tells, the last of it an `End`."""
-        self._interrupted = False
-        run = self._run = _Run(self._run.thread, self._run.spent)
-        try:
-            wire = self._wire = await Wire.open(self._start(*self._call()))
-        except AgentMissing as error:
-            yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
-            return
-        wire.child.post(prompt.text.encode("utf-8", "replace"))
-        wire.child.close_stdin()
-        try:
-            while run.end is None:
-                for update in run.take(await wire.receive()):
-                    yield update
-        except WireEnded as end:
-            run.end = TurnInterrupted(run.text) if self._interrupted else gone(end)
-        finally:
-            await self._drop()
-        for update in run.calls.leave(broken_off=self._interrupted):
-            yield update
-        assert run.end is not None
-        yield run.end
-
-    async def answer(self, key: str, response: Response) -> None:
-        """It asks nothing."""
-
-    async def interrupt(self) -> None:
-        """Ctrl-C for the process, which then ends without a word."""
-        self._interrupted = True
-        if self._wire is not None:
-            self._wire.child.interrupt()
-
-    async def close(self) -> None:
-        """End the process of the turn that runs."""
-        self._closed = True
-        await self._drop()
-
-    def _call(self) -> tuple[str, ...]:
+    def _words(self) -> tuple[str, ...]:
         thread = self._run.thread
         role = f"developer_instructions={toml_value(self._member.system_instruction)}"
         sandbox = f"default_permissions={toml_value(LOOKING)}"
@@ -175,8 +122,6 @@ class OneShotChannel:
         settings = ("-c", role, "-c", sandbox)
         return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
 
-    async def _drop(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
+    async def _end_process(self) -> None:
+        await super()._end_process()
         await anyio.to_thread.run_sync(self._leftovers.remove)

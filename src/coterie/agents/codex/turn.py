@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.agents.codex.asking import Around, Request, request_of
-from coterie.agents.codex.calls import Calls
-from coterie.agents.codex.failures import failed, waiting
-from coterie.agents.codex.limits import UPDATED, Limits
-from coterie.agents.inside import Result, Serving
-from coterie.agents.wire import Object
+from coterie.agents.codex.asking import CodexRequest, CodexRequestContext, request_of
+from coterie.agents.codex.calls import CodexCalls
+from coterie.agents.codex.failures import UPDATED, CodexLimits, failed, waiting
+from coterie.agents.process import Object
+from coterie.agents.team_tools import Result, Serving
 from coterie.model.update import (
     Activity,
     Asked,
@@ -43,7 +42,7 @@ class Tokens:
 
 
 @dataclass
-class Turn:
+class CodexTurn:
     """The state of one turn.  `take` is given every message, in order."""
 
     thread: str
@@ -54,7 +53,7 @@ class Turn:
     interrupted: bool = False
     """Whether the user broke it off."""
     end: End | None = None
-    request: Request | None = None
+    request: CodexRequest | None = None
     """What was asked last; nothing comes after it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
     """Requests that a yes or a no does not answer, by their ids."""
@@ -62,8 +61,8 @@ class Turn:
     """By the key of a question of a tool of ours: the request that waits for its answer."""
     replies: list[tuple[object, Object]] = field(default_factory=list[tuple[object, Object]])
     """What is to be said at once to requests, by their ids."""
-    calls: Calls = field(default_factory=Calls)
-    _limits: Limits = field(default_factory=Limits)
+    calls: CodexCalls = field(default_factory=CodexCalls)
+    _limits: CodexLimits = field(default_factory=CodexLimits)
     _spent: Tokens | None = None
     _texts: dict[str, str] = field(default_factory=dict[str, str])
     """What it said, message by message; the last is the reply."""
@@ -117,7 +116,7 @@ class Turn:
         if message.get("method") == _CALL:
             yield from self._own_tool(message.get("id"), _object(message.get("params")))
             return
-        around = Around(self.cwd, self.text, self.calls)
+        around = CodexRequestContext(self.cwd, self.text, self.calls)
         self.request = request_of(message, around)
         if self.request is None:
             self.unanswerable.append(message.get("id"))

@@ -7,17 +7,14 @@ said before comes from our own store with every prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from coterie.agents.acp.failures import Failures
 from coterie.agents.fields import bounded, mapping, number, text
-from coterie.agents.rpc import RpcError
-from coterie.agents.wire import Object, Starting, Wire, WireEnded
-from coterie.errors import AgentMissing
-from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
+from coterie.agents.process import AgentProcessEnded, Object, RpcError
+from coterie.agents.program import OneShotChannel, StartProcess
 from coterie.model.update import (
     Activity,
     End,
@@ -26,7 +23,6 @@ from coterie.model.update import (
     ToolCallStarted,
     TurnCompleted,
     TurnFailed,
-    TurnInterrupted,
     Update,
     Usage,
 )
@@ -39,14 +35,8 @@ _NOT_SIGNED_IN = 41
 """The exit code of a Gemini without a login."""
 
 
-class Start(Protocol):
-    """How a process of this member is started, by the words that choose the way of calling."""
-
-    def __call__(self, *call: str) -> Starting: ...
-
-
 @dataclass
-class _Run:
+class _HeadlessRun:
     """What one process has told."""
 
     failures: Failures
@@ -95,10 +85,17 @@ class _Run:
         return ToolCallStarted(call_id, name, cast("Object", given), effect)
 
     def left(self, *, broken_off: bool) -> Iterator[Update]:
-        """The turn is over: of what has not ended, nobody will hear any more."""
+        """Ends the calls that have not ended, unless whether they did is unknown."""
+        if isinstance(self.end, TurnFailed) and self.end.kind == "exit":
+            return
         status = "interrupted" if broken_off else "unknown"
         for call_id in self.open:
             yield ToolCallFinished(call_id, True, {"status": status})
+
+    def gone(self, end: AgentProcessEnded) -> End:
+        """Why the process ended before the turn did."""
+        signed_out = end.exit_code == _NOT_SIGNED_IN
+        return self.failures.signed_out(end.tail) if signed_out else self.failures.gone(end)
 
     def _ended(self, event: Object) -> End:
         if event.get("status") != "success":
@@ -120,73 +117,18 @@ def _returned(event: Object) -> ToolCallFinished:
     return ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
 
 
-class HeadlessChannel:
+class HeadlessChannel(OneShotChannel[_HeadlessRun]):
     """`ports.Channel` by a process for each turn."""
 
     thread = None
     holds_past = False
-    version = ""
 
-    def __init__(self, start: Start, failures: Failures) -> None:
-        self._start = start
+    def __init__(self, start: StartProcess, failures: Failures) -> None:
+        super().__init__(start, _HeadlessRun(failures))
         self._failures = failures
-        self._wire: Wire | None = None
-        self._interrupted = False
-        self._closed = False
 
-    @property
-    def pid(self) -> int | None:
-        """The process of the turn that runs."""
-        return self._wire.pid if self._wire else None
+    def _next_run(self) -> _HeadlessRun:
+        return _HeadlessRun(self._failures)
 
-    @property
-    def alive(self) -> bool:
-        """Whether another turn can be taken here."""
-        return not self._closed
-
-    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Run Gemini once and yield what it tells, the last of it an `End`."""
-        self._interrupted = False
-        run = _Run(self._failures)
-        try:
-            wire = self._wire = await Wire.open(self._start("--output-format", "stream-json"))
-        except AgentMissing as error:
-            yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
-            return
-        wire.child.post(prompt.text.encode("utf-8", "replace"))
-        wire.child.close_stdin()
-        try:
-            while run.end is None:
-                for update in run.take(await wire.receive()):
-                    yield update
-        except WireEnded as end:
-            run.end = TurnInterrupted(run.text) if self._interrupted else self._gone(end)
-        finally:
-            await self._drop()
-        if not isinstance(run.end, TurnFailed) or run.end.kind != "exit":
-            for update in run.left(broken_off=self._interrupted):
-                yield update
-        yield run.end
-
-    async def answer(self, key: str, response: Response) -> None:
-        """It asks nothing."""
-
-    async def interrupt(self) -> None:
-        """Ctrl-C for the process, which then ends without a result."""
-        self._interrupted = True
-        if self._wire is not None:
-            self._wire.child.interrupt()
-
-    async def close(self) -> None:
-        """End the process of the turn that runs."""
-        self._closed = True
-        await self._drop()
-
-    def _gone(self, end: WireEnded) -> TurnFailed:
-        signed_out = end.exit_code == _NOT_SIGNED_IN
-        return self._failures.signed_out(end.tail) if signed_out else self._failures.gone(end)
-
-    async def _drop(self) -> None:
-        wire, self._wire = self._wire, None
-        if wire is not None:
-            await wire.close()
+    def _words(self) -> tuple[str, ...]:
+        return ("--output-format", "stream-json")

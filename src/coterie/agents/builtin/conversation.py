@@ -1,20 +1,126 @@
-"""The entries of a thread: what was said, called and done, as our own JSON.
-
-They are the durable memory of the agent, read back after years and by other releases.  So they
-are nobody else's format, and an entry that cannot be read keeps its place and means nothing.
-"""
+"""What is said between the built-in agent and its model, and how a thread keeps it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import cast
+from typing import Literal, Protocol, cast
 
-from coterie.agents.builtin.speech import ToolCallRequest
 from coterie.agents.fields import bounded, mapping, mappings, number, text
-from coterie.agents.wire import Object
+from coterie.agents.process import Object
+from coterie.model.update import Activity, TextDelta, TurnFailed, Usage
+from coterie.tools.toolbox import ToolSpec
+
+
+@dataclass(frozen=True)
+class ToolCallRequest:
+    """A tool call that a model wants, whether it made it natively or wrote it into its text."""
+
+    name: str
+    arguments: Mapping[str, object]
+    problem: str = ""
+    """Why it cannot be understood: then it is not run, and this is its result."""
+    id: str = ""
+    """Ours, given when it is recorded: what models give is not always there, nor unique."""
+
+
+# -- what a model is shown ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A text from outside: a prompt, or a word of Coterie's."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Spoke:
+    """An earlier reply of the model itself."""
+
+    text: str
+    calls: tuple[ToolCallRequest, ...] = ()
+    written: bool = False
+    """Whether the calls stand in the text, so that they must not be told a second time."""
+
+
+@dataclass(frozen=True)
+class Got:
+    """The result of a call of the reply before."""
+
+    call: ToolCallRequest
+    text: str
+    is_error: bool = False
+    written: bool = False
+    """Whether the call was written, so that its result is given as text too."""
+
+
+Shown = Heard | Spoke | Got
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """All that one request to a model holds."""
+
+    system: str
+    said: Sequence[Shown]
+    tools: Sequence[ToolSpec] = ()
+    """Those that are offered natively."""
+
+
+# -- what it answers ---------------------------------------------------------------------------
+
+Stop = Literal["end", "length", "refused"]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A whole reply."""
+
+    text: str
+    calls: tuple[ToolCallRequest, ...] = ()
+    stop: Stop = "end"
+    usage: Usage = Usage()
+
+
+class ModelTrouble(Exception):
+    """A model gave no reply."""
+
+    def __init__(
+        self,
+        failure: TurnFailed,
+        *,
+        passing: bool = False,
+        wait: float | None = None,
+        too_long: bool = False,
+    ) -> None:
+        super().__init__(failure.message)
+        self.failure: TurnFailed = failure
+        """What the turn ends with, where nothing helps."""
+        self.passing: bool = passing
+        """Whether the same request may well succeed a little later."""
+        self.wait: float | None = wait
+        """How many seconds the service asks to wait."""
+        self.too_long: bool = too_long
+        """Whether a shorter conversation would help."""
+
+
+class ChatModel(Protocol):
+    """A model, asked for one reply at a time."""
+
+    def reply(self, conversation: Conversation) -> AsyncGenerator[TextDelta | Activity | Reply]:
+        """The reply as it comes, and whole at the end.  Raises ModelTrouble."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of its connections."""
+        ...
+
+
+# -- the entries of a thread: what was said, called and done, as our own JSON --------------------
+
 
 _HIDDEN = frozenset({"digest"})
 """What a result holds for our own use."""
@@ -95,11 +201,11 @@ class Summed:
 
 
 @dataclass(frozen=True)
-class Unreadable:
+class UnreadableEntry:
     """An entry that this release does not understand."""
 
 
-Entry = Prompted | Replied | Begun | Returned | Noted | Trimmed | Summed | Unreadable
+Entry = Prompted | Replied | Begun | Returned | Noted | Trimmed | Summed | UnreadableEntry
 
 
 _KINDS: Mapping[type[Entry], str] = {
@@ -109,7 +215,7 @@ _KINDS: Mapping[type[Entry], str] = {
     Noted: "note",
     Trimmed: "trim",
     Summed: "summary",
-    Unreadable: "unreadable",
+    UnreadableEntry: "unreadable",
 }
 
 
@@ -135,9 +241,9 @@ def read(entry: str) -> Entry:
     try:
         found = mapping(json.loads(entry))
     except (ValueError, RecursionError):
-        return Unreadable()
+        return UnreadableEntry()
     make = _READ.get(text(found.get("kind")))
-    return make(found) if make else Unreadable()
+    return make(found) if make else UnreadableEntry()
 
 
 def _request(found: Object) -> ToolCallRequest:

@@ -74,7 +74,7 @@ def _object(value: object) -> Object:
 # -- to Coterie --------------------------------------------------------------------------------
 
 
-class Call:
+class ToolConnection:
     """One call on its way."""
 
     def __init__(self, place: Mapping[str, Any], tool: str, given: Object) -> None:
@@ -117,7 +117,7 @@ class Server:
         self._place = place
         self._say = say
         self._waiting = selectors.DefaultSelector()
-        self._calls: dict[Call, Object] = {}
+        self._calls: dict[ToolConnection, Object] = {}
 
     def run(self, source: int) -> None:
         """Until what comes from there ends."""
@@ -127,7 +127,7 @@ class Server:
             while True:
                 ready = self._waiting.select(STILL_HERE if self._calls else None)
                 for key, _ in ready:
-                    if isinstance(key.fileobj, Call):
+                    if isinstance(key.fileobj, ToolConnection):
                         self._hear(key.fileobj)
                         continue
                     piece = os.read(source, 65536)
@@ -153,14 +153,14 @@ class Server:
             if reply is not None:
                 self._say(reply)
             return
-        carried = Call(self._place, *call)
+        carried = ToolConnection(self._place, *call)
         if carried.fileno() < 0:
             self._say(result_of(asked, NOBODY))
             return
         self._calls[carried] = asked
         self._waiting.register(carried, selectors.EVENT_READ)
 
-    def _hear(self, call: Call) -> None:
+    def _hear(self, call: ToolConnection) -> None:
         descriptor = call.fileno()
         outcome = call.heard()
         if outcome is not None:
@@ -188,7 +188,7 @@ def main(words: Sequence[str]) -> None:
         declared = [_declared(tool) for tool in place["tools"]]
         _print(json.dumps([{"function_declarations": declared}]))
     else:
-        call = Call(place, rest[0], json.loads(sys.stdin.read() or "{}"))
+        call = ToolConnection(place, rest[0], json.loads(sys.stdin.read() or "{}"))
         outcome = None if call.fileno() >= 0 else NOBODY
         while outcome is None:
             outcome = call.heard()

@@ -25,9 +25,8 @@ from typing import cast
 import anyio.to_thread
 
 from coterie.agents.fields import mapping, text
-from coterie.agents.inside.serving import NO_TURN, NOBODY_ANSWERED, Result
-from coterie.agents.inside.tools import SERVER, Tool
-from coterie.agents.wire import Object
+from coterie.agents.process import Object
+from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED, SERVER, Result, Tool
 from coterie.model.workspace import ToolCommands
 from coterie.process.stdio_turns import parse_object
 
@@ -42,10 +41,10 @@ _PREFIX = "inside-"
 _OLD = 60.0
 
 
-class Call(asyncio.Protocol):
+class ToolRequest(asyncio.Protocol):
     """One call of a tool, by a program that the agent started; answered once."""
 
-    def __init__(self, token: str, deliver: Callable[[Call], None]) -> None:
+    def __init__(self, token: str, deliver: Callable[[ToolRequest], None]) -> None:
         self.key: str = f"ask.{secrets.token_hex(8)}"
         self.tool: str = ""
         self.given: Object = {}
@@ -93,10 +92,10 @@ class Call(asyncio.Protocol):
         self._deliver(self)
 
 
-def call_in(message: Object) -> Call | None:
+def call_in(message: Object) -> ToolRequest | None:
     """The call that a message is."""
     call = message.get("call") if message.get("method") == METHOD else None
-    return call if isinstance(call, Call) else None
+    return call if isinstance(call, ToolRequest) else None
 
 
 class Listening:
@@ -107,7 +106,7 @@ class Listening:
         self._token = token
         self._server: asyncio.Server | None = None
         self._sink: Callable[[Object], None] | None = None
-        self._calls: list[Call] = []
+        self._calls: list[ToolRequest] = []
 
     @classmethod
     async def open(cls, tmp: Path, tools: list[Tool]) -> Listening:
@@ -142,12 +141,12 @@ class Listening:
             call.answer(NOBODY_ANSWERED)
         await anyio.to_thread.run_sync(partial(shutil.rmtree, self._folder, ignore_errors=True))
 
-    def _called(self) -> Call:
-        call = Call(self._token, self._deliver)
+    def _called(self) -> ToolRequest:
+        call = ToolRequest(self._token, self._deliver)
         self._calls = [*(one for one in self._calls if not one.is_over), call]
         return call
 
-    def _deliver(self, call: Call) -> None:
+    def _deliver(self, call: ToolRequest) -> None:
         if self._sink is None:
             call.answer(NO_TURN)
         else:

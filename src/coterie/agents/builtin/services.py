@@ -1,16 +1,63 @@
-"""What a member of the built-in agent works with, the same for all its turns."""
+"""What a turn of the built-in agent works with, and how it is interrupted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
-from coterie.agents.builtin.compaction import PER_TOKEN
-from coterie.agents.builtin.speech import Model
+import anyio
+
+from coterie.agents.builtin.conversation import ChatModel
+from coterie.agents.builtin.thread import PER_TOKEN
 from coterie.model.agent import ToolCalls
 from coterie.model.interaction import Response
 from coterie.tools.toolbox import Toolbox, ToolSpec
+
+_T = TypeVar("_T")
+
+
+class Interrupted(Exception):
+    """The user broke the turn off."""
+
+
+class Breaker:
+    """Stands around everything in a turn that takes time."""
+
+    def __init__(self) -> None:
+        self._asked = False
+        self._scope: anyio.CancelScope | None = None
+
+    def reset(self) -> None:
+        """A new turn begins: what was said to an earlier one is over."""
+        self._asked = False
+
+    def interrupt(self) -> None:
+        """Break off what runs now, and let nothing new begin."""
+        self._asked = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+    def check(self) -> None:
+        """Raise Interrupted where that was asked for."""
+        if self._asked:
+            raise Interrupted
+
+    async def run(self, work: Callable[[], Awaitable[_T]]) -> _T:
+        """The outcome of the work, or Interrupted as soon as that is asked for."""
+        self.check()
+        with anyio.CancelScope() as scope:
+            self._scope = scope
+            try:
+                return await work()
+            finally:
+                self._scope = None
+        raise Interrupted
+
+
+# -- what a member of the built-in agent works with, the same for all its turns ------------------
+
 
 CONTEXT_TOKENS = 120_000
 PAUSES = (0.5, 2.0, 5.0)
@@ -18,10 +65,10 @@ PAUSES = (0.5, 2.0, 5.0)
 
 
 @dataclass(frozen=True)
-class Kit:
+class TurnServices:
     """A model, its tools, and what it is told."""
 
-    model: Model
+    model: ChatModel
     toolbox: Toolbox
     system: str
     summing_up: str

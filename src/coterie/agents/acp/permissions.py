@@ -1,4 +1,4 @@
-"""Leave that an agent asks for, as a question to the user; and the answers it understands."""
+"""What an agent asks before it goes on: what a call would do, the question, the answer."""
 
 from __future__ import annotations
 
@@ -6,14 +6,64 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
-from coterie.agents.acp.actions import action_of
-from coterie.agents.acp.calls import Call
-from coterie.agents.fields import bounded, brief, mappings, text
-from coterie.agents.wire import Object
+from coterie.agents.acp.calls import AcpCall
+from coterie.agents.fields import bounded, brief, mappings, searched, text
+from coterie.agents.process import Object
 from coterie.model.action import Action
 from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
 from coterie.model.update import Asked, PendingCall
+
+_FOLDERS = ("workdir", "directory", "dir_path", "cwd")
+"""What agents call the folder that a command is to run in."""
+_TARGETS = ("newPath", "new_path", "destination", "to")
+"""What they call the place that a file is moved to."""
+_IN = re.compile(r"\[in ([^\[\]]+)\].*", re.DOTALL)
+"""Gemini tells of another folder only in what it says about a command."""
+
+
+def action_of(call: AcpCall, cwd: str) -> Action:
+    """What a call would do."""
+    name, kind = call.name, call.kind
+    if kind == "execute" or (kind == "other" and call.command):
+        return Action("run", name, _folder(call, cwd), command=call.command)
+    if kind in ("edit", "delete", "move") or call.diffs:
+        return Action("write", name, cwd, paths=_written(call))
+    if kind == "search":
+        return Action("read", name, cwd, paths=(_searched(call),))
+    if kind == "think":
+        return Action("read", name, cwd)
+    if kind == "read" and call.places:
+        return Action("read", name, cwd, paths=tuple(call.places))
+    if kind == "fetch":
+        return Action("fetch", name, cwd, target=text(call.raw.get("url")))
+    # Also one that reads nobody knows what.
+    return Action("other", name, cwd)
+
+
+def _folder(call: AcpCall, cwd: str) -> str:
+    named = next((text(call.raw[name]) for name in _FOLDERS if call.raw.get(name)), "")
+    told = _IN.fullmatch(call.why)
+    if told and not named:
+        named = told[1]
+    return str(PurePath(cwd, named))
+
+
+def _written(call: AcpCall) -> tuple[str, ...]:
+    moved = [text(call.raw[name]) for name in _TARGETS if text(call.raw.get(name))]
+    return tuple(dict.fromkeys([*call.places, *moved]))
+
+
+def _searched(call: AcpCall) -> str:
+    pattern = text(call.raw.get("pattern"))
+    # What is looked for in files leads nowhere; but not every agent says which of both it is.
+    leads = "glob" in call.name.lower() or pattern.startswith(("/", "../", "~"))
+    return searched(call.places[0] if call.places else "", pattern if leads else "")
+
+
+# -- leave that an agent asks for, as a question to the user -------------------------------------
+
 
 _OPTIONS = (
     Option(id=APPROVE, label="this once", style="primary"),
@@ -29,7 +79,7 @@ class Permission:
     """A request for leave."""
 
     id: object
-    call: Call
+    call: AcpCall
     options: Sequence[Object]
 
     @property
@@ -78,7 +128,7 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
     )
 
 
-def _shown(call: Call, action: Action) -> tuple[str, str, ContentKind]:
+def _shown(call: AcpCall, action: Action) -> tuple[str, str, ContentKind]:
     """What would be done, exactly."""
     if action.effect == "run" and action.command:
         return "Run a command", action.command, "PlainText"
@@ -87,7 +137,7 @@ def _shown(call: Call, action: Action) -> tuple[str, str, ContentKind]:
     return f"Use {call.name}", json.dumps(call.input, indent=2, ensure_ascii=False), "Json"
 
 
-def _why(call: Call) -> str:
+def _why(call: AcpCall) -> str:
     geminis = _GEMINIS.fullmatch(call.why)
     told = (geminis["why"] or "") if geminis else call.why
     return text(call.raw.get("description")) or told

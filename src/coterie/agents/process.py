@@ -1,4 +1,4 @@
-"""JSON lines both ways with a member's agent: what the adapters that speak a protocol share.
+"""An agent's process that speaks JSON lines, and JSON-RPC on top of them.
 
 Everything is driven by the child's own callbacks, so a channel needs no task of its own and may
 be opened by one task and closed by another.
@@ -10,7 +10,8 @@ import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, cast
 
 import anyio
 
@@ -26,7 +27,7 @@ NOISE = 20
 
 
 @dataclass(frozen=True)
-class Starting:
+class ProcessStart:
     """How an agent's process is started; `env` is all that it gets."""
 
     member: str
@@ -40,7 +41,7 @@ class Starting:
     keeper: KeeperName = "auto"
 
 
-class WireEnded(Exception):
+class AgentProcessEnded(Exception):
     """The agent is gone: its exit code, and the last that it wrote."""
 
     def __init__(self, exit_code: int, tail: str) -> None:
@@ -50,7 +51,7 @@ class WireEnded(Exception):
 
 
 @dataclass
-class Wire:
+class AgentProcess:
     """One agent process that speaks JSON lines.  Whoever opened it must close it."""
 
     child: Child
@@ -64,7 +65,7 @@ class Wire:
     _gone: bool = False
 
     @classmethod
-    async def open(cls, what: Starting) -> Wire:
+    async def open(cls, what: ProcessStart) -> AgentProcess:
         """Start the agent; AgentMissing when it cannot be."""
         mark = await what.children.starting(what.member, what.agent)
         spawn = Spawn(
@@ -110,10 +111,10 @@ class Wire:
         self.child.post(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
     async def receive(self) -> Object:
-        """The next message; WireEnded when there will be none."""
+        """The next message; AgentProcessEnded when there will be none."""
         while not self._messages:
             if self._ended:
-                raise WireEnded(await self.child.exit(), self.tail)
+                raise AgentProcessEnded(await self.child.exit(), self.tail)
             self._news = anyio.Event()
             await self._news.wait()
         return self._messages.popleft()
@@ -162,3 +163,69 @@ class Wire:
             self._messages.append(dict(message))
         elif line.strip():
             self._noise.append(line[:2000])
+
+
+# -- jSON-RPC over a wire ------------------------------------------------------------------------
+
+
+class RpcError(Exception):
+    """The agent answered a request with an error."""
+
+    def __init__(self, method: str, error: Object) -> None:
+        self.method: str = method
+        self.code: Any = error.get("code")
+        self.message: str = str(error.get("message", "no reason given"))
+        self.data: Any = error.get("data")
+        super().__init__(f"{method}: {self.message}")
+
+
+@dataclass
+class JsonRpc:
+    """One side of a conversation; `jsonrpc` is left out where the other side does not want it."""
+
+    wire: AgentProcess
+    jsonrpc: bool = True
+    _ids: count[int] = field(default_factory=lambda: count(1))
+
+    def notify(self, method: str, params: Object | None = None) -> None:
+        """Say something that has no answer."""
+        self._send({"method": method, **({"params": params} if params is not None else {})})
+
+    def post(self, method: str, params: Object) -> int:
+        """Send a request whose result is looked for by whoever receives; its id."""
+        number = next(self._ids)
+        self._send({"id": number, "method": method, "params": params})
+        return number
+
+    async def request(self, method: str, params: Object) -> Object:
+        """Send a request and wait for its result; what else comes meanwhile is kept in order."""
+        number = self.post(method, params)
+        aside: list[Object] = []
+        try:
+            while True:
+                message = await self.wire.receive()
+                if message.get("id") == number and "method" not in message:
+                    return result_of(method, message)
+                aside.append(message)
+        finally:
+            self.wire.put_back(aside)
+
+    def reply(self, request_id: object, result: Object) -> None:
+        """Answer a request of theirs."""
+        self._send({"id": request_id, "result": result})
+
+    def refuse(self, request_id: object, message: str, code: int = -32601) -> None:
+        """Answer a request of theirs with an error."""
+        self._send({"id": request_id, "error": {"code": code, "message": message}})
+
+    def _send(self, message: Object) -> None:
+        self.wire.send({"jsonrpc": "2.0", **message} if self.jsonrpc else message)
+
+
+def result_of(method: str, message: Object) -> Object:
+    """The result of a response, or its error raised."""
+    error = message.get("error")
+    if isinstance(error, dict):
+        raise RpcError(method, cast("Object", error))
+    result = message.get("result")
+    return cast("Object", result) if isinstance(result, dict) else {}

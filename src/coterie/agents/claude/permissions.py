@@ -1,0 +1,312 @@
+"""What Claude asks before it goes on: what a call would do, the question, the answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from coterie.agents.fields import bounded, brief, mapping, mappings, searched, text, unified
+from coterie.agents.process import Object
+from coterie.agents.team_tools import is_ours
+from coterie.agents.team_tools.serving import choices_of, said_to
+from coterie.model.action import Action, Effect
+from coterie.model.interaction import (
+    APPROVE,
+    NOBODY,
+    REJECT,
+    ContentKind,
+    Display,
+    Option,
+    Response,
+    Validation,
+)
+from coterie.model.update import Asked, PendingCall
+
+_HARMLESS = frozenset(
+    {
+        "Agent",
+        "AskUserQuestion",
+        "BashOutput",
+        "EnterPlanMode",
+        "ExitPlanMode",
+        "KillShell",
+        "ListAgents",
+        "ReportFindings",
+        "StructuredOutput",
+        "Task",
+        "TaskCreate",
+        "TaskGet",
+        "TaskList",
+        "TaskOutput",
+        "TaskStop",
+        "TaskUpdate",
+        "TodoWrite",
+        "ToolSearch",
+    }
+)
+"""They touch nothing but Claude itself, or are questions: what a helper does is asked for apart."""
+
+
+def is_harmless(tool: str) -> bool:
+    """Whether a call needs nobody's leave."""
+    return tool in _HARMLESS or is_ours(tool)
+
+
+def effect_of(tool: str) -> Effect:
+    """What a tool can do."""
+    return "read" if is_harmless(tool) else action_of(tool, {}, "").effect
+
+
+def action_of(tool: str, given: Object, cwd: str) -> Action:
+    """What a call would do."""
+    make = _MAKE.get(tool)
+    return make(tool, given, cwd) if make else Action("other", tool, cwd)
+
+
+def path_of(given: Object) -> str:
+    """The file that a call is about."""
+    return text(given.get("file_path") or given.get("notebook_path") or given.get("path"))
+
+
+def _runs(tool: str, given: Object, cwd: str) -> Action:
+    return Action("run", tool, cwd, command=text(given.get("command")))
+
+
+def _writes(tool: str, given: Object, cwd: str) -> Action:
+    path = path_of(given)
+    return Action("write", tool, cwd, paths=(path,) if path else ())
+
+
+def _reads(tool: str, given: Object, cwd: str) -> Action:
+    path = path_of(given)
+    # Without a file there is nothing that a rule could look at.
+    return Action("read" if path or not given else "other", tool, cwd, paths=(path,))
+
+
+def _searches(tool: str, given: Object, cwd: str) -> Action:
+    pattern = text(given.get("pattern")) if tool == "Glob" else ""
+    return Action("read", tool, cwd, paths=(searched(path_of(given), pattern),))
+
+
+def _fetches(tool: str, given: Object, cwd: str) -> Action:
+    return Action("fetch", tool, cwd, target=text(given.get("url")))
+
+
+_MAKE: Mapping[str, Callable[[str, Object, str], Action]] = {
+    **dict.fromkeys(("Bash", "Monitor"), _runs),
+    **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit", "Write"), _writes),
+    **dict.fromkeys(("NotebookRead", "Read"), _reads),
+    **dict.fromkeys(("Glob", "Grep", "LS"), _searches),
+    **dict.fromkeys(("WebFetch", "WebSearch"), _fetches),
+}
+
+
+# -- what an edit of Claude's would make of a file, as a diff.  All of it blocks -----------------
+
+
+EDITS = frozenset({"Edit", "MultiEdit", "Write"})
+_LONGEST = 1_000_000
+"""A longer file is not read for this: only the pieces that change are shown then."""
+
+
+def diff_of(tool: str, given: Object, cwd: str) -> str:
+    """The change that a call would make."""
+    path = path_of(given)
+    old = _read(Path(cwd, path))
+    if tool == "Write":
+        return unified(path, old or "", text(given.get("content")))
+    edits = mappings(given.get("edits")) if tool == "MultiEdit" else [given]
+    new = _edited(old, edits) if old is not None else None
+    return "\n".join(_pieces(path, edits)) if new is None else unified(path, old or "", new)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        if path.stat().st_size > _LONGEST:
+            return None
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError):  # it is not there, or no name of a file
+        return None
+
+
+def _edited(old: str, edits: list[Object]) -> str | None:
+    """The text after the edits; None where they do not fit it."""
+    for edit in edits:
+        before, after = text(edit.get("old_string")), text(edit.get("new_string"))
+        if before not in old or (not before and old):
+            return None
+        old = old.replace(before, after, -1 if edit.get("replace_all") is True else 1)
+    return old
+
+
+def _pieces(path: str, edits: list[Object]) -> list[str]:
+    lines = [f"--- {path}", f"+++ {path}"]
+    for edit in edits:
+        everywhere = " (everywhere)" if edit.get("replace_all") is True else ""
+        lines.append(f"@@ somewhere{everywhere} @@")
+        lines += [f"-{line}" for line in text(edit.get("old_string")).splitlines()]
+        lines += [f"+{line}" for line in text(edit.get("new_string")).splitlines()]
+    return lines
+
+
+# -- what Claude asks before it goes on, as questions to the user --------------------------------
+
+
+QUESTION = "AskUserQuestion"
+PLAN = "ExitPlanMode"
+
+_OPTIONS = (
+    Option(id=APPROVE, label="this once", style="primary"),
+    Option(id=REJECT, label="no", style="danger"),
+)
+_EXACT = 10_000_000
+"""A permission is for exactly this input, however long."""
+
+
+@dataclass(frozen=True)
+class ClaudeRequest:
+    """Claude's request for leave to use a tool."""
+
+    id: str
+    tool: str
+    input: Object
+    call_id: str
+
+    @classmethod
+    def of(cls, request_id: str, request: Object) -> ClaudeRequest:
+        """The request in a message."""
+        return cls(
+            request_id,
+            text(request.get("tool_name")) or "unknown",
+            cast("Object", bounded(mapping(request.get("input")), _EXACT)),
+            text(request.get("tool_use_id")),
+        )
+
+    @property
+    def allowed(self) -> Object:
+        """The answer yes, to what was asked and no more."""
+        return {"behavior": "allow", "updatedInput": self.input}
+
+
+@dataclass(frozen=True)
+class ClaudeRequestContext:
+    """What stands around a request."""
+
+    cwd: str
+    said: str
+    """The last thing that Claude said."""
+    diff: str = ""
+    """What it would change, where that can be said."""
+
+
+@dataclass
+class ClaudeQuestions:
+    """A request on its way: its questions, and the answers so far."""
+
+    request: ClaudeRequest
+    questions: Sequence[Asked]
+    _answers: dict[str, Response] = field(default_factory=dict[str, Response])
+
+    def take(self, key: str, response: Response) -> Object | None:
+        """Keep an answer; the reply to Claude once there is none missing."""
+        self._answers[key] = response
+        if len(self._answers) < len(self.questions):
+            return None
+        return self._permitted(response) if self.questions[0].call else self._chosen()
+
+    def _permitted(self, response: Response) -> Object:
+        if response.selected_option_id == APPROVE:
+            return self.request.allowed
+        return _denied(response)
+
+    def _chosen(self) -> Object:
+        answers: dict[str, str] = {}
+        for asked in self.questions:
+            response = self._answers[asked.key]
+            said = said_to(asked, response)
+            if not said:
+                return _denied(response)
+            answers[asked.display.title] = said
+        return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
+
+
+def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuestions:
+    """The questions of a request."""
+    if request.tool == QUESTION:
+        found = mappings(request.input.get("questions"))
+        asked = [_question(f"{request.id}.{n}", one, around) for n, one in enumerate(found, 1)]
+        if asked:
+            return ClaudeQuestions(request, asked)
+    return ClaudeQuestions(request, [_permission(request, around)])
+
+
+# -- permissions -------------------------------------------------------------------------------
+
+
+def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
+    title, content, kind = _shown(request, around)
+    return Asked(
+        key=request.id,
+        kind="Confirm",
+        purpose="choose_strategy" if request.tool == PLAN else "confirm_risky_action",
+        display=Display(title=title, content=content, content_kind=kind),
+        options=_OPTIONS,
+        call=PendingCall(
+            call_id=request.call_id,
+            name=request.tool,
+            input=request.input,
+            cwd=around.cwd,
+            action=action_of(request.tool, request.input, around.cwd),
+            why=brief(text(request.input.get("description"))),
+            said=brief(around.said),
+        ),
+    )
+
+
+def _shown(request: ClaudeRequest, around: ClaudeRequestContext) -> tuple[str, str, ContentKind]:
+    """What would be done, exactly."""
+    given = request.input
+    if around.diff:
+        verb = "Write" if request.tool == "Write" else "Change"
+        return f"{verb} {path_of(given)}", around.diff, "Diff"
+    match request.tool:
+        case "Bash" | "Monitor":
+            how = " in the background" if given.get("run_in_background") is True else ""
+            return f"Run a command{how}", text(given.get("command")), "PlainText"
+        case "ExitPlanMode":
+            return "Approve a plan", text(given.get("plan")), "PlainText"
+        case _:
+            whole = json.dumps(given, indent=2, ensure_ascii=False)
+            return f"Use {request.tool}", whole, "Json"
+
+
+def _denied(response: Response) -> Object:
+    return {"behavior": "deny", "message": _no(response)}
+
+
+def _no(response: Response) -> str:
+    """What Claude's model is told of a no."""
+    if response.selected_option_id is None and response.input_value is None:
+        return "Nobody answered, so the answer is no."
+    who = "The answer is" if response.author_actor_id == NOBODY else "The user said"
+    return f"{who} no: {response.comment}" if response.comment else f"{who} no."
+
+
+# -- questions ---------------------------------------------------------------------------------
+
+
+def _question(key: str, given: Object, around: ClaudeRequestContext) -> Asked:
+    offered = mappings(given.get("options"))
+    choices = choices_of(text(one.get("label")) for one in offered)
+    listed = "\n".join(
+        f"{text(one.get('label'))}: {text(one.get('description'))}" for one in offered
+    )
+    display = Display(
+        title=text(given.get("question")), description=brief(around.said), content=listed
+    )
+    if choices and given.get("multiSelect") is not True:
+        return Asked(key, "Select", "request_info", display, choices)
+    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
