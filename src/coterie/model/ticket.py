@@ -69,7 +69,7 @@ class Ticket:
     reason: str = ""
     stalls: Mapping[str, str] = field(default_factory=dict[str, str])
     """By ticket that it waits for: when it was last announced that this one stands still."""
-    history: tuple[Moment, ...] = field(default_factory=tuple[Moment, ...])
+    history: tuple[Moment, ...] = ()
 
     @property
     def is_over(self) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from string import Template
-from typing import cast
+from typing import NamedTuple, cast
 
 import anyio
 import anyio.to_thread
@@ -30,8 +30,7 @@ _TRIES = 2
 """A reply that does not fit gets the reason and one more try."""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """A payload on its way into an envelope."""
 
     source: str
@@ -40,8 +39,7 @@ class Draft:
     ticket: str | None = None
 
 
-@dataclass(frozen=True)
-class PayloadRequest:
+class PayloadRequest(NamedTuple):
     """A prompt that is answered with a payload."""
 
     prompt: str

@@ -294,6 +294,6 @@ class StallWatch:
             next_actions=(f"Look at {stuck.id}.",),
         )
         draft = Draft(COTERIE, self._manager, report, waiting.id)
-        await self._tracker.note(waiting.id, "stalled", why, draft, stalled_on=stuck.id)
+        await self._tracker.note(waiting.id, "stalled", why, draft, stuck=stuck.id)
         hint = f"coterie show {self._task}"
         self._context.tell(ErrorRecord("stalled", f"{waiting.id} {why}.", hint, task=self._task))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
 from coterie.model.scheduler import SchedulerConfig
@@ -14,13 +13,16 @@ from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
-from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch, in_thread
+from coterie.workflows.tickets.repository import (
+    Arguments,
+    MergeQueue,
+    ProjectWatch,
+    T,
+    in_thread,
+)
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workflows.tickets.workers import WorkerPool
 from coterie.workspace.ticket_worktrees import TicketFolders
-
-T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
 
 
 @dataclass(frozen=True)

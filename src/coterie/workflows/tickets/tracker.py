@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar, get_args
 
 import anyio
 
@@ -29,6 +29,7 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
 _TITLE = 60
 DROPPED = "dropped"
+Group = Literal["waiting", "ready", "begun", "failed", "over"]
 
 
 class TicketIndex:
@@ -38,10 +39,8 @@ class TicketIndex:
         self._known: dict[str, Ticket] = {}
         self._dependents: dict[str, dict[str, None]] = {}
         """By ticket: those that wait for it, in the order in which they came."""
-        self._open: set[str] = set()
-        self._ready: dict[str, None] = {}
-        self._begun: dict[str, None] = {}
-        self._failed: dict[str, None] = {}
+        self._groups: dict[Group, dict[str, None]] = {group: {} for group in get_args(Group)}
+        self._group: dict[str, Group] = {}
 
     def put(self, tickets: Iterable[Ticket]) -> None:
         """Add tickets, or replace them with their newest version."""
@@ -59,51 +58,47 @@ class TicketIndex:
                 self._sort(self._known[dependent])
 
     def _sort(self, ticket: Ticket) -> None:
-        counts = ticket.closed_by is None
-        is_pending, is_failed = ticket.state == "pending", ticket.state == "error"
-        begun = counts and not (is_pending or is_failed or ticket.state == "done")
-        for listed, belongs in (
-            (self._ready, counts and is_pending and self._can_begin(ticket)),
-            (self._failed, counts and is_failed),
-            (self._begun, begun),
-        ):
-            if not belongs:
-                listed.pop(ticket.id, None)
-            else:
-                listed.setdefault(ticket.id)
-        if ticket.is_over:
-            self._open.discard(ticket.id)
-        else:
-            self._open.add(ticket.id)
+        before, after = self._group.get(ticket.id), self._group_of(ticket)
+        if before != after:
+            if before is not None:
+                del self._groups[before][ticket.id]
+            self._groups[after][ticket.id] = None
+            self._group[ticket.id] = after
 
-    def _can_begin(self, ticket: Ticket) -> bool:
-        needed = (self._known.get(dependency) for dependency in ticket.dependencies)
-        return all(other is None or other.state == "done" for other in needed)
+    def _group_of(self, ticket: Ticket) -> Group:
+        if ticket.is_over:
+            return "over"
+        if ticket.state == "pending":
+            needed = (self._known.get(dependency) for dependency in ticket.dependencies)
+            is_ready = all(other is None or other.state == "done" for other in needed)
+            return "ready" if is_ready else "waiting"
+        return "failed" if ticket.state == "error" else "begun"
+
+    def _in(self, *groups: Group) -> Iterator[Ticket]:
+        return (self._known[ticket_id] for group in groups for ticket_id in self._groups[group])
 
     @property
     def is_over(self) -> bool:
         """Whether nothing is left to do."""
-        return not self._open
+        return len(self._groups["over"]) == len(self._known)
 
     @property
     def runnable(self) -> Iterator[Ticket]:
         """Those that were begun, then those that can begin."""
-        for ticket_id in [*self._begun, *self._ready]:
-            yield self._known[ticket_id]
+        return self._in("begun", "ready")
 
     @property
     def failed(self) -> Sequence[Ticket]:
         """Those that failed and still count."""
-        return [self._known[one] for one in self._failed]
+        return list(self._in("failed"))
 
     @property
     def blocking(self) -> Iterator[tuple[Ticket, Ticket]]:
         """Each ticket that was begun and is not done, with each that waits for it."""
-        for ticket_id in [*self._begun, *self._failed]:
-            for dependent in self._dependents.get(ticket_id, ()):
-                waiting = self._known[dependent]
-                if waiting.state == "pending" and waiting.closed_by is None:
-                    yield self._known[ticket_id], waiting
+        for ticket in self._in("begun", "failed"):
+            for dependent in self._dependents.get(ticket.id, ()):
+                if self._group[dependent] in ("ready", "waiting"):
+                    yield ticket, self._known[dependent]
 
 
 class TicketTracker:
@@ -222,33 +217,23 @@ class TicketTracker:
     # -- changes -------------------------------------------------------------------------------
 
     async def move(
-        self,
-        ticket_id: str,
-        state: TicketState,
-        message: str,
-        *drafts: Draft,
-        owner: str | None = None,
+        self, ticket_id: str, state: TicketState, why: str, *drafts: Draft, owner: str | None = None
     ) -> None:
         """Put a ticket into its next state, in one transaction with the messages about it."""
 
         def moved(before: Ticket, at: str) -> Ticket:
-            return replace(before.moved(state, at, message), owner=owner or before.owner)
+            return replace(before.moved(state, at, why), owner=owner or before.owner)
 
         await self._change(ticket_id, moved, state, drafts)
 
     async def note(
-        self,
-        ticket_id: str,
-        event: TicketNote,
-        message: str,
-        *drafts: Draft,
-        stalled_on: str | None = None,
+        self, ticket_id: str, event: TicketNote, why: str, *drafts: Draft, stuck: str | None = None
     ) -> None:
-        """Add a line to a ticket's history; `stalled_on` is the ticket whose stall it tells."""
+        """Add a line to a ticket's history; `stuck` is the ticket whose stall it announces."""
 
         def noted(before: Ticket, at: str) -> Ticket:
-            stalls = {**before.stalls, stalled_on: at} if stalled_on else before.stalls
-            return replace(before.noted(at, event, message), stalls=stalls)
+            stalls = {**before.stalls, stuck: at} if stuck else before.stalls
+            return replace(before.noted(at, event, why), stalls=stalls)
 
         await self._change(ticket_id, noted, event, drafts)
 
@@ -310,7 +295,7 @@ class TicketTracker:
 def _announcement(ticket: Ticket) -> Draft:
     """A ticket as everybody is told about it."""
     # The newest line alone: all others are in the envelopes before this one.
-    (last,) = ticket.history[-1:]
+    last = ticket.history[-1]
     payload = TicketPayload(
         ticket_id=ticket.id,
         task_id=ticket.task_id,
