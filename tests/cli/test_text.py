@@ -6,8 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cli import figures, verbs
-from coterie.cli.text import Paint, cells, clip, ends, one_line, printable, table, wrap
+from coterie.cli import verbs
+from coterie.cli.text import (
+    Paint,
+    cells,
+    clip,
+    duration,
+    ends,
+    one_line,
+    parse_span,
+    printable,
+    table,
+    token_count,
+    wrap,
+)
 from coterie.cli.transcript import Transcript
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
 from coterie.model.team import Member, Team
@@ -48,7 +60,7 @@ def test_two_ends_and_columns() -> None:
     [(0.04, "0.0s"), (9.94, "9.9s"), (41, "41s"), (82, "1m 22s"), (7380, "2h 03m"), (2e5, "2d 7h")],
 )
 def test_durations(seconds: float, shown: str) -> None:
-    assert figures.duration(seconds) == shown
+    assert duration(seconds) == shown
 
 
 @pytest.mark.parametrize(
@@ -64,12 +76,12 @@ def test_durations(seconds: float, shown: str) -> None:
     ],
 )
 def test_time_spans(text: str, seconds: float | None) -> None:
-    assert figures.seconds(text) == seconds
+    assert parse_span(text) == seconds
 
 
 def test_tokens() -> None:
     counts = (940, 8_240, 99_960, 402_000, 1_300_000)
-    assert [figures.tokens(count) for count in counts] == ["940", "8.2k", "100k", "402k", "1.3M"]
+    assert [token_count(count) for count in counts] == ["940", "8.2k", "100k", "402k", "1.3M"]
 
 
 @pytest.mark.parametrize(

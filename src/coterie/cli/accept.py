@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import named
-from coterie.cli.text import one_line
+from coterie.cli.text import counted, one_line
 
 if TYPE_CHECKING:
     from coterie.app.changes import Accepted
@@ -40,7 +39,7 @@ def _lines(call: Call, done: Accepted) -> list[str]:
     call.record("accept", {**asdict(done), "checks": [asdict(one) for one in done.checks]})
     added = sum(one.added or 0 for one in done.files)
     removed = sum(one.removed or 0 for one in done.files)
-    many = f"{figures.counted(len(done.files), 'file')} +{added} -{removed}"
+    many = f"{counted(len(done.files), 'file')} +{added} -{removed}"
     head = f"{call.paint('Accepted', 'good')}  {done.task} into {done.branch}"
     lines = [f"{head} at {done.commit[:_SHORT]}   {many}"]
     if done.checks:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.lines import telling
 from coterie.cli.project import look
-from coterie.cli.text import one_line, table
+from coterie.cli.text import Since, clock, counted, duration, one_line, table
 from coterie.config.files import write_atomically
 from coterie.errors import UsageError
 from coterie.model.paths import shown
@@ -71,9 +70,7 @@ class _Found:
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--member", metavar="NAME", help="Only the calls of this member.")
 @click.option("--tool", metavar="NAME", help="Only tools with this in their name.")
-@click.option(
-    "--since", type=figures.Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
-)
+@click.option("--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31.")
 @click.option(
     "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
 )
@@ -167,12 +164,12 @@ def _list(call: Call, uses: Sequence[_Use], limit: int | None) -> None:
 def _row(use: _Use) -> tuple[str, ...]:
     entry, took = use.entry, use.completed.duration_ms if use.completed else None
     return (
-        figures.clock(entry.timestamp),
+        clock(entry.timestamp),
         entry.task_id,
         entry.author_actor_id,
         one_line(entry.tool_name),
         use.outcome,
-        "-" if took is None else figures.duration(took / 1000),
+        "-" if took is None else duration(took / 1000),
         telling(entry.input or {}) or _said(use.completed),
     )
 
@@ -205,8 +202,8 @@ def _verified(call: Call, found: _Found) -> None:
     fields = {"rows": calls, "events": found.events, "whole": not found.problems}
     call.record("audit_check", {**fields, "problems": found.problems})
     if not found.problems:
-        call.line(f"audit    {figures.counted(calls, 'row')}, chain whole")
-        call.line(f"events   {figures.counted(found.events, 'row')}, chain whole")
+        call.line(f"audit    {counted(calls, 'row')}, chain whole")
+        call.line(f"events   {counted(found.events, 'row')}, chain whole")
         return
     for problem in found.problems:
         call.note(f"! {one_line(problem)}")
@@ -225,7 +222,7 @@ def _export(call: Call, rows: Iterable[ChainedEntry], path: str) -> None:
         raise UsageError(f"{target} cannot be a file.", "Name a file in a folder that exists.")
     write_atomically(target, "".join(f"{line}\n" for line in lines))
     call.record("export", {"rows": len(lines), "path": str(target)})
-    call.line(f"Wrote {figures.counted(len(lines), 'row')} to {shown(target)}")
+    call.line(f"Wrote {counted(len(lines), 'row')} to {shown(target)}")
 
 
 def _exported(row: ChainedEntry) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import budgets, figures
+from coterie.cli import budgets
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import look
-from coterie.cli.text import one_line, table
+from coterie.cli.text import Since, counted, one_line, table, token_count
 from coterie.model.update import Usage, sum_of
 
 if TYPE_CHECKING:
@@ -33,9 +33,7 @@ _KEYS: Mapping[str, Callable[[Cost], str]] = {
 @command("cost", "coterie cost --by day --since 7d")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--by", type=click.Choice(list(_KEYS)), help="A row for each (task; of one: member).")
-@click.option(
-    "--since", type=figures.Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
-)
+@click.option("--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31.")
 @pass_call
 def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None:
     """Tokens and money, by task, member, agent or day.
@@ -93,7 +91,7 @@ def _row(name: str, costs: Sequence[Cost], title: str) -> tuple[str, ...]:
 
 
 def _tokens(count: int | None) -> str:
-    return UNKNOWN if count is None else figures.tokens(count)
+    return UNKNOWN if count is None else token_count(count)
 
 
 def _told_by(usage: Usage, costs: Sequence[Cost]) -> str:
@@ -101,7 +99,7 @@ def _told_by(usage: Usage, costs: Sequence[Cost]) -> str:
     silent = sum(one.usage is None for one in costs)
     if silent == len(costs):
         return "nobody"
-    return usage.source + (f"; {figures.counted(silent, 'turn')} untold" if silent else "")
+    return usage.source + (f"; {counted(silent, 'turn')} untold" if silent else "")
 
 
 def _fields(costs: Sequence[Cost]) -> dict[str, object]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import figures
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import named
-from coterie.cli.text import Meaning, Paint, one_line, printable, table
+from coterie.cli.text import Meaning, Paint, clock, counted, one_line, printable, table
 from coterie.model.paths import shown
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _figures(found: TaskDiff, width: int) -> list[str]:
     files = [one for patch in found.patches for one in patch.files]
     rows = [(f"  {one_line(one.path)}", *_counts(one)) for one in files]
     added, removed = sum(one.added or 0 for one in files), sum(one.removed or 0 for one in files)
-    total = (figures.counted(len(files), "file"), f"+{added}", f"-{removed}")
+    total = (counted(len(files), "file"), f"+{added}", f"-{removed}")
     return table([*rows, total], width) if files else []
 
 
@@ -155,7 +154,7 @@ def _write_raw(found: TaskDiff) -> None:
 
 def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
     if found.reverted_at is not None:
-        when = figures.clock(found.reverted_at)
+        when = clock(found.reverted_at)
         yield f"{task_id} was reverted at {when}.   Back: coterie revert {task_id} --undo"
     elif not found.patches and not found.problem and not found.missed:
         yield f"{task_id} changed no file."

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coterie.cli import budgets, figures
+from coterie.cli import budgets
 from coterie.cli.call import Call
 from coterie.cli.graph import graph
-from coterie.cli.member import FULL, warned
-from coterie.cli.text import Paint, one_line, wrap
+from coterie.cli.text import FULL, Paint, counted, one_line, warned, wrap
 from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.roles_file import agents_of
@@ -126,7 +125,7 @@ def _lines(intent: Intent, width: int, paint: Paint) -> list[str]:
     if plan is None:
         return lines
     needs = {task.task_id: task.dependencies for task in plan.tasks}
-    lines += [f"  plan       {figures.counted(len(needs), 'ticket')}, in the script"]
+    lines += [f"  plan       {counted(len(needs), 'ticket')}, in the script"]
     lines += [f"            {line}" for line in graph(needs, width - 13)]
     for task in plan.tasks:
         lines += _field("", f"{task.task_id}: {one_line(task.description)}", width)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import card, figures, records
+from coterie.cli import card, records
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.member import asking
 from coterie.cli.project import all_known, around, named, opened
 from coterie.cli.reply import refuse_lost_words
-from coterie.cli.text import one_line
+from coterie.cli.text import ago, asking, one_line
 from coterie.config.learned_rules import rules_path
 from coterie.config.project import Project
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
@@ -68,7 +67,7 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     if near is None or view.project != near.root:
         place = f"{shown(view.project)} · {place}"
         elsewhere = f" -C {shlex.quote(str(view.project))}"
-    since = figures.since(view.asked_at) if view.state == "open" else ""
+    since = ago(view.asked_at) if view.state == "open" else ""
     return card.QuestionContext(question, who, since, place, elsewhere)
 
 

@@ -12,9 +12,17 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import cast
 
-from coterie.cli import card, figures
-from coterie.cli.member import asking
-from coterie.cli.text import Meaning, Paint, one_line, printable
+from coterie.cli import card
+from coterie.cli.text import (
+    Meaning,
+    Paint,
+    asking,
+    counted,
+    duration,
+    one_line,
+    printable,
+    usage_text,
+)
 from coterie.model.paths import shown
 from coterie.model.record import (
     ErrorRecord,
@@ -77,9 +85,9 @@ def describe(record: Record) -> RecordText | None:
 
 
 def _cost(record: MessageRecord) -> str:
-    took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
+    took = "" if record.duration_ms is None else duration(record.duration_ms / 1000)
     following = f"next {record.next}" if record.next else ""
-    return " · ".join(part for part in (took, figures.used(record.usage), following) if part)
+    return " · ".join(part for part in (took, usage_text(record.usage), following) if part)
 
 
 def _tool_call(record: ToolCallRecord) -> RecordText:
@@ -88,7 +96,7 @@ def _tool_call(record: ToolCallRecord) -> RecordText:
         return RecordText(
             record.member, f"not run: {what}", "✗", "bad", f"({one_line(record.denied)})"
         )
-    took = "" if record.duration_ms is None else figures.duration(record.duration_ms / 1000)
+    took = "" if record.duration_ms is None else duration(record.duration_ms / 1000)
     mark, meaning, outcome = ("✗", "bad", "failed") if record.is_error else ("✓", "good", "")
     if record.status == "unknown":
         mark, meaning, outcome = "?", "asks", "outcome unknown"
@@ -184,7 +192,7 @@ def _summary(block: str) -> str:
         if key in payload:
             value = payload.get(name)
             if isinstance(value, list):
-                value = figures.counted(len(cast("list[object]", value)), "ticket")
+                value = counted(len(cast("list[object]", value)), "ticket")
             return one_line(f"{kind}: {value}").replace("_", " ")
     return ""
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import figures, records
+from coterie.cli import records
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.member import warned
 from coterie.cli.project import look, named
-from coterie.cli.text import one_line, table
+from coterie.cli.text import ago, one_line, table, warned
 from coterie.cli.timeline import Timeline
 from coterie.model.task import ENDED
 from coterie.model.view import RunningMember, TaskView
@@ -41,7 +40,7 @@ def tasks(call: Call) -> None:
 
 def task_row(view: TaskView) -> tuple[str, str, str, str]:
     """A task in a table."""
-    return (f"  {view.id}", state_of(view), figures.since(view.changed_at), one_line(view.title))
+    return (f"  {view.id}", state_of(view), ago(view.changed_at), one_line(view.title))
 
 
 def state_of(view: TaskView) -> str:
@@ -104,7 +103,7 @@ def _member_row(member: RunningMember) -> tuple[str, ...]:
         member.mode,
         str(member.pid or "-"),
         f"{member.state}{why}",
-        figures.since(member.since) or "-",
+        ago(member.since) or "-",
         f"{member.memory // 1_000_000} MB" if member.memory else "-",
         member.task,
         (member.thread or "-")[:8],

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.cli import figures
-from coterie.cli.text import Paint, clip, one_line, printable
+from coterie.cli.text import Paint, clip, counted, duration, one_line, printable, usage_text
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
 from coterie.model.record import InteractionRecord, Record, ResultRecord, ToolCallRecord
 from coterie.model.task import ENDED, Status
@@ -87,8 +86,8 @@ def in_words(reason: str) -> str:
 
 def lines(result: ResultRecord, seconds: float, paint: Paint, ran: Sequence[str] = ()) -> list[str]:
     """The report; only what is known to be true stands in it.  `ran` is what agents ran."""
-    parts = [result.task, figures.counted(result.turns, "turn"), figures.duration(seconds)]
-    if cost := figures.used(result.usage):
+    parts = [result.task, counted(result.turns, "turn"), duration(seconds)]
+    if cost := usage_text(result.usage):
         parts.append(cost)
     head = "Stopped" if result.reason in _STOPPED else _HEADS[result.status]
     meaning = "good" if result.status == "completed" else "asks"

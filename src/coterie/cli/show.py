@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli import card, figures, records
+from coterie.cli import card, records
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.look import state_of
-from coterie.cli.member import about, warned
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
-from coterie.cli.text import Paint, printable, wrap
+from coterie.cli.text import Paint, about, clock, counted, printable, warned, wrap
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.model.paths import member_folder, shown
 from coterie.model.view import TaskDetail
@@ -58,7 +57,7 @@ def _show_question(call: Call, name: str) -> None:
     if view.state == "open":
         call.line(card.how_to_answer(question))
     else:
-        when = figures.clock(view.answered_at) if view.answered_at else "unknown time"
+        when = clock(view.answered_at) if view.answered_at else "unknown time"
         by = f" by {view.answered_by}" if view.answered_by else ""
         said = card.answered(view.interaction, view.answer, view.said)
         call.line(f'{view.state} at {when}{by}: "{said}"')
@@ -67,15 +66,15 @@ def _show_question(call: Call, name: str) -> None:
 def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]:
     view, created = detail.view, detail.state.created
     team = created.team
-    turns = figures.counted(detail.turns, "turn")
+    turns = counted(detail.turns, "turn")
     lines = [f"{view.id}  {view.workflow}  {state_of(view)}  {turns}"]
     lines += _field("goal", printable(created.goal), width)
     if view.reason:
         lines += _field("why", in_words(view.reason), width)
     if detail.state.summary:
         lines += _field("summary", printable(detail.state.summary), width)
-    lines += _field("started", figures.clock(view.created_at), width)
-    lines += _field("changed", figures.clock(view.changed_at), width)
+    lines += _field("started", clock(view.created_at), width)
+    lines += _field("changed", clock(view.changed_at), width)
     if view.pid is not None:
         lines += _field("runs as", f"pid {view.pid}", width)
     lines += _field("team", team.name, width)

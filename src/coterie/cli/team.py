@@ -10,10 +10,9 @@ import click
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.cli import budgets
 from coterie.cli.call import Call, command, group, pass_call
-from coterie.cli.member import about, warned
 from coterie.cli.opening import looked_at, read_team, show_powers
 from coterie.cli.project import here, made, notices, opened
-from coterie.cli.text import Paint, one_line, table
+from coterie.cli.text import Paint, about, one_line, table, warned
 from coterie.config.presets import PRESETS, ready, seated, workflow_of
 from coterie.config.project import Project
 from coterie.config.registry import load_registry

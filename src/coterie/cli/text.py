@@ -1,4 +1,4 @@
-"""Text as it may be shown: without what could steer a terminal, measured in its cells.
+"""Values as text on a terminal: cleaned, measured in cells, coloured; members, times and figures.
 
 Agents, file names and questions are written by others; an escape sequence or a direction mark in
 them must not reach the terminal, where it could hide half of a command that somebody approves.
@@ -9,9 +9,17 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from typing import Literal
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
 import click
+
+from coterie.errors import InvalidTime
+from coterie.model.message import YOU
+
+if TYPE_CHECKING:
+    from coterie.model.team import Member
+    from coterie.model.update import Usage
 
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(
@@ -184,9 +192,154 @@ class Paint:
     def __init__(self, wanted: bool) -> None:
         self._wanted = wanted
 
-    def __call__(self, shown: str, meaning: Meaning) -> str:
+    def __call__(self, shown: str, meaning: Meaning | None) -> str:
         """The text, in its colour."""
-        if not self._wanted or not shown:
+        if not self._wanted or not shown or meaning is None:
             return shown
         colour, bold, dim = _COLOURS[meaning]
         return click.style(shown, fg=colour, bold=bold or None, dim=dim or None)
+
+
+# -- members -------------------------------------------------------------------------------------
+
+FULL = "full"
+
+
+def about(member: Member) -> str:
+    """A member's agent, and its permissions where they are not the usual ones."""
+    mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
+    return f"{member.agent or YOU}{mode}"
+
+
+def asking(member: Member | None, name: str) -> str:
+    """Who asks: `ada (claude)`, or Coterie itself; nobody when it is a human's own turn."""
+    if member is None:
+        return "" if name == YOU else name
+    return f"{member.id} ({about(member)})" if member.agent else ""
+
+
+def painted(shown: str, paint: Paint) -> str:
+    """What `about` said, quiet but for the word that must be seen."""
+    if shown != FULL and not shown.endswith(f" {FULL}"):
+        return paint(shown, "dim")
+    return paint(shown.removesuffix(FULL), "dim") + paint(FULL, "bad")
+
+
+def warned(shown: str, paint: Paint) -> str:
+    """A cell of a table, with `full` at its end in red."""
+    if shown != FULL and not shown.endswith(f" {FULL}"):
+        return shown
+    return shown.removesuffix(FULL) + paint(FULL, "bad")
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+
+def duration(seconds: float) -> str:
+    """`0.1s`, `41s`, `1m 22s`, `2h 03m`."""
+    if seconds < 9.95:
+        return f"{max(seconds, 0):.1f}s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, left = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m {left:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h {minutes:02d}m" if hours < 48 else f"{hours // 24}d {hours % 24}h"
+
+
+def clocked(seconds: float) -> str:
+    """The same in whole seconds, for what is looked at once a second."""
+    return f"{int(seconds)}s" if seconds < 60 else duration(int(seconds))
+
+
+def ago(earlier: str) -> str:
+    """How long ago an instant was; empty for one that is not known."""
+    from coterie.model import instant
+
+    return duration(instant.seconds_between(earlier, instant.now())) if earlier else ""
+
+
+def clock(at: str) -> str:
+    """An instant as the time of day here, with the date where it was not today."""
+    from coterie.model import instant
+
+    moment = datetime.fromisoformat(at).astimezone()
+    today = datetime.fromisoformat(instant.now()).astimezone().date()
+    return moment.strftime("%H:%M:%S" if moment.date() == today else "%Y-%m-%d %H:%M:%S")
+
+
+def token_count(count: int) -> str:
+    """`940`, `8.2k`, `402k`, `1.3M`."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        thousands = count / 1000
+        return f"{thousands:.1f}k" if thousands < 99.95 else f"{thousands:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def usage_text(usage: Usage | None) -> str:
+    """What a turn or a task cost, as far as the agents told; empty where they did not."""
+    if usage is None:
+        return ""
+    count = (usage.input_tokens or 0) + (usage.output_tokens or 0)
+    parts = [f"{token_count(count)} tokens"] if count else []
+    if usage.cost_usd:
+        parts.append(f"${usage.cost_usd:.2f}")
+    return " · ".join(parts)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 turn`, `5 turns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+_SPAN = re.compile(r"(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s?)?")
+
+
+def parse_span(text: str) -> float | None:
+    """The seconds of `30m`, `1h30m`, `45s` or `90`; None for what is no time span."""
+    match = _SPAN.fullmatch(text.strip().lower())
+    if match is None or not any(match.groups()):
+        return None
+    hours, minutes, left = (int(group or 0) for group in match.groups())
+    return float(hours * 3600 + minutes * 60 + left)
+
+
+_DAYS = re.compile(r"(\d{1,5})d", re.I)
+
+
+class Since(click.ParamType[str]):
+    """The instant from which on something counts."""
+
+    name = "since"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        try:
+            return _from(str(value))
+        except InvalidTime as error:
+            self.fail(str(error), param, ctx)
+
+
+def _from(text: str) -> str:
+    """The instant that is meant; a date is the beginning of that day, here."""
+    from coterie.model import instant
+
+    days = _DAYS.fullmatch(text.strip())
+    span = int(days[1]) * 86_400.0 if days else parse_span(text)
+    if span is not None:
+        return instant.of(datetime.fromisoformat(instant.now()) - timedelta(seconds=span))
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidTime(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.") from None
+    return instant.of(moment.astimezone())  # one without an offset is the time here
+
+
+since_option = click.option(
+    "--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from coterie.cli import figures, report
+from coterie.cli import report
 from coterie.cli.call import Call
 from coterie.cli.lines import RecordLines, RecordText, describe, prose
-from coterie.cli.text import Meaning, clip, one_line, wrap
+from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.cli.transcript import PlainOutput
 from coterie.model import instant
@@ -138,7 +138,7 @@ class TicketEvents(RecordLines):
             return []
         first = not self._known
         self._known |= {record.id: record for record in made}
-        count = figures.counted(len(made), "ticket")
+        count = counted(len(made), "ticket")
         lines: list[str] = []
         if not first:
             lines += self._event("", f"the plan has changed: {count} more")
@@ -168,7 +168,7 @@ class TicketEvents(RecordLines):
         if not isinstance(plan, PlanApproval) or record.answer != APPROVE:
             return self._event(ticket, text.what, "dim")
         self._approved = True
-        count = figures.counted(plan.tickets, "ticket")
+        count = counted(plan.tickets, "ticket")
         return self._event("", f"plan approved by {record.by or 'you'}, {count}", "dim")
 
     def _message(self, record: MessageRecord) -> list[str]:
@@ -188,12 +188,12 @@ class TicketEvents(RecordLines):
     def _event(self, ticket: str, what: str, meaning: Meaning | None = None) -> list[str]:
         """A line, and on a terminal a few more where it is long."""
         margin = "" if self.cards else " "
-        begin = f"{margin}{figures.clock(self._at)}  " + (f"{ticket}  " if ticket else "")
+        begin = f"{margin}{clock(self._at)}  " + (f"{ticket}  " if ticket else "")
         parts = [one_line(what)]
         if self.fold:
             room = max(self.width() - len(begin) - 1, 16)
             parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
-        painted = [self.paint(part, meaning) if meaning else part for part in parts]
+        painted = [self.paint(part, meaning) for part in parts]
         return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
 
 

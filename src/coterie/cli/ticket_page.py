@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from coterie.cli import figures
-from coterie.cli.text import Paint, one_line, printable, wrap
+from coterie.cli.text import Paint, clock, counted, one_line, printable, wrap
 from coterie.cli.ticket_table import Row, thousands, took
 from coterie.model.envelope import (
     ArtifactRef,
@@ -155,14 +154,14 @@ def _checks(page: TicketPage) -> Iterator[tuple[str, str]]:
 
 def _cost(row: Row) -> str:
     view = row.view
-    parts = [figures.counted(view.turns, "turn")] if view.turns else []
+    parts = [counted(view.turns, "turn")] if view.turns else []
     parts += [took(view.seconds)] if view.seconds else []
     parts += [f"{thousands(view.tokens)} tokens"] if view.tokens is not None else []
     return " · ".join(parts)
 
 
 def _moment(at: str, event: str, message: str) -> str:
-    return f"{figures.clock(at)}  {event}" + (f": {one_line(message)}" if message else "")
+    return f"{clock(at)}  {event}" + (f": {one_line(message)}" if message else "")
 
 
 def _field(name: str, value: str, width: int) -> list[str]:

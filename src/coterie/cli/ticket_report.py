@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from coterie.cli import card, figures
-from coterie.cli.text import Paint, cells, ends, one_line, wrap
+from coterie.cli import card
+from coterie.cli.text import Paint, cells, clock, counted, ends, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
 from coterie.model.about import PlanApproval
@@ -133,7 +133,7 @@ def _summary(ended: SessionReport) -> str:
 def _parts(ended: SessionReport) -> Iterator[tuple[str, str]]:
     if ended.changed is not None:
         files, added, removed = ended.changed
-        yield "CHANGED", f"{figures.counted(files, 'file')} +{added} -{removed}   {ended.where}"
+        yield "CHANGED", f"{counted(files, 'file')} +{added} -{removed}   {ended.where}"
     yield "CHECKED", _checked(ended.said) or "nothing: there was no command to run"
     yield from _several("NOT CHECKED", _unchecked(ended), "no command; please look")
     yield from _several("SENT BACK", _sent_back(ended))
@@ -213,7 +213,7 @@ def _decided(ended: SessionReport) -> list[str]:
 def _decision(view: QuestionView) -> str:
     asked = view.interaction
     if isinstance(asked.about, PlanApproval) and view.answer == APPROVE:
-        return f"plan {figures.clock(view.answered_at or view.asked_at)[-8:-3]}"
+        return f"plan {clock(view.answered_at or view.asked_at)[-8:-3]}"
     return f"{asked.interaction_id} {_short(card.answered(asked, view.answer, view.said), 24)}"
 
 

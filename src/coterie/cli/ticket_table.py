@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from coterie.cli import figures
-from coterie.cli.text import Meaning, Paint, cells, clip, one_line
+from coterie.cli.text import Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketView
 
@@ -173,7 +172,7 @@ def took(seconds: float) -> str:
 
 def thousands(tokens: int) -> str:
     """`940`, `8.2k`, `41k`: tenths of many thousands say nothing."""
-    return f"{tokens / 1000:.0f}k" if 10_000 <= tokens < 999_500 else figures.tokens(tokens)
+    return f"{tokens / 1000:.0f}k" if 10_000 <= tokens < 999_500 else token_count(tokens)
 
 
 # -- the table ---------------------------------------------------------------------------------

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from coterie.cli import figures, records
+from coterie.cli import records
 from coterie.cli.call import Call
 from coterie.cli.lines import US, describe, summarized
-from coterie.cli.member import about, warned
-from coterie.cli.text import cells, clip, one_line, pad, printable
+from coterie.cli.text import about, cells, clip, clock, one_line, pad, printable, warned
 from coterie.model.interaction import REJECT
 from coterie.model.paths import member_folder, shown
 from coterie.model.record import InteractionRecord, MessageRecord, Record, ToolCallRecord
@@ -47,7 +46,7 @@ class Timeline:
         """One entry."""
         self._call.record(entry.record.type, records.fields_of(entry.record), entry.at)
         who, what = logged(entry.record)
-        before = f"{figures.clock(entry.at)}  {pad(clip(who, 20), self._size)}  "
+        before = f"{clock(entry.at)}  {pad(clip(who, 20), self._size)}  "
         self._call.lines([before + line for line in what.split("\n")] if what else [])
 
     def end(self, view: TaskView) -> None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from coterie.cli import report
 from coterie.cli.call import Call
 from coterie.cli.lines import RecordLines, RecordText
-from coterie.cli.member import about, asking, painted
-from coterie.cli.text import cells, clip, ends, pad, printable, wrap
+from coterie.cli.text import about, asking, cells, clip, ends, pad, painted, printable, wrap
 from coterie.model.message import YOU
 from coterie.model.record import (
     ErrorRecord,
@@ -58,7 +57,7 @@ class Transcript(RecordLines):
             case _:
                 line = f" {text.mark} {text.who} {text.what}"
                 line = clip(line, self.width()) if self.fold else line
-                return [self.paint(line, text.meaning or "dim")]
+                return [self.paint(line, text.meaning)]
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -111,7 +110,7 @@ class Transcript(RecordLines):
     def _action(self, text: RecordText) -> list[str]:
         """One line under the speaker's name: what was done or is wanted, how it went beside it."""
         line = ends(" " * (INDENT + 2) + text.what, text.note, self.width())
-        mark = self.paint(text.mark, text.meaning or "dim")
+        mark = self.paint(text.mark, text.meaning)
         return [*self._begin(text.who), " " * INDENT + mark + line[INDENT + 1 :].rstrip()]
 
     def _error(self, text: RecordText) -> list[str]:

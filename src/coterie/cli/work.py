@@ -10,8 +10,8 @@ from typing import ParamSpec
 
 import click
 
-from coterie.cli import figures
 from coterie.cli.call import Call
+from coterie.cli.text import parse_span
 from coterie.errors import UsageError
 
 P = ParamSpec("P")
@@ -28,7 +28,7 @@ class Span(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        found = figures.seconds(str(value))
+        found = parse_span(str(value))
         if found is None:
             self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
         return found

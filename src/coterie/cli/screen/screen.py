@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 
-from coterie.cli import card, figures, report
+from coterie.cli import card, report
 from coterie.cli.call import Call
-from coterie.cli.content import content
-from coterie.cli.member import asking
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
-from coterie.cli.text import ASCII, clip, one_line, wrap
+from coterie.cli.text import ASCII, asking, clip, clocked, one_line, wrap
 from coterie.cli.transcript import Transcript
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
@@ -160,7 +158,7 @@ class Screen:
 
     def show_whole(self, question: Interaction) -> None:
         """All that a question is about, for the scrollback."""
-        lines, _ = content(question.display, self._prompt.width - 1, self._paint)
+        lines, _ = card.content(question.display, self._prompt.width - 1, self._paint)
         title = f" {question.interaction_id}  {one_line(card.heading(question))}"
         self._prompt.print([clip(title, self._prompt.width), *lines, ""])
 
@@ -183,7 +181,7 @@ class Screen:
                 asked = card.QuestionContext(
                     record.interaction,
                     asking(self._team.get(record.member), record.member),
-                    figures.clocked(time.monotonic() - came),
+                    clocked(time.monotonic() - came),
                     self._board.place(record.interaction),
                 )
                 lines = card.card(asked, width, self._paint, opened.live(height))

@@ -6,10 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.cli import figures
 from coterie.cli.budgets import granted_tokens
-from coterie.cli.member import FULL, about
-from coterie.cli.text import Paint, cells, clip, ends, one_line
+from coterie.cli.text import FULL, Paint, about, cells, clip, clocked, ends, one_line, token_count
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import (
@@ -239,7 +237,7 @@ class ChatStatus:
         mark = _MARKS[doing.state]
         if doing.state == "idle":
             return f"{mark} {shown}"
-        took = figures.clocked(time.monotonic() - doing.since)
+        took = clocked(time.monotonic() - doing.since)
         why = f": {one_line(doing.reason)}" if doing.reason and doing.state != "working" else ""
         tool = f" ({one_line(doing.reason)})" if doing.reason and doing.state == "working" else ""
         return f"{mark} {shown} {doing.state}{tool} {took}{why}"
@@ -257,7 +255,7 @@ class ChatStatus:
             cap = f"/{self._max_turns}" if self._max_turns else ""
             facts.append(f"turn {self.turn}{cap}")
         if self._limit:
-            facts.append(f"{figures.tokens(self._tokens)} of {figures.tokens(self._limit)} tokens")
+            facts.append(f"{token_count(self._tokens)} of {token_count(self._limit)} tokens")
         elif self._tokens:
-            facts.append(f"{figures.tokens(self._tokens)} tokens")
-        return [*facts, figures.clocked(time.monotonic() - self._began)]
+            facts.append(f"{token_count(self._tokens)} tokens")
+        return [*facts, clocked(time.monotonic() - self._began)]

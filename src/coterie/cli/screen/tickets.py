@@ -10,11 +10,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.cli import card, figures, report, ticket_page
+from coterie.cli import card, report, ticket_page
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Renderer, Screen
 from coterie.cli.screen.status import COMMANDS, ChatStatus
-from coterie.cli.text import Paint, cells, clip, ends, one_line
+from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import AT_WORK, TicketEvents, concluded, ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.interaction import Interaction
@@ -336,4 +336,4 @@ def _clock(seconds: float) -> str:
     minutes, left = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{left:02d}s"
-    return figures.duration(seconds).replace(" ", "")
+    return duration(seconds).replace(" ", "")
