@@ -87,7 +87,7 @@ def _imported() -> None:
 
     for verb in {**verbs.VERBS, **verbs.UNLISTED}.values():
         importlib.import_module(f"coterie.cli.{verb.target.partition(':')[0]}")
-    for name in ("app", "cli.conversation", "cli.demo_tickets", "workflows.tickets.scheduler"):
+    for name in ("app", "cli.running", "cli.demo_tickets", "workflows.tickets.scheduler"):
         importlib.import_module(f"coterie.{name}")
 
 

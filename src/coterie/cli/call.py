@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TextIO, TypeVar
 
@@ -102,6 +102,12 @@ class Call:
         self._seq += 1
         line = {"type": kind, "at": at or instant.now(), "seq": self._seq, **fields}
         write(sys.stdout, json.dumps(line, default=str, separators=(",", ":")))
+
+    def records(self, kind: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Several objects, which are only made with `--json`."""
+        if self.json:
+            for fields in rows:
+                self.record(kind, fields)
 
     def failure(self, code: str, message: str, details: Mapping[str, str | None]) -> None:
         """What went wrong: an `error` object, or `! message` and what to do."""

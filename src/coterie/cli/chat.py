@@ -41,8 +41,8 @@ def chat(
 
     import anyio
 
-    from coterie.cli.conversation import Start, begin
     from coterie.cli.opening import prepared
+    from coterie.cli.running import Start, begin
 
     project, chosen = prepared(call, team, agents)
     limit = _caps(call, more["max_turns"], more["max_rounds"])

@@ -16,8 +16,9 @@ import anyio
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
+from coterie.cli.lines import Surface
 from coterie.cli.records import JsonLines
-from coterie.cli.running import Face, Parking, carry, signals
+from coterie.cli.running import Parking, carry, signals
 from coterie.cli.transcript import PlainOutput
 from coterie.cli.work import Patience
 from coterie.config.project import Project, make_project
@@ -97,7 +98,7 @@ class _Stage:
 async def _run(call: Call, stage: _Stage) -> int:
     parking = Parking()
     code = 1
-    shown: Face = JsonLines(call.record) if call.json else PlainOutput(call, stage.team)
+    shown: Surface = JsonLines(call.record) if call.json else PlainOutput(call, stage.team)
     with signals(parking):
         async with (
             App.open(stage.project.root, home=stage.home) as app,
@@ -132,28 +133,28 @@ async def _answered(call: Call, app: App, question: Interaction) -> None:
         await app.answer(question.interaction_id, choice=default, text=text, author=YOU)
 
 
-class _Answering:
+class _Answering(Surface):
     """Shows the run, and has every question answered."""
 
     def __init__(
-        self, face: Face, answer: Callable[[Interaction], None], following: tuple[str, ...]
+        self, surface: Surface, answer: Callable[[Interaction], None], following: tuple[str, ...]
     ) -> None:
-        self._face = face
+        self._surface = surface
         self._answer = answer
         self._following = following
 
     def opened(self, goal: str, author: str = YOU) -> None:
         """The word that the task starts with."""
-        self._face.opened(goal, author)
+        self._surface.opened(goal, author)
 
     def saw(self, record: Record) -> None:
-        self._face.saw(record)
+        self._surface.saw(record)
         if isinstance(record, InteractionRecord) and record.state == "open":
             self._answer(record.interaction)
 
     def finished(self, result: ResultRecord) -> None:
         """How it ended."""
-        self._face.finished(replace(result, next=self._following))
+        self._surface.finished(replace(result, next=self._following))
 
 
 # -- narration ---------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.demo_outcome import Promise, kept
+from coterie.cli.lines import Surface
 from coterie.cli.records import JsonLines
-from coterie.cli.running import Concluding, Face, Parking, carry, signals
+from coterie.cli.running import Parking, carry, signals
 from coterie.cli.ticket_events import PlainTickets
 from coterie.cli.work import Patience
 from coterie.config.presets import seated
@@ -36,6 +37,8 @@ from coterie.workspace.git import Git
 
 TEAM = "tickets"
 _WORKERS = 2
+_UNATTENDED = Patience(0.0)
+"""Nothing is asked; what is asked all the same has no answer here, and is a failure."""
 _MAY_RUN = {"allow": [f"{TESTS} *"]}
 
 
@@ -126,9 +129,9 @@ async def begun(app: App, stage: Stage) -> str:
 
 
 async def _in_lines(call: Call, app: App, stage: Stage, task_id: str, parking: Parking) -> int:
-    face: Face = _Outcome(call) if call.json else PlainTickets(call, stage.team.team)
-    face.opened(GOAL)
-    return await _carried(call, app, task_id, face, parking)
+    surface: Surface = _Outcome(call) if call.json else PlainTickets(call, stage.team.team)
+    surface.opened(GOAL)
+    return await carry(call, app, task_id, surface, parking, _UNATTENDED)
 
 
 class _Outcome(JsonLines):
@@ -159,15 +162,7 @@ async def _on_screen(call: Call, app: App, stage: Stage, task_id: str, parking: 
     async with screen.shown(parking.request):
         screen.attach(app, task_id)
         screen.opened(GOAL)
-        return await _carried(call, app, task_id, screen, parking)
-
-
-async def _carried(call: Call, app: App, task_id: str, face: Face, parking: Parking) -> int:
-    # Nothing is asked; what is asked all the same has no answer here, and is a failure.
-    code = await carry(call, app, task_id, face, parking, Patience(0.0))
-    if isinstance(face, Concluding):
-        await face.conclude(app)
-    return code
+        return await carry(call, app, task_id, screen, parking, _UNATTENDED)
 
 
 # -- narration ---------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ def do(
 
     import anyio
 
-    from coterie.cli.conversation import Start, begin
+    from coterie.cli.running import Start, begin
     from coterie.model.task import Caps
 
     project, chosen = _prepared(call, team, agent)

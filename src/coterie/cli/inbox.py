@@ -33,8 +33,7 @@ _ID = re.compile(r"q\d+|last", re.I)
 def inbox(call: Call) -> None:
     """What waits for your answer, in every project, the oldest first."""
     found = waiting(call)
-    for view in found:
-        call.record("interaction", records.question(view))
+    call.records("interaction", map(records.question, found))
     if not found:
         call.line("Nothing waits for you.")
         return

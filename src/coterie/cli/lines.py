@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from coterie.cli import card
 from coterie.cli.text import (
@@ -23,6 +23,7 @@ from coterie.cli.text import (
     printable,
     usage_text,
 )
+from coterie.model.message import YOU
 from coterie.model.paths import shown
 from coterie.model.record import (
     ErrorRecord,
@@ -30,11 +31,16 @@ from coterie.model.record import (
     MemberRecord,
     MessageRecord,
     Record,
+    ResultRecord,
     TaskRecord,
     TicketRecord,
     ToolCallRecord,
 )
 from coterie.model.team import Team
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+    from coterie.model.ticket import TicketView
 
 US = "coterie"
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
@@ -198,6 +204,28 @@ def _summary(block: str) -> str:
 
 
 # -- surfaces ----------------------------------------------------------------------------------
+
+
+class Surface:
+    """Shows a run of a task to its user."""
+
+    def opened(self, goal: str, author: str = YOU) -> None:
+        """Show what the task starts with."""
+        self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
+
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        """Take in the tickets that were there before this run."""
+
+    def saw(self, record: Record) -> None:
+        """Show one thing that happened."""
+        raise NotImplementedError
+
+    def finished(self, result: ResultRecord) -> None:
+        """Show how the run ended."""
+        raise NotImplementedError
+
+    async def conclude(self, app: App) -> None:
+        """Show what needs a look at all that was done; called last, when nothing runs."""
 
 
 @dataclass

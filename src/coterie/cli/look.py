@@ -29,8 +29,7 @@ def tasks(call: Call) -> None:
     found = look(call, body)
     if found is None:
         return
-    for view in found:
-        call.record("task", records.task(view))
+    call.records("task", map(records.task, found))
     rows = [task_row(view) for view in found]
     call.lines(table(rows, call.width) or ['No task yet.   coterie "what the team should do"'])
     waiting = [view.id for view in found if view.resumable]
@@ -87,8 +86,7 @@ def ps(call: Call) -> None:
     found = look(call, body)
     if found is None:
         return
-    for member in found:
-        call.record("member", records.running(member))
+    call.records("member", map(records.running, found))
     head = ("  AGENT-MEMBER", "MODE", "PID", "STATE", "SINCE", "MEMORY", "TASK", "THREAD", "HOME")
     rows = [head, *(_member_row(member) for member in found)]
     lines = table(rows, call.width, painted=lambda cell: warned(cell, call.paint))

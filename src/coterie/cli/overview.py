@@ -32,8 +32,9 @@ def overview(call: Call) -> None:
     project = around(call)
     questions = waiting(call)
     tasks = _tasks(project)
-    for view in tasks:
-        _record(call, view)
+    from coterie.cli import records
+
+    call.records("task", map(records.task, tasks))
     if not tasks and not questions:
         fresh = project is None or not project.exists
         call.record("overview", {"tasks": 0, "questions": 0, "next": "coterie demo"})
@@ -55,12 +56,6 @@ def _tasks(project: Project | None) -> list[TaskView]:
         return await app.tasks()
 
     return opened(project, body)
-
-
-def _record(call: Call, view: TaskView) -> None:
-    from coterie.cli import records
-
-    call.record("task", records.task(view))
 
 
 def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 
+from coterie.cli.lines import Surface
 from coterie.model.interaction import Interaction
 from coterie.model.message import YOU
 from coterie.model.record import (
@@ -118,7 +119,7 @@ def usage(used: Usage | None) -> dict[str, object] | None:
     return None if used is None else asdict(used)
 
 
-class JsonLines:
+class JsonLines(Surface):
     """An observer that prints every record as a line, the result last."""
 
     def __init__(self, emit: Callable[[str, dict[str, object], str | None], None]) -> None:

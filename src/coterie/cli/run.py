@@ -14,7 +14,7 @@ from coterie.cli.work import Patience, work_options
 from coterie.errors import UsageError
 
 if TYPE_CHECKING:
-    from coterie.cli.conversation import Start
+    from coterie.cli.running import Start
     from coterie.config.team_file import LoadedTeam
 
 _GOAL = 'coterie run "what should be reached"'
@@ -52,8 +52,8 @@ def run(
 
     import anyio
 
-    from coterie.cli.conversation import begin
     from coterie.cli.opening import prepared
+    from coterie.cli.running import begin
 
     project, chosen = prepared(call, *_meant(call, team, agents))
     start = _start(call, chosen, goal, rehearsal, yes=more["yes"])
@@ -79,8 +79,8 @@ def _start(
     *,
     yes: bool,
 ) -> Start:
-    from coterie.cli.conversation import Start
     from coterie.cli.do import only
+    from coterie.cli.running import Start
     from coterie.model.task import Caps
 
     workflow = chosen.stated_workflow or TICKETS

@@ -1,60 +1,145 @@
-"""Running a task under a surface: signals park it, the result is shown last."""
+"""Running a task on whatever surface there is: screen, plain lines or JSON.
+
+Signals park it; how it ended is shown last.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
+from coterie.app.costs import tally
+from coterie.app.project import App
 from coterie.cli import report
 from coterie.cli.call import Call
+from coterie.cli.lines import Surface
+from coterie.cli.records import JsonLines
+from coterie.cli.report import INTERRUPTED
+from coterie.cli.transcript import PlainOutput
 from coterie.cli.work import Patience
+from coterie.config.project import Project
 from coterie.errors import CoterieError, TaskBusy
 from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Record, ResultRecord
+from coterie.model.task import Caps
+from coterie.model.team import Team
 
 if TYPE_CHECKING:
-    from coterie.app.project import App
-    from coterie.model.ticket import TicketView
+    from coterie.cli.screen.screen import Screen
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TICKETS = "tickets"
+_LOOK_BACK = 12
+"""How much of the past a resumed conversation shows again."""
 
 
-class Face(Protocol):
-    """A surface that shows a run."""
+@dataclass(frozen=True)
+class Start:
+    """What a new conversation is made of."""
 
-    def opened(self, goal: str, author: str = ...) -> None:
-        """The word that a task starts with."""
-        ...
-
-    def saw(self, record: Record) -> None:
-        """One thing happened."""
-        ...
-
-    def finished(self, result: ResultRecord) -> None:
-        """How it ended."""
-        ...
+    team: Team
+    goal: str | None
+    """None: the first line that is typed."""
+    caps: Caps
+    team_file: Path | None = None
+    rehearsal: bool | Path = False
+    workflow: str = "chat"
 
 
-@runtime_checkable
-class Concluding(Protocol):
-    """A surface that looks at what was done before it says how a run ended."""
+async def begin(call: Call, project: Project, start: Start, patience: Patience) -> int:
+    """Start a task and run it until it ends or parks; returns the exit code."""
+    parking = Parking()
+    with signals(parking):
+        async with App.open(project.root) as app:
+            if call.live:
+                return await _on_screen(call, project, app, start, parking, patience)
+            task_id = await _started(app, start, start.goal or "")
+            surface = _surface(call, start.team, start.workflow)
+            surface.opened(start.goal or "")
+            return await carry(call, app, task_id, surface, parking, patience)
 
-    async def conclude(self, app: App) -> None:
-        """Say it; called after `finished`, when nothing runs any more."""
-        ...
+
+async def again(call: Call, project: Project, app: App, task_id: str, patience: Patience) -> int:
+    """Go on with a task; raises TaskBusy where a living process runs it."""
+    parking = Parking()
+    detail = await app.show(task_id)
+    team = detail.state.created.team
+    with signals(parking):
+        if not call.live:
+            surface = _surface(call, team, detail.view.workflow)
+            if detail.view.workflow == _TICKETS:
+                surface.knows(await app.tickets(task_id))
+            return await carry(call, app, task_id, surface, parking, patience)
+        caps = detail.state.created.caps
+        screen = _screen(call, team, caps, project, detail.view.workflow)
+        async with screen.shown(parking.request):
+            screen.look_back((await app.timeline(task_id))[-_LOOK_BACK:])
+            screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
+            screen.attach(app, task_id)
+            return await carry(call, app, task_id, screen, parking, patience)
 
 
-@runtime_checkable
-class Remembering(Protocol):
-    """A surface that tells more of a session when it knows how its tickets stood before."""
+async def _on_screen(
+    call: Call,
+    project: Project,
+    app: App,
+    start: Start,
+    parking: Parking,
+    patience: Patience,
+) -> int:
+    screen = _screen(call, start.team, start.caps, project, start.workflow)
+    async with screen.shown(parking.request):
+        goal = start.goal
+        if goal is None:
+            with parking.stoppable():
+                goal = await screen.first_word()
+        if goal is None:
+            return INTERRUPTED if parking.asked else 0
+        task_id = await _started(app, start, goal)
+        screen.attach(app, task_id)
+        screen.opened(goal)
+        return await carry(call, app, task_id, screen, parking, patience)
 
-    def knows(self, tickets: Iterable[TicketView]) -> None:
-        """Tickets that were there before this run."""
-        ...
+
+async def _started(app: App, start: Start, goal: str) -> str:
+    return await app.start(
+        start.team,
+        goal,
+        start.caps,
+        workflow=start.workflow,
+        team_file=start.team_file,
+        rehearsal=start.rehearsal,
+    )
+
+
+def _surface(call: Call, team: Team, workflow: str) -> Surface:
+    if call.json:
+        return JsonLines(call.record)
+    if workflow != _TICKETS:
+        return PlainOutput(call, team)
+    from coterie.cli.ticket_events import PlainTickets
+
+    return PlainTickets(call, team)
+
+
+def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
+    from coterie.cli.screen.screen import Screen
+
+    kind = Screen
+    if workflow == _TICKETS:
+        from coterie.cli.screen.tickets import TicketScreen
+
+        kind = TicketScreen
+    return kind(call, team, caps.max_turns, project.folder / "history")
+
+
+# -- until it ends or parks ----------------------------------------------------------------------
 
 
 class Parking:
@@ -95,8 +180,8 @@ def signals(parking: Parking) -> Generator[None]:
 class Watched:
     """An observer that never raises: when the reader is gone, the run is parked instead."""
 
-    def __init__(self, face: Face, stop: Callable[[], None]) -> None:
-        self._face = face
+    def __init__(self, surface: Surface, stop: Callable[[], None]) -> None:
+        self._surface = surface
         self._stop = stop
         self.turns = 0
         self.limited = None
@@ -109,7 +194,7 @@ class Watched:
             self.turns: int = max(self.turns, record.turn)
         elif isinstance(record, MemberRecord) and record.reason.startswith("rate limit"):
             self.limited: MemberRecord | None = record
-        self.tell(lambda: self._face.saw(record))
+        self.tell(lambda: self._surface.saw(record))
 
     def tell(self, show: Callable[[], None]) -> None:
         """Show something, if anybody is there to read it."""
@@ -126,12 +211,12 @@ async def carry(
     call: Call,
     app: App,
     task_id: str,
-    face: Face,
+    surface: Surface,
     parking: Parking,
     patience: Patience,
 ) -> int:
     """Run a task until it ends or parks, and show how; returns the exit code."""
-    watched = Watched(face, parking.request)
+    watched = Watched(surface, parking.request)
     result: ResultRecord | None = None
     code: int | None = None
     with parking.stoppable():
@@ -150,9 +235,11 @@ async def carry(
         result = report.interrupted(task_id, watched.turns)
     if result.reason == "rate_limit" and watched.limited is not None:
         watched.saw(await _rate_limited(app, task_id, watched.limited))
-    watched.tell(lambda: face.finished(result))
+    watched.tell(lambda: surface.finished(result))
     if watched.left:
         call.note(report.stopped_line(task_id))
+    with suppress(CoterieError):  # what happened has been shown; a look back can wait
+        await surface.conclude(app)
     return report.exit_code(result) if code is None else code
 
 

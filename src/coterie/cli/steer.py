@@ -79,7 +79,7 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -
     patience = Patience.of(call, wait, at_reset=at_reset)
 
     async def body(app: App) -> int:
-        from coterie.cli.conversation import again
+        from coterie.cli.running import again
 
         task_id = await app.find_task(id_) if id_ else await _only(app)
         try:

@@ -82,8 +82,7 @@ def graph_(call: Call, id_: str) -> None:
         return await session(app, await app.find_task(id_))
 
     detail, listed = named(call, id_, body)
-    for row in listed:
-        call.record("ticket", fields(detail.view.id, row))
+    call.records("ticket", (fields(detail.view.id, row) for row in listed))
     call.lines(drawn(listed, call.width, call.paint) or [f"{detail.view.id} has no tickets."])
 
 
@@ -124,8 +123,7 @@ def show_all(call: Call, task_id: str) -> None:
         return await session(app, task_id)
 
     _, listed = named(call, task_id, body)
-    for row in listed:
-        call.record("ticket", fields(task_id, row))
+    call.records("ticket", (fields(task_id, row) for row in listed))
     if listed:
         call.lines(["", *drawn(listed, call.width, call.paint), ""])
         call.lines([progress(listed, call.width), "", *table(listed, call.width, call.paint)])
@@ -143,8 +141,7 @@ def _list(call: Call, id_: str | None) -> None:
     if found is None:
         return
     detail, listed = found
-    for row in listed:
-        call.record("ticket", fields(detail.view.id, row))
+    call.records("ticket", (fields(detail.view.id, row) for row in listed))
     call.lines(_table(detail, listed, call.width, call.paint))
 
 

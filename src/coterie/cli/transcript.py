@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from coterie.cli import report
 from coterie.cli.call import Call
-from coterie.cli.lines import RecordLines, RecordText
+from coterie.cli.lines import RecordLines, RecordText, Surface
 from coterie.cli.text import about, asking, cells, clip, ends, pad, painted, printable, wrap
-from coterie.model.message import YOU
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -135,7 +134,7 @@ class Transcript(RecordLines):
         return lines
 
 
-class PlainOutput:
+class PlainOutput(Surface):
     """An observer that prints a run as it happens: for pipes, files and terminals that cannot
     redraw.  What went wrong goes to stderr."""
 
@@ -144,10 +143,6 @@ class PlainOutput:
         self._began = time.monotonic()
         self._ran = report.CommandLog()
         self._renderer = renderer(team, lambda: call.width, call.paint, fold=call.attended)
-
-    def opened(self, goal: str, author: str = YOU) -> None:
-        """The word that a task starts with."""
-        self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
 
     def saw(self, record: Record) -> None:
         self._ran.saw(record)

@@ -13,6 +13,7 @@ import anyio
 
 from coterie.cli import card, report
 from coterie.cli.call import Call
+from coterie.cli.lines import Surface
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
@@ -20,8 +21,7 @@ from coterie.cli.text import ASCII, asking, clip, clocked, one_line, wrap
 from coterie.cli.transcript import Transcript
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
-from coterie.model.record import InteractionRecord, MessageRecord, Record, ResultRecord
+from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.model.team import Team
 from coterie.model.view import Entry, QuestionView
 
@@ -40,7 +40,7 @@ class Renderer(Protocol):
         ...
 
 
-class Screen:
+class Screen(Surface):
     """An observer that shows a run on a terminal and takes what is typed there."""
 
     def __init__(
@@ -119,10 +119,6 @@ class Screen:
                 self.saw(entry.record)
 
     # -- what happens --------------------------------------------------------------------------
-
-    def opened(self, goal: str, author: str = YOU) -> None:
-        """The word that a task starts with."""
-        self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
 
     def saw(self, record: Record) -> None:
         self._ran.saw(record)
