@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.model.budget import Allowance, Budget
-from coterie.model.journal import CloseTurn, OpenTurn, Turn, Write
+from coterie.model.journal import CloseTurn, OpenTurn, Turn, TurnOutcome, Write
 from coterie.model.team import Team
 from tests.cli.command import Cli
 from tests.cli.recorded import TEAM, at, record
@@ -19,7 +19,7 @@ def turn(
     member: str,
     usage: dict[str, object] | None,
     *,
-    outcome: str = "completed",
+    outcome: TurnOutcome = "completed",
     task: str = "k3f9",
     day: str = "2026-01-31",
 ) -> list[Write]:

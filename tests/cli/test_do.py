@@ -70,7 +70,8 @@ def test_a_failing_agent_asks_and_resume_goes_on(cli: Cli) -> None:
     assert cli("do", "ada-fails now").code == 3
     assert cli("answer", "q1", "skip").code == 0
     done = cli("resume", "--json")
-    assert (done.code, done.lines[-1]["reason"]) == (0, "skipped")
+    result = done.lines[-1]
+    assert (done.code, result["status"], result["reason"]) == (1, "failed", "skipped")
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ class Named:
     name = "chat"
     version = 1
 
-    def __init__(self, intent: str, *, with_turn: bool = True) -> None:
+    def __init__(self, intent: str, *, turns: int = 2) -> None:
         self.intent = intent
-        self.with_turn = with_turn
+        self.turns = turns
         self.done: list[str] = []
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
@@ -32,10 +32,11 @@ class Named:
             return self.intent
 
         result = await context.step("choose", self.intent, work)
-        if self.with_turn:
+        if self.turns == 2:
             message = await context.turn("turn/1", task.team.members[0], 1)
             assert isinstance(message, Message)
-        await context.turn("human", task.team.members[1], 2)
+        if self.turns:
+            await context.turn("human", task.team.members[1], 2)
         return Ended("done", str(result))
 
 
@@ -93,11 +94,15 @@ async def test_fork_does_it_anew_and_keeps_what_was(tmp_path: Path) -> None:
 
 async def test_a_step_that_is_no_longer_asked_for_is_asked_about(tmp_path: Path) -> None:
     await first_run(tmp_path)
-    async with stage(tmp_path, workflow=Named("old", with_turn=False)) as it:
-        result = await it.run(ScriptedChannels(lambda *_: "yes"))
-        assert result.status == "waiting"
-        titles = [q.interaction.display.title for q in await it.look.questions()]
-        assert titles == ["The workflow changed at turn/1"]
+    async with stage(tmp_path, workflow=Named("old", turns=0)) as it:
+        assert (await asked(it)).startswith("The workflow changed at turn/1: ")
+
+
+async def test_another_meaning_of_a_step_that_is_open_is_asked_about(tmp_path: Path) -> None:
+    """Without the turn before it, the human would be asked about another message."""
+    await first_run(tmp_path)
+    async with stage(tmp_path, workflow=Named("old", turns=1)) as it:
+        assert (await asked(it)).startswith("The workflow changed at human: ")
 
 
 async def test_stop_parks_and_asks_again_later(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app.project import App
-from coterie.engine.turns import TRIES
+from coterie.engine.turns import ATTEMPTS
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
     ErrorRecord,
@@ -170,7 +170,7 @@ class Case:
 LIMIT, BOOM = ErrorReply(429, "Slow down.", retry_after=0.1), ErrorReply(500, "Boom.")
 CUT, STALL = ModelReply(HALF, breaks="cut"), ModelReply(HALF, breaks="stall")
 KEY, MODEL = ErrorReply(401, "Bad key."), ErrorReply(404, "The model x does not exist.")
-ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
+ONCE = {"CLAUDE_CODE_MAX_REATTEMPTS": "1"}
 """How often Claude itself tries again, where it would do so for minutes."""
 STUCK = "no end within 1 s: stuck"
 TIME = "Try again, or give the member more time in the team file: timeoutMs."
@@ -178,7 +178,7 @@ OTHER_MODEL = "another model"
 
 CASES = [
     Case("claude", LIMIT, "rate_limit", "rate limit is reached (429)", WAIT, 2),
-    Case("codex", LIMIT, "rate_limit", "rate limit is reached", WAIT, 3, most=TRIES),
+    Case("codex", LIMIT, "rate_limit", "rate limit is reached", WAIT, 3, most=ATTEMPTS),
     Case("gemini", LIMIT, "rate_limit", "rate limit is reached", WAIT, 1, most=1),
     Case("claude", BOOM, "model", "the model service is failing (500)", WAIT, 2),
     Case("codex", BOOM, "model", "the model service is failing", WAIT, 2),
@@ -222,7 +222,7 @@ async def test_a_model_that_fails(
     tries = iter([case.most for case in cases] + [0])
 
     def next_fault() -> None:
-        monkeypatch.setattr("coterie.engine.turns.TRIES", next(tries))
+        monkeypatch.setattr("coterie.engine.turns.ATTEMPTS", next(tries))
 
     def heal() -> None:
         model.faults.pop(0)

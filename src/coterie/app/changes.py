@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendAudit, Fence, Step
 from coterie.model.message import YOU
+from coterie.model.step_name import parse
 from coterie.model.task import TaskState
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
@@ -34,7 +34,6 @@ from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 ACCEPT, REVERT = "accept", "revert"
 """What the audit calls the two."""
-_CHECK = re.compile(r".*/check/\d+")
 _SHORT = 7
 
 
@@ -291,7 +290,7 @@ def _combined(work: Acceptance, head: str, state: TaskState) -> str:
 
 
 def _outcome(step: Step) -> CheckOutcome | None:
-    if step.result is None or not _CHECK.fullmatch(step.name):
+    if step.result is None or not parse(step.name).is_check:
         return None
     return CheckOutcome(**json.loads(step.result))
 

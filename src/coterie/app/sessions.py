@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -20,15 +19,13 @@ from coterie.model import instant
 from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Turn
 from coterie.model.record import ResultRecord
+from coterie.model.step_name import parse
 from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
 from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
-
-_ABOUT = re.compile(r"(?:ticket|manager)/(?P<ticket>[^/]+)/")
-"""How the name of a turn begins that was taken for a ticket."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +41,9 @@ class Sessions:
         scores = check_scores(one for _, one in await store.envelopes(session))
         turns: dict[str, list[Turn]] = {}
         for turn in await self.look.storage.journal.turns(session):
-            about = _ABOUT.match(turn.step)
+            about = parse(turn.step).ticket
             if about is not None:
-                turns.setdefault(about["ticket"], []).append(turn)
+                turns.setdefault(about, []).append(turn)
         return [
             _view(ticket, scores.get(ticket.id, ""), turns.get(ticket.id, []))
             for ticket in await store.tickets(session)
@@ -82,10 +79,10 @@ class Sessions:
         """Have a ticket that failed tried again, by answering the question about it."""
         tickets = await self.look.storage.tickets.tickets(await self._session(task_id))
         ticket = _one_of(tickets, ticket_id)
-        asked = re.compile(rf"ticket/{re.escape(ticket.id)}/at/\d+/failed")
         for question in await self.look.storage.inbox.questions():
-            found = question.interaction
-            if found.task_id == task_id and asked.fullmatch(question.step):
+            found, step = question.interaction, parse(question.step)
+            asked = step.is_failed_ticket and step.ticket == ticket.id
+            if found.task_id == task_id and asked:
                 return await steering.answer(self.look, found.interaction_id, "reset", None, author)
         raise _no_question(task_id, ticket)
 

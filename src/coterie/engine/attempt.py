@@ -1,14 +1,24 @@
-"""One try at a turn, and how what happens in it is told and kept."""
+"""One attempt at a turn: what is known of it, and how it is recorded and shown."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from time import monotonic
 
-from coterie.engine.resuming import Cut
+from coterie.engine.resuming import EarlierAttempts
 from coterie.model import instant
-from coterie.model.journal import SpendTurn, Step
+from coterie.model.journal import (
+    CloseTurn,
+    OpenStep,
+    OpenTurn,
+    SpendTurn,
+    Step,
+    Turn,
+    TurnOutcome,
+    Write,
+)
 from coterie.model.prompt import Brief
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
@@ -18,97 +28,134 @@ from coterie.model.update import ToolCallFinished, ToolCallStarted, Usage, sum_o
 
 @dataclass
 class Attempt:
-    """Who tries what, for which time."""
+    """An attempt of a member at a turn."""
 
-    task_id: str
-    step: str
+    step: Step
+    is_new: bool
+    """Whether the step is not recorded yet."""
     member: Member
+    turn: int
+    """The number of the turn in its task."""
     number: int
-    """Which turn of the task it is."""
-    tries: int
-    new: Step | None
-    """The step, where it is not in the journal yet."""
-    cut: Cut = field(default_factory=Cut)
-    """What is known of earlier tries that were cut."""
+    """The number of the attempt at that turn."""
+    token: int
+    """The fencing token of the run."""
+    earlier: EarlierAttempts = field(default_factory=EarlierAttempts)
     brief: Brief | None = None
     """The prompt, where it is not the conversation."""
     thread: str | None = None
     """The agent's own id of the conversation."""
     opened_at: str = ""
     acted: bool = False
-    """Whether the agent has used a tool: then another try must be told of it."""
+    """Whether the agent has used a tool: then a retry must be told of it."""
     spent: Usage | None = None
-    """What calls of its model cost, where the agent tells of each."""
-    watched: bool = False
-    """Whether the files are looked after: the agent may change some."""
-    waiting: str = ""
-    """What the agent has said that it waits for, and nothing since."""
+    """The sum of its model calls so far, where the agent reports each."""
+    keeps_files: bool = False
+    """Whether a snapshot of the files was taken, since the agent may change some."""
+    waiting_for: str = ""
+    """What the agent last reported to wait for."""
     started: float = field(default_factory=monotonic)
-    _refused: dict[str, str] = field(default_factory=dict[str, str])
-    """By call: why it was not permitted."""
+    _denied: dict[str, str] = field(default_factory=dict[str, str])
+    """By call: why it was denied."""
     _calls: dict[str, tuple[ToolCallStarted, float]] = field(
         default_factory=dict[str, tuple[ToolCallStarted, float]]
     )
+
+    @property
+    def task_id(self) -> str:
+        return self.step.task_id
+
+    @property
+    def name(self) -> str:
+        """The name of its step."""
+        return self.step.name
 
     @property
     def milliseconds(self) -> int:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
 
-    def spend(self, usage: Usage) -> SpendTurn:
-        """Count one call of a model; the write keeps it, should the try be cut."""
-        self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
-        kept = json.dumps(vars(self.spent))
-        return SpendTurn(self.task_id, self.step, self.tries, kept)
+    # -- its row -------------------------------------------------------------------------------
 
-    def refuse(self, call_id: str, why: str) -> None:
-        """A call was not permitted: however its agent tells of its end, it was not run."""
-        self._refused[call_id.partition("#")[0]] = why  # a further question about one call
+    @property
+    def row(self) -> Turn:
+        """The attempt as it is recorded when it opens."""
+        return Turn(
+            self.task_id,
+            self.name,
+            self.number,
+            self.member.id,
+            self.token,
+            self.opened_at,
+            self.thread,
+        )
+
+    def open(self, past: Sequence[Turn]) -> list[Write]:
+        """Record it before anything is sent; what a crash left open of `past` is closed."""
+        self.opened_at = instant.now()
+        writes: list[Write] = [OpenStep(self.step)] if self.is_new else []
+        for turn in past:
+            if turn.outcome is None:
+                row = (turn.task_id, turn.step, turn.attempt, self.opened_at)
+                writes.append(CloseTurn(*row, "unknown", None, turn.thread))
+        return [*writes, OpenTurn(self.row)]
+
+    def close(
+        self, outcome: TurnOutcome, detail: str | None = None, usage: Usage | None = None
+    ) -> CloseTurn:
+        """Record how it ended."""
+        cost = usage or self.spent
+        return CloseTurn(
+            self.task_id,
+            self.name,
+            self.number,
+            instant.now(),
+            outcome,
+            detail,
+            self.thread,
+            json.dumps(asdict(cost)) if cost else None,
+        )
+
+    def spend(self, usage: Usage) -> SpendTurn:
+        """Count one model call; the write keeps it, should the attempt be cut."""
+        self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
+        return SpendTurn(self.task_id, self.name, self.number, json.dumps(vars(self.spent)))
+
+    # -- its tool calls ------------------------------------------------------------------------
+
+    def deny(self, call_id: str, why: str) -> None:
+        """A call was denied: however its agent reports its end, it was not run."""
+        self._denied[call_id.partition("#")[0]] = why  # a further question about one call
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
     ) -> tuple[AuditEntry, ToolCallRecord]:
-        """A tool call's begin or end, as the audit keeps it and as surfaces show it."""
+        """The start or end of a tool call, for the audit and for surfaces."""
         self.acted = True
         if isinstance(update, ToolCallStarted):
             self._calls[update.call_id] = (update, monotonic())
-            return self._entry(update, None), self._record(update, None)
+            return self._audited(update)
         begun, since = self._calls.pop(
             update.call_id, (ToolCallStarted(update.call_id, update.name or "unknown"), monotonic())
         )
-        why = self._refused.pop(update.call_id, "")
+        why = self._denied.pop(update.call_id, "")
         if why:
             update = replace(update, is_error=True, output={**update.output, DENIED: why})
-        ended = (update, round((monotonic() - since) * 1000))
-        return self._entry(begun, ended), self._record(begun, ended)
+        return self._audited(begun, update, round((monotonic() - since) * 1000))
 
-    def _entry(
-        self, begun: ToolCallStarted, ended: tuple[ToolCallFinished, int] | None
-    ) -> AuditEntry:
-        return AuditEntry(
-            kind="ToolCallCompleted" if ended else "ToolCallRequested",
-            tool_call_id=begun.call_id,
-            tool_name=begun.name,
-            author_actor_id=self.member.id,
-            task_id=self.task_id,
-            timestamp=instant.now(),
-            input=None if ended else begun.input,
-            output=ended[0].output if ended else None,
-            is_error=ended[0].is_error if ended else None,
-            duration_ms=ended[1] if ended else None,
+    def _audited(
+        self, begun: ToolCallStarted, ended: ToolCallFinished | None = None, took: int | None = None
+    ) -> tuple[AuditEntry, ToolCallRecord]:
+        entry = AuditEntry(
+            "ToolCallCompleted" if ended else "ToolCallRequested",
+            begun.call_id,
+            begun.name,
+            self.member.id,
+            self.task_id,
+            instant.now(),
+            None if ended else begun.input,
+            ended.output if ended else None,
+            ended.is_error if ended else None,
+            took,
         )
-
-    def _record(
-        self, begun: ToolCallStarted, ended: tuple[ToolCallFinished, int] | None
-    ) -> ToolCallRecord:
-        return ToolCallRecord(
-            task=self.task_id,
-            member=self.member.id,
-            id=begun.call_id,
-            name=begun.name,
-            input=begun.input,
-            status="completed" if ended else "started",
-            is_error=ended[0].is_error if ended else None,
-            duration_ms=ended[1] if ended else None,
-            denied=str(ended[0].output.get(DENIED, "")) if ended else "",
-        )
+        return entry, ToolCallRecord.of(entry, begun.input)

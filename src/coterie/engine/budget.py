@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import ASKED, Journal
-from coterie.engine.questions import Asking
+from coterie.engine.journal import Journal
+from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.budget import MORE, Allowance, Tally, more
 from coterie.model.interaction import Ask, Validation
 from coterie.model.journal import Turn
 from coterie.model.question_text import MORE_EXAMPLES
+from coterie.model.step_name import BudgetKey
+from coterie.model.task import Stopped
 from coterie.model.team import Member, base_of
 from coterie.model.update import Usage
 from coterie.ports import Parked
-
-_BUDGET = "budget."
 
 
 @dataclass
@@ -53,16 +53,15 @@ class Spending:
 class Budgets:
     """Refuses the next call of a model where a budget is used up."""
 
-    def __init__(self, run: TaskRun, asking: Asking, journal: Journal) -> None:
+    def __init__(self, run: TaskRun, questions: Questions, journal: Journal) -> None:
         self._run = run
-        self._asking = asking
+        self._questions = questions
         team = run.task.team
-        self._wanted = any(one.budget.is_set for one in (team, *team.members))
-        self._granted: dict[str, float] = {}
-        for step, response in journal.answers():
-            about = step.name.rpartition(ASKED)[2]
-            if about.startswith(_BUDGET) and response.input_value:
-                self._grant(about.rsplit(".", 2)[0], response.input_value)
+        self.are_set: bool = any(one.budget.is_set for one in (team, *team.members))
+        self._granted: dict[BudgetKey, float] = {}
+        for name, _, response in journal.answers():
+            if isinstance(name.subject, BudgetKey) and response.input_value:
+                self._grant(name.subject, response.input_value)
         self._spending: Spending | None = None
 
     def spent(self, member: Member, usage: Usage | None, *, turns: int = 0) -> None:
@@ -72,26 +71,19 @@ class Budgets:
 
     async def check(self, attempt: Attempt) -> None:
         """Ask, before anything more is used, where a limit is reached.  Raises Parked."""
-        if not self._wanted:
+        if not self.are_set:
             return
         if self._spending is None:
             self._spending = await self._past()
         for scope, measure, limit in self._limits(attempt.member):
-            key = f"{_BUDGET}{scope}.{measure}"
+            key = BudgetKey(scope, measure)
             used = self._spending.of(scope, attempt.member.id).of(measure)
             while used >= limit + self._granted.get(key, 0.0):
                 allowed = limit + self._granted.get(key, 0.0)
-                await self._ask(attempt, key, scope, measure, (used, allowed))
+                await self._ask(attempt, key, used, allowed)
 
-    async def _ask(
-        self,
-        attempt: Attempt,
-        key: str,
-        scope: BudgetScope,
-        measure: Measure,
-        figures: tuple[float, float],
-    ) -> None:
-        used, allowed = figures
+    async def _ask(self, attempt: Attempt, key: BudgetKey, used: float, allowed: float) -> None:
+        scope, measure = key.scope, key.measure
         whose = {"task": attempt.task_id, "day": ""}.get(scope, attempt.member.id)
         example = MORE_EXAMPLES[measure]
         question = Ask(
@@ -109,14 +101,14 @@ class Budgets:
             intent=[scope, measure, allowed],
         )
         for number in count(1):
-            name = f"{attempt.step}{ASKED}{key}.{allowed:g}.{number}"
-            answer = await self._asking.ask(name, question)
+            name = step_name.budget(attempt.name, key, allowed, number)
+            answer = await self._questions.ask(name, question)
             if self._grant(key, answer.response.input_value or "stop"):
                 return
             if answer.fresh:  # a later run finds the answer and asks again
-                raise Parked("budget")
+                raise Parked(Stopped("budget"))
 
-    def _grant(self, key: str, said: str) -> bool:
+    def _grant(self, key: BudgetKey, said: str) -> bool:
         amount = more(said)
         if amount is not None:
             self._granted[key] = self._granted.get(key, 0.0) + amount

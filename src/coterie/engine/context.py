@@ -12,9 +12,9 @@ import anyio
 
 from coterie.engine.budget import usage_of
 from coterie.engine.journal import Journal
-from coterie.engine.questions import Asking
+from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
-from coterie.engine.turns import TurnRunner
+from coterie.engine.turns import TurnRunner, recorded_turn
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.interaction import Answer, Ask
@@ -25,11 +25,11 @@ from coterie.model.journal import (
     Step,
     TakeRequest,
     Write,
-    digest,
 )
 from coterie.model.message import Message
 from coterie.model.prompt import Brief
 from coterie.model.record import MessageRecord, Record
+from coterie.model.task import Stop
 from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket
 from coterie.model.update import PendingCall, TurnFailed, Usage, sum_of
@@ -43,12 +43,12 @@ class TaskContext:
     """What a workflow sees of the engine; implements `ports.Context`."""
 
     def __init__(
-        self, run: TaskRun, journal: Journal, asking: Asking, turns: TurnRunner, root: Path
+        self, run: TaskRun, journal: Journal, questions: Questions, turns: TurnRunner, root: Path
     ) -> None:
         self.root: Path = root
         self._run = run
         self._journal = journal
-        self._asking = asking
+        self._questions = questions
         self._turns = turns
         self._newest = 1 if self.opening else 0
         self.turns = 0
@@ -64,55 +64,45 @@ class TaskContext:
     ) -> Message | TurnFailed:
         """One turn of a member, on the conversation so far or on a brief."""
         self.turns: int = max(self.turns, number)
-        intent = digest("turn", [member.id, brief.intent if brief else self._newest])
-        step = self._journal.find(name, "turn", intent)
-        if step is not None and step.result is not None:
-            return self._recorded_turn(json.loads(step.result))
-        new = Step(self._run.task.task_id, name, "turn", intent, "") if step is None else None
-        outcome = await self._turns.take(name, member, number, new, brief)
+        intent = [member.id, brief.intent if brief else self._newest]
+        step, is_new = self._journal.begin(name, "turn", intent)
+        if step.result is not None:
+            kept = recorded_turn(step.result)
+            outcome = kept if isinstance(kept, TurnFailed) else self._run.conversation[kept - 1]
+        else:
+            outcome = await self._turns.take(step, is_new, member, number, brief)
         if isinstance(outcome, Message):
             self._newest = outcome.seq
         return outcome
 
-    def _recorded_turn(self, result: dict[str, Any]) -> Message | TurnFailed:
-        if "failed" in result:
-            return TurnFailed(**result["failed"])
-        seq: int = result["message"]
-        self._newest = seq
-        return self._run.conversation[seq - 1]
-
     async def ask(self, name: str, question: Ask) -> Answer:
         """Put a question in the inbox and wait for its answer."""
-        return await self._asking.ask(name, question)
+        return await self._questions.ask(name, question)
 
     async def step(
         self, name: str, intent: object, work: Callable[[], Awaitable[object]]
     ) -> object:
         """Do something once; its result is recorded."""
-        meaning = digest("step", intent)
-        step = self._journal.find(name, "step", meaning)
-        if step is not None and step.result is not None:
+        step, is_new = self._journal.begin(name, "step", intent)
+        if step.result is not None:
             recorded: object = json.loads(step.result)
             return recorded
-        task_id = self._run.task.task_id
-        if step is None:
-            await self._run.commit(OpenStep(Step(task_id, name, "step", meaning, "")))
+        if is_new:
+            await self._run.commit(OpenStep(step))
         result = await work()
-        self._run.post(CloseStep(task_id, name, json.dumps(result)))
+        self._run.post(CloseStep(step.task_id, name, json.dumps(result)))
         return result
 
     async def record(
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
     ) -> str:
         """Write something once, in one transaction with its step."""
-        meaning = digest("step", intent)
-        step = self._journal.find(name, "step", meaning)
-        if step is not None and step.result is not None:
+        step, _ = self._journal.begin(name, "step", intent)
+        if step.result is not None:
             return str(json.loads(step.result))
         now = instant.now()
-        done = Step(self._run.task.task_id, name, "step", meaning, "", json.dumps(now))
-        told = self._run.services.ledger.wake
-        await self._run.commit(OpenStep(done), *writes(now), after=told)
+        done = replace(step, result=json.dumps(now))
+        await self._run.commit(OpenStep(done), *writes(now), after=self._run.services.ledger.wake)
         return now
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
@@ -121,7 +111,7 @@ class TaskContext:
         loose = await checks.loose() if checks else ""
         if loose:
             call = replace(call, must_ask=True, note=loose)
-        return await self._turns.gate.permits(name, member, call)
+        return await self._turns.permissions.permits(name, member, call)
 
     async def check(self, name: str, command: str, folder: Path) -> CheckOutcome:
         """Run a command ourselves, once."""
@@ -137,29 +127,26 @@ class TaskContext:
 
     async def words(self) -> None:
         """Wait until somebody has said something that was not heard yet."""
-        while not self._run.sayings:
-            self._run.spoken_to = anyio.Event()
-            await self._run.spoken_to.wait()
+        while not self._run.words:
+            self._run.has_words = anyio.Event()
+            await self._run.has_words.wait()
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
-        if not self._journal.replaying and not self._run.sayings:
+        if not self._journal.replaying and not self._run.words:
             return ()
-        meaning = digest("heard", name)
-        step = self._journal.find(name, "heard", meaning)
-        if step is not None and step.result is not None:
-            return self._recorded_words(json.loads(step.result))
-        if self._journal.replaying:
+        step, is_new = self._journal.begin(name, "heard", name)
+        if step.result is not None:
+            seqs: list[int] = json.loads(step.result)
+            self._newest = max(self._newest, *seqs)
+            return [self._run.conversation[seq - 1] for seq in seqs]
+        if is_new and self._journal.replaying:
             return ()
-        return await self._take_words(name, meaning)
+        return await self._take_words(step)
 
-    def _recorded_words(self, seqs: list[int]) -> Sequence[Message]:
-        self._newest = max(self._newest, *seqs)
-        return [self._run.conversation[seq - 1] for seq in seqs]
-
-    async def _take_words(self, name: str, meaning: str) -> Sequence[Message]:
+    async def _take_words(self, step: Step) -> Sequence[Message]:
         run = self._run
-        requests, run.sayings[:] = list(run.sayings), []
+        requests, run.words[:] = list(run.words), []
         writes: list[Write] = []
         messages: list[Message] = []
         for request in requests:
@@ -167,9 +154,8 @@ class TaskContext:
             run.conversation.append(message)
             messages.append(message)
             writes += [TakeRequest(request.id), AppendMessage(message)]
-        seqs = json.dumps([message.seq for message in messages])
-        step = Step(run.task.task_id, name, "heard", meaning, "", seqs)
-        await run.commit(OpenStep(step), *writes, after=lambda: self._tell_all(messages))
+        done = replace(step, result=json.dumps([message.seq for message in messages]))
+        await run.commit(OpenStep(done), *writes, after=lambda: self._tell_all(messages))
         self._newest = messages[-1].seq
         return messages
 
@@ -206,6 +192,6 @@ class TaskContext:
         if not self._journal.replaying:
             self._run.observer.saw(record)
 
-    def park(self, reason: str) -> NoReturn:
+    def park(self, stop: Stop) -> NoReturn:
         """Stop here, resumable."""
-        raise Parked(reason)
+        raise Parked(stop)

@@ -107,15 +107,16 @@ class Claimant:
     reaper: Reaper
     machine: Machine
 
-    async def take(self, task_id: str) -> Fence:
+    async def take(self, task_id: str, lease: Lease | None = None) -> Fence:
         """Own the task, with every child of an earlier owner proven dead.
 
+        `lease` is the task's lease if the caller has read it.
         Raises TaskBusy where a living process runs it, or took it first.
         """
-        lease = await self.leases.get(task_id)
+        lease = lease or await self.leases.get(task_id)
         if lease is None:
             raise NotFound(f'No task "{task_id}".', "coterie tasks")
-        if lease.owner == self.owner.id and lease.state == "running":
+        if lease == self.running_lease(Fence(task_id, lease.token)):
             return Fence(task_id, lease.token)
         # The dead owner's lock is held until the task is ours, so that of two processes that
         # find it dead only one gets this far.  A parked task has no runner: the token decides.
@@ -125,6 +126,10 @@ class Claimant:
             if not dead and lease.state != "parked":
                 raise await self._busy(lease)
             return await self._claim(lease)
+
+    def running_lease(self, fence: Fence) -> Lease:
+        """The lease of a task that this process runs."""
+        return Lease(fence.task_id, self.owner.id, fence.token, "running")
 
     async def _claim(self, lease: Lease) -> Fence:
         token = await self.leases.claim(lease.task_id, self.owner.id, lease.token)

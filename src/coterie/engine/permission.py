@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -10,10 +9,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import ASKED, Journal
-from coterie.engine.questions import Asking, meaning_of
+from coterie.engine.journal import Journal
+from coterie.engine.questions import Questions, meaning_of
 from coterie.engine.task_run import TaskRun
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
 from coterie.model.action import Action, Ruling
 from coterie.model.interaction import (
@@ -28,14 +27,12 @@ from coterie.model.interaction import (
     Response,
 )
 from coterie.model.journal import Request, Step
+from coterie.model.step_name import PermissionKey, parse
 from coterie.model.team import Member, base_of
 from coterie.model.update import Asked, PendingCall
 from coterie.tools.permission import decide, decide_at_once, suggest
 
 RISKY = "confirm_risky_action"
-
-PERMISSION = re.compile(r"(?P<tries>\d+)\.(?P<call>.+)@(?P<member>[^@]+)")
-"""What stands below a turn for a permission: which try asked, for which call of whom."""
 
 
 @dataclass
@@ -51,10 +48,9 @@ class Grants:
     def recorded(cls, journal: Journal) -> Grants:
         """What the journal says."""
         grants = cls()
-        for step, response in journal.answers():
-            about = PERMISSION.fullmatch(step.name.rpartition(ASKED)[2])
-            if about is not None:
-                grants.add(about["member"], step.digest, response)
+        for name, step, response in journal.answers():
+            if isinstance(name.subject, PermissionKey):
+                grants.add(name.subject.member, step.digest, response)
         return grants
 
     def add(self, member: str, meaning: str, response: Response) -> None:
@@ -65,12 +61,12 @@ class Grants:
             self.rules.setdefault(base_of(member), []).append(response.input_value)
 
 
-class Gate:
+class PermissionGate:
     """Stands before every tool call that an agent asks about."""
 
-    def __init__(self, run: TaskRun, asking: Asking, journal: Journal) -> None:
+    def __init__(self, run: TaskRun, questions: Questions, journal: Journal) -> None:
         self._run = run
-        self._asking = asking
+        self._questions = questions
         self._grants = Grants.recorded(journal)
 
     async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
@@ -79,7 +75,7 @@ class Gate:
             return await self._ask(attempt, call, _plain(attempt.member, asked))
         response = await self._decided(attempt, asked, call)
         if not response.approves:
-            attempt.refuse(call.call_id, response.comment or "the user said no")
+            attempt.deny(call.call_id, response.comment or "the user said no")
         return response
 
     async def _decided(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
@@ -112,7 +108,7 @@ class Gate:
         meaning = meaning_of(question)
         if (member.id, meaning) in self._grants.exact:
             return True
-        response = (await self._asking.ask(name, question)).response
+        response = (await self._questions.ask(name, question)).response
         self._grants.add(member.id, meaning, response)
         return response.approves
 
@@ -149,20 +145,21 @@ class Gate:
 
     async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:
         """An answer for this request: bound to this try, its tool, its input and its folder."""
-        name = f"{attempt.step}{ASKED}{attempt.tries}.{call.call_id}@{attempt.member.id}"
+        member = attempt.member.id
+        name = step_name.permission(attempt.name, attempt.number, call.call_id, member)
         meaning = meaning_of(question)
-        unused = attempt.cut.take_unused(meaning)
+        unused = attempt.earlier.take_unused(meaning)
         if unused is not None:
-            await self._asking.reuse(name, question, *unused)
+            await self._questions.reuse(name, question, *unused)
             return unused[1]
-        before = attempt.cut.delivered.get(meaning)
+        before = attempt.earlier.delivered.get(meaning)
         if before is not None and call.is_untouched and _call_of(before.step) == call.call_id:
-            del attempt.cut.delivered[meaning]  # it serves once, like any answer
-            await self._asking.reuse(name, question, before.step, before.response)
+            del attempt.earlier.delivered[meaning]  # it serves once, like any answer
+            await self._questions.reuse(name, question, before.step, before.response)
             return before.response
         if before is not None:
             question = _once_more(question, before.at)
-        return (await self._asking.ask(name, question, by_agent=True)).response
+        return (await self._questions.ask(name, question, by_agent=True)).response
 
     async def _tell(self, response: Response) -> None:
         """Say to an agent why it got a no, where its protocol has no place for that."""
@@ -177,8 +174,8 @@ class Gate:
 
 
 def _call_of(step: Step) -> str:
-    about = PERMISSION.fullmatch(step.name.rpartition(ASKED)[2])
-    return about["call"] if about else ""
+    subject = parse(step.name).subject
+    return subject.call if isinstance(subject, PermissionKey) else ""
 
 
 def _plain(member: Member, asked: Asked) -> Ask:

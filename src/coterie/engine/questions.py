@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import anyio
 
-from coterie.engine.journal import ASKED, Journal
+from coterie.engine.journal import Journal
 from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
@@ -20,11 +22,12 @@ from coterie.model.interaction import (
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
-from coterie.model.task import UserInteractionRequested, UserInteractionResponded
+from coterie.model.step_name import parse
+from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
 from coterie.ports import InboxStore, Parked, Storage
 
 
-class Asking:
+class Questions:
     """Puts the questions of one run into the inbox and waits for their answers."""
 
     def __init__(self, run: TaskRun, journal: Journal) -> None:
@@ -48,19 +51,14 @@ class Asking:
         """
         if name in self._given:
             return Answer(self._given[name], fresh=False)
-        intent = meaning_of(question)
-        step = self._journal.find(name, "ask", intent)
-        if step is not None and step.result is not None:
+        step, is_new = self._journal.begin(name, "ask", _intent(question))
+        if step.result is not None:
             return Answer(Response.model_validate_json(step.result), fresh=False)
-        if step is None:
-            asked = await self._open(name, question, intent)
-        else:
-            asked = step.input
+        asked = await self._open(step, question) if is_new else step.input
         response, waited = await self._wait(asked, question.author, by_agent=by_agent)
         # Before it is delivered: from here on nobody can say that it was not.
-        task_id, result = self._run.task.task_id, response.model_dump_json()
-        await self._run.commit(CloseStep(task_id, name, result))
-        if ASKED in name:
+        await self._run.commit(CloseStep(step.task_id, name, response.model_dump_json()))
+        if parse(name).asked_in is not None:
             self._given[name] = response
         return Answer(response, fresh=waited)
 
@@ -71,7 +69,7 @@ class Asking:
         closing = [] if earlier.result is not None else [CloseStep(task_id, earlier.name, result)]
         await self._run.commit(*closing, OpenStep(step))
 
-    async def _open(self, name: str, question: Ask, intent: str) -> str:
+    async def _open(self, step: Step, question: Ask) -> str:
         run = self._run
         interaction = Interaction(
             interaction_id=await run.storage.inbox.allocate(),
@@ -87,8 +85,8 @@ class Asking:
         event = UserInteractionRequested(
             task_id=run.task.task_id, at=instant.now(), interaction=interaction
         )
-        step = Step(run.task.task_id, name, "ask", intent, interaction.interaction_id)
-        await run.commit(OpenStep(step), AppendEvent(event, step=name))
+        asked = replace(step, input=interaction.interaction_id)
+        await run.commit(OpenStep(asked), AppendEvent(event, step=step.name))
         return interaction.interaction_id
 
     async def _wait(
@@ -110,7 +108,7 @@ class Asking:
                 question = await self._until_answered(interaction_id)
             self._of_agents.pop(interaction_id, None)
         if question.response is None:
-            raise Parked("question")
+            raise Parked(Stopped("question"))
         chosen = question.response
         if waited:
             run.observer.saw(MemberRecord(run.task.task_id, author, "idle", "", instant.now()))
@@ -138,8 +136,12 @@ class Asking:
 
 def meaning_of(question: Ask) -> str:
     """The digest of what is asked, by which equal questions are known."""
+    return digest("ask", _intent(question))
+
+
+def _intent(question: Ask) -> object:
     options = [option.id for option in question.options]
-    return digest("ask", [question.author, question.kind, options, question.intent])
+    return [question.author, question.kind, options, question.intent]
 
 
 async def respond(storage: Storage, response: Response) -> Question:

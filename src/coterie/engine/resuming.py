@@ -13,6 +13,7 @@ from typing import Literal
 from coterie.engine.questions import close_question
 from coterie.model.interaction import Response
 from coterie.model.journal import Step, Turn
+from coterie.model.step_name import PermissionKey, StepName
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Storage
 
@@ -33,7 +34,7 @@ class CutCall:
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredAnswer:
     """A yes whose call never ended."""
 
     at: str
@@ -42,8 +43,8 @@ class Delivered:
 
 
 @dataclass
-class Cut:
-    """The past of a turn that is taken up again; empty for one that is new."""
+class EarlierAttempts:
+    """What is known of the attempts at a turn that were cut; empty for a turn that is new."""
 
     calls: Sequence[CutCall] = ()
     sent: bool = False
@@ -52,7 +53,7 @@ class Cut:
         default_factory=dict[str, list[tuple[Step, Response]]]
     )
     """Answers that were given and never delivered, by what they answered: each may serve once."""
-    delivered: dict[str, Delivered] = field(default_factory=dict[str, "Delivered"])
+    delivered: dict[str, DeliveredAnswer] = field(default_factory=dict[str, "DeliveredAnswer"])
     """Answers that were delivered and whose calls never ended, by what they answered."""
 
     def take_unused(self, digest: str) -> tuple[Step, Response] | None:
@@ -84,18 +85,17 @@ _WORDS: dict[Fate, str] = {
 }
 
 
-async def cut_turn(
-    storage: Storage, attempts: Sequence[Turn], asked: Iterable[tuple[str, Step]]
-) -> Cut:
+async def earlier_attempts(
+    storage: Storage, attempts: Sequence[Turn], asked: Iterable[tuple[StepName, Step]] = ()
+) -> EarlierAttempts:
     """All that is known of a turn's earlier attempts, none of which closed it.
 
-    `asked` are the permissions its agent asked for, with the id of the call each was about.
-    Those nobody answered are closed: an answer that comes later could only serve a request
-    that does not exist any more.
+    `asked` is what its agent asked.  Permissions that nobody answered are closed: an answer that
+    comes later could only serve a request that does not exist any more.
     """
     cut = [turn for turn in attempts if turn.outcome in (None, "unknown")]
     if not cut:
-        return Cut()
+        return EarlierAttempts()
     first = cut[0]
     entries = [
         entry
@@ -103,22 +103,14 @@ async def cut_turn(
         if entry.author_actor_id == first.member and entry.timestamp >= first.opened_at
     ]
     ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
-    found = Cut(sent=True)
+    found = EarlierAttempts(sent=True)
     refused: set[str] = set()
-    for call_id, step in asked:
-        if step.result is not None:
-            response = Response.model_validate_json(step.result)
-            if not response.approves:
+    for name, step in asked:
+        if isinstance(name.subject, PermissionKey):
+            call_id = name.subject.call
+            is_over = call_id in ended
+            if await _permission(storage, found, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
-            elif call_id not in ended:
-                found.delivered[step.digest] = Delivered(first.opened_at, step, response)
-            continue
-        refused.add(call_id)  # asked and never delivered: the agent cannot have gone on
-        question = await storage.inbox.question(step.input)
-        if question is not None and question.state == "answered" and question.response:
-            found.unused.setdefault(step.digest, []).append((step, question.response))
-        elif question is not None:
-            await close_question(storage.inbox, question.interaction, STALE)
     found.calls = [
         CutCall(
             entry.tool_call_id,
@@ -131,6 +123,23 @@ async def cut_turn(
         if entry.kind == "ToolCallRequested"
     ]
     return found
+
+
+async def _permission(
+    storage: Storage, found: EarlierAttempts, step: Step, opened_at: str, *, is_over: bool
+) -> bool:
+    """Keep what came of a permission; returns whether its call cannot have run."""
+    if step.result is not None:
+        response = Response.model_validate_json(step.result)
+        if response.approves and not is_over:
+            found.delivered[step.digest] = DeliveredAnswer(opened_at, step, response)
+        return not response.approves
+    question = await storage.inbox.question(step.input)
+    if question is not None and question.state == "answered" and question.response:
+        found.unused.setdefault(step.digest, []).append((step, question.response))
+    elif question is not None:
+        await close_question(storage.inbox, question.interaction, STALE)
+    return True  # asked and never delivered: the agent cannot have gone on
 
 
 def _fate(call_id: str, ended: set[str], refused: set[str]) -> Fate:

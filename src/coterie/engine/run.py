@@ -13,26 +13,37 @@ import anyio
 
 from coterie.engine.budget import usage_of
 from coterie.engine.context import TaskContext
-from coterie.engine.journal import ASIDE, Journal, WorkflowChanged
+from coterie.engine.journal import Journal, WorkflowChanged, question_about
 from coterie.engine.lease import Claimant
-from coterie.engine.questions import Asking
+from coterie.engine.questions import Questions
 from coterie.engine.subtask import RunChild
 from coterie.engine.task_run import RunServices, TaskRun
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.about import WorkflowChange
 from coterie.model.interaction import Ask, Option
-from coterie.model.journal import AppendEvent, Fence, SetAside, Turn
+from coterie.model.journal import (
+    AppendEvent,
+    Fence,
+    RequestKind,
+    SupersedeSteps,
+    TaskHistory,
+    Turn,
+)
 from coterie.model.message import Message
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
     Ended,
     Event,
+    RateLimited,
+    Stop,
+    Stopped,
     TaskCanceled,
     TaskCompleted,
     TaskCreated,
+    TaskFailed,
     TaskStarted,
     TaskState,
     fold,
@@ -40,8 +51,8 @@ from coterie.model.task import (
 from coterie.model.update import Usage, sum_of
 from coterie.ports import Channels, Observer, Parked, Storage, Workflow
 
-_PARKED = {"stop": "stopped"}
-"""Why a run parked, in the words of the result, where a request's kind is not that word."""
+_STALE: tuple[RequestKind, ...] = ("stop", "interrupt")
+"""Requests that mean nothing to a later run."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,11 @@ class Engine:
         patience: float | None,
     ) -> ResultRecord:
         """Run a task until it ends or parks.  When cancelled, it parks."""
-        fence = await self.claimant.take(task_id)
-        state = fold(await self.storage.events.of_task(task_id))
+        history = await self.storage.history(task_id)
+        fence = await self.claimant.take(task_id, history.lease)
+        if history.lease != self.claimant.running_lease(fence):  # its last owner may have written
+            history = await self.storage.history(task_id)
+        state = fold(history.events)
         if state.status in ENDED:
             await self.storage.leases.park(fence)
             return _result(state, 0)
@@ -74,10 +88,10 @@ class Engine:
 
         async def run_child(created: TaskCreated) -> ResultRecord:
             await self._make(created)
-            return await self.run(created.task_id, channels_for, _Aside(observer), patience)
+            return await self.run(created.task_id, channels_for, _ChildObserver(observer), patience)
 
         try:
-            return await _Run(self, state, run, run_child).to_its_end()
+            return await _Run(self, state, run, run_child).to_its_end(history)
         finally:
             with anyio.CancelScope(shield=True):
                 # The lease goes last: whoever takes the task next finds no child of ours.
@@ -104,8 +118,8 @@ class Engine:
 
 
 @dataclass(frozen=True)
-class _Aside:
-    """Tells of a child task all but its own begin and end."""
+class _ChildObserver:
+    """Shows all of a child task but its own start and end."""
 
     observer: Observer
 
@@ -122,76 +136,81 @@ class _Run:
         self._run = run
         self._run_child = run_child
         self._turns: TurnRunner | None = None
-        self._stop: str | None = None
         self._taken = 0
+        self._ended: Ended | None = None
+        self._stop: Stop | None = None
+        self._is_canceled = False
 
-    async def to_its_end(self) -> ResultRecord:
-        """The workflow, with one ear open for words from other processes."""
-        task_id = self._state.id
+    async def to_its_end(self, history: TaskHistory) -> ResultRecord:
+        """Run the workflow, and act on requests of other processes meanwhile."""
+        task_id, workflow = self._state.id, self._state.created.workflow
         if self._state.status == "created":
-            await self._emit(TaskStarted(task_id=task_id, at=instant.now()))
-        self._run.observer.saw(TaskRecord(task_id, self._state.created.workflow, "running"))
-        parked = await self._workflow_and_ear()
-        state = fold(await self._storage.events.of_task(task_id))
-        usage = _total(await self._storage.journal.turns(task_id))
-        result = _result(state, self._taken, parked, usage)
-        self._run.observer.saw(TaskRecord(task_id, state.created.workflow, result.status))
-        return result
-
-    async def _workflow_and_ear(self) -> str:
-        """Run to the end; why it parked, or an empty word."""
-        task_id = self._state.id
-        await self._storage.inbox.discard_requests(task_id, ["stop", "interrupt"])
-        parked, ended = "", None
+            # Rides in the commit that opens the first step.
+            self._run.post(AppendEvent(TaskStarted(task_id=task_id, at=instant.now())))
+        self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
+        if any(request.kind in _STALE for request in history.requests):
+            await self._storage.inbox.discard_requests(task_id, _STALE)
         with _plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
                 group.start_soon(self._run.services.ledger.follow)
-                try:
-                    ended = await self._whole_workflow()
-                except Parked as stop:
-                    parked = stop.reason
-                group.cancel_scope.cancel()
+                group.start_soon(self._workflow, history, group.cancel_scope)
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
         await self._run.services.ledger.flush()
-        if self._stop == "cancel":
+        await self._conclude()
+        history = await self._storage.history(task_id)
+        state = fold(history.events)
+        result = _result(state, self._taken, self._stop, _total(history.turns))
+        self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
+        return result
+
+    async def _conclude(self) -> None:
+        """Record the end of the task, where this is one."""
+        event: Event | None = None
+        ended, task_id, now = self._ended, self._state.id, instant.now()
+        if self._is_canceled:
             await self._run.channels.close_all()
-            await self._emit(TaskCanceled(task_id=task_id, at=instant.now()))
+            event = TaskCanceled(task_id=task_id, at=now)
+        elif ended is not None and ended.failed:
+            reason, message = ended.reason, ended.summary
+            event = TaskFailed(task_id=task_id, at=now, reason=reason, message=message)
         elif ended is not None:
             reason, summary = ended.reason, ended.summary
-            await self._emit(
-                TaskCompleted(task_id=task_id, at=instant.now(), reason=reason, summary=summary)
-            )
-        return parked or self._stop or ""
+            event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
+        if event is not None:
+            await self._run.commit(AppendEvent(event))
 
-    async def _whole_workflow(self) -> Ended:
+    async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
         task = self._state.created
         workflow = self._engine.workflow(task.workflow)
-        while True:
-            context, journal, asking = await self._prepare()
-            try:
-                ended = await workflow.run(task, context)
-                journal.check_all_asked()
-                return ended
-            except WorkflowChanged as change:
-                await _settle(change, asking)
-            finally:
-                self._taken = context.turns
+        try:
+            while self._ended is None:
+                context, journal, questions = await self._prepare(history)
+                try:
+                    ended = await workflow.run(task, context)
+                    journal.check_all_used()
+                    self._ended = ended
+                except WorkflowChanged as change:
+                    await _settle(change, questions)
+                    history = await self._storage.history(self._state.id)
+                finally:
+                    self._taken = context.turns
+        except Parked as parked:
+            self._stop = parked.stop
+        scope.cancel()
 
-    async def _prepare(self) -> tuple[TaskContext, Journal, Asking]:
+    async def _prepare(self, history: TaskHistory) -> tuple[TaskContext, Journal, Questions]:
         task_id = self._state.id
-        self._run.conversation = await self._storage.conversation.messages(task_id)
-        steps = await self._storage.journal.steps(task_id)
-        journal = Journal(task_id, steps)
+        journal = Journal(task_id, history.steps)
         if journal.superseded:
-            prefix = f"{ASIDE}{len(steps)}/"
-            await self._run.commit(SetAside(task_id, prefix, journal.superseded))
-        asking = Asking(self._run, journal)
-        past = await self._storage.journal.turns(task_id)
-        turns = TurnRunner(self._run, asking, journal, past, self._run_child)
-        self._turns = turns
-        context = TaskContext(self._run, journal, asking, turns, self._engine.root)
-        return context, journal, asking
+            prefix = step_name.superseded(len(history.steps))
+            await self._run.commit(SupersedeSteps(task_id, prefix, journal.superseded))
+            history = await self._storage.history(task_id)
+        self._run.conversation = history.messages
+        questions = Questions(self._run, journal)
+        self._turns = TurnRunner(self._run, questions, journal, history.turns, self._run_child)
+        context = TaskContext(self._run, journal, questions, self._turns, self._engine.root)
+        return context, journal, questions
 
     async def _listen(self, scope: anyio.CancelScope) -> None:
         """Act on what other processes ask of this task."""
@@ -207,12 +226,10 @@ class _Run:
                     if self._turns is not None:
                         await self._turns.interrupt()
                 else:
-                    self._stop = request.kind
+                    self._is_canceled = request.kind == "cancel"
+                    self._stop = Stopped("stopped")
                     scope.cancel()
             seen = await self._storage.changed(seen)
-
-    async def _emit(self, event: Event) -> None:
-        await self._run.commit(AppendEvent(event))
 
 
 @contextmanager
@@ -234,7 +251,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield error
 
 
-async def _settle(change: WorkflowChanged, asking: Asking) -> None:
+async def _settle(change: WorkflowChanged, questions: Questions) -> None:
     """Ask what to do about a workflow that changed under a task; the journal keeps the answer."""
     question = Ask(
         author="coterie",
@@ -247,12 +264,11 @@ async def _settle(change: WorkflowChanged, asking: Asking) -> None:
         ),
     )
     for number in count(1):
-        name = change.question if number == 1 else f"{change.question}/{number}"
-        answer = await asking.ask(name, question)
+        answer = await questions.ask(question_about(change, number), question)
         if answer.response.selected_option_id != "stop":
             return
         if answer.fresh:
-            raise Parked("workflow_changed")
+            raise Parked(Stopped("workflow_changed"))
 
 
 def _total(turns: list[Turn]) -> Usage | None:
@@ -261,18 +277,19 @@ def _total(turns: list[Turn]) -> Usage | None:
 
 
 def _result(
-    state: TaskState, turns: int, stopped: str = "", usage: Usage | None = None
+    state: TaskState, turns: int, stop: Stop | None = None, usage: Usage | None = None
 ) -> ResultRecord:
     ended = state.status in ENDED
     task = state.id
-    at_reset = " --at-reset" if stopped == "rate_limit" else ""
+    at_reset = " --at-reset" if isinstance(stop, RateLimited) else ""
     onward = ("coterie inbox", f"coterie resume {task}{at_reset}")
     return ResultRecord(
         task=task,
         status=state.status if ended else "waiting",
-        reason=state.reason if ended else _PARKED.get(stopped, stopped),
+        reason=state.reason if ended else stop.reason if stop else "",
         summary=state.summary,
         turns=turns,
         usage=usage,
         next=(f"coterie log {task}",) if ended else onward[0 if state.open_questions else 1 :],
+        stop=None if ended else stop,
     )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import ASKED, Journal
-from coterie.engine.questions import Asking
+from coterie.engine.journal import Journal
+from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.about import Subtask
 from coterie.model.interaction import REJECT, Ask, Option, Response
-from coterie.model.journal import CloseStep, OpenStep, Step, digest
+from coterie.model.journal import CloseStep, OpenStep
 from coterie.model.message import Message
 from coterie.model.record import ResultRecord
-from coterie.model.task import Caps, TaskCreated
+from coterie.model.task import Caps, Stopped, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import Delegated
 from coterie.ports import Parked
@@ -27,9 +28,11 @@ RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
 class Subtasks:
     """Hands out subtasks: who does it is asked, what came of it is the result."""
 
-    def __init__(self, run: TaskRun, asking: Asking, journal: Journal, run_child: RunChild) -> None:
+    def __init__(
+        self, run: TaskRun, questions: Questions, journal: Journal, run_child: RunChild
+    ) -> None:
         self._run = run
-        self._asking = asking
+        self._questions = questions
         self._journal = journal
         self._run_child = run_child
 
@@ -38,8 +41,8 @@ class Subtasks:
         others = [one for one in self._run.task.team.ai_members if one.id != attempt.member.id]
         if not others:
             return self._response(asked.key, REJECT, "There is no other member in this team.")
-        name = f"{attempt.step}{ASKED}{asked.key}"
-        given = (await self._asking.ask(name, _who(attempt.member, asked, others))).response
+        name = step_name.asked(attempt.name, asked.key)
+        given = (await self._questions.ask(name, _who(attempt.member, asked, others))).response
         member = next((one for one in others if one.id == given.selected_option_id), None)
         if member is None:
             return given.model_copy(update={"selected_option_id": REJECT})
@@ -48,13 +51,13 @@ class Subtasks:
 
     async def _done(self, name: str, member: Member, goal: str) -> str:
         run, task = self._run, self._run.task
-        step_name, meaning = f"{name}.child", digest("step", [member.id, goal])
-        step = self._journal.find(step_name, "step", meaning)
-        if step is not None and step.result is not None:
+        step, is_new = self._journal.begin(step_name.subtask(name), "step", [member.id, goal])
+        if step.result is not None:
             return str(json.loads(step.result))
-        child = step.input if step else f"{task.task_id}.{self._journal.children() + 1}"
-        if step is None:
-            await run.commit(OpenStep(Step(task.task_id, step_name, "step", meaning, child)))
+        child = step.input
+        if is_new:
+            child = f"{task.task_id}.{self._journal.subtasks() + 1}"
+            await run.commit(OpenStep(replace(step, input=child)))
         # Its process in this task would share a home with the one that it gets there.
         await run.channels.close(member)
         created = TaskCreated(
@@ -74,10 +77,10 @@ class Subtasks:
         )
         result = await self._run_child(created)
         if result.status == "waiting":
-            raise Parked(result.reason)
+            raise Parked(result.stop or Stopped(result.reason))
         said = await self._last_word(child)
         outcome = said if result.status == "completed" else f"{result.status}: {result.summary}"
-        run.post(CloseStep(task.task_id, step_name, json.dumps(outcome)))
+        run.post(CloseStep(task.task_id, step.name, json.dumps(outcome)))
         return outcome
 
     async def _last_word(self, child: str) -> str:

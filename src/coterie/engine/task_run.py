@@ -14,7 +14,6 @@ from coterie.model.journal import (
     AppendAudit,
     AppendEvent,
     AppendThread,
-    CloseStep,
     CloseTurn,
     Fence,
     Request,
@@ -35,9 +34,6 @@ from coterie.model.task import (
 from coterie.model.team import Member
 from coterie.ports import Channels, Checks, Ledger, Observer, Snapshots, Storage
 
-FAILED = '{"failed"'
-"""How the result of a turn begins that failed; other results are the user's own words."""
-
 
 def redacted(write: Write, by: Redactor) -> Write:
     """The write without secrets.  Messages are mended when they are made: others quote them."""
@@ -55,8 +51,6 @@ def redacted(write: Write, by: Redactor) -> Write:
             return write if kept is text else replace(write, entry=kept)
         case CloseTurn(detail=str(text)):
             return replace(write, detail=by.text(text))
-        case CloseStep(result=text) if text.startswith(FAILED):
-            return replace(write, result=by.text(text))
         case SetMemberState(reason=text):
             return replace(write, reason=by.text(text))
         case _:
@@ -141,23 +135,23 @@ class TaskRun:
     """How long an open question is waited for; None for ever."""
     conversation: list[Message]
     services: RunServices = RunServices()
-    sayings: list[Request] = field(default_factory=list[Request])
-    """Words from people that the workflow has not heard yet."""
-    spoken_to: anyio.Event = field(default_factory=anyio.Event)
+    words: list[Request] = field(default_factory=list[Request])
+    """What people said and the workflow has not taken in yet."""
+    has_words: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
-    _heard: set[int] = field(default_factory=set[int])
+    _seen: set[int] = field(default_factory=set[int])
 
     def is_new(self, request_id: int) -> bool:
-        """Whether nobody in this run has acted on a word yet; from now on somebody has."""
-        if request_id in self._heard:
+        """Whether this run sees a request for the first time."""
+        if request_id in self._seen:
             return False
-        self._heard.add(request_id)
+        self._seen.add(request_id)
         return True
 
     def hear(self, request: Request) -> None:
-        """Keep a word for the workflow."""
-        self.sayings.append(request)
-        self.spoken_to.set()
+        """Keep what somebody said for the workflow."""
+        self.words.append(request)
+        self.has_words.set()
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""
@@ -183,7 +177,7 @@ class TaskRun:
             self._warn_of(name, author)
         return message
 
-    def tell_state(self, member: Member, state: MemberState, reason: str = "") -> None:
+    def show_state(self, member: Member, state: MemberState, reason: str = "") -> None:
         """Let surfaces know what a member is doing; a person only ever waits or is idle."""
         if member.type == "human" and state in ("starting", "working"):
             return

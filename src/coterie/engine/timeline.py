@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
 from coterie.engine.budget import usage_of
 from coterie.model import instant
@@ -19,13 +19,13 @@ from coterie.model.record import (
     TicketRecord,
     ToolCallRecord,
 )
-from coterie.model.task import ENDED, Event, TaskState, after, fold
+from coterie.model.step_name import parse
+from coterie.model.task import ENDED, Event, TaskState, after
 from coterie.model.ticket import STATES, Ticket, TicketState
-from coterie.model.tool_call import DENIED, AuditEntry
+from coterie.model.tool_call import AuditEntry
 from coterie.model.view import Entry
 from coterie.ports import Storage
 
-_SOURCES = 5
 _STATES: dict[str, TicketState] = {state: state for state in STATES}
 OWNER_LOOK = 1.0
 """A dead owner writes nothing, so whether it lives is looked at this often, in seconds."""
@@ -33,22 +33,20 @@ OWNER_LOOK = 1.0
 
 async def timeline(storage: Storage, task_id: str) -> list[Entry]:
     """What happened so far, in order."""
-    return _merged(await _sources(storage, task_id))
+    return await _Reading(storage, task_id).new_entries()
 
 
 async def follow(
     storage: Storage, task_id: str, is_run: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[Entry]:
     """The timeline, then whatever is added, until the task ends or nobody runs it."""
-    seen, told = 0, [0] * _SOURCES
+    reading, seen = _Reading(storage, task_id), 0
     while True:
-        # Looked at before the sources are read: what was written until then is still told.
-        over = fold(await storage.events.of_task(task_id)).status in ENDED or not await is_run()
-        sources = await _sources(storage, task_id)
-        for entry in _merged([source[n:] for source, n in zip(sources, told, strict=True)]):
+        # Looked at before the stores are read: what was written until then is still shown.
+        runs = await is_run()
+        for entry in await reading.new_entries():
             yield entry
-        told = [len(source) for source in sources]
-        if over:
+        if reading.is_over or not runs:
             return
         try:
             async with asyncio.timeout(OWNER_LOOK):
@@ -57,21 +55,120 @@ async def follow(
             continue
 
 
-async def _sources(storage: Storage, task_id: str) -> list[list[Entry]]:
-    """Five lists that only grow at their ends."""
-    turns = await storage.journal.turns(task_id)
-    closed = sorted(
-        (turn for turn in turns if turn.closed_at), key=lambda turn: turn.closed_at or ""
-    )
-    costs = {turn.step.partition("/again/")[0]: turn for turn in closed if _is_whole(turn)}
-    messages = await storage.conversation.messages(task_id)
-    return [
-        _of_events(await storage.events.of_task(task_id)),
-        [_said(message, costs) for message in messages if message.text],
-        _of_audit(await storage.audit.of_task(task_id)),
-        [_failed(turn) for turn in closed if turn.outcome == "failed"],
-        _of_tickets(task_id, await storage.tickets.tickets(task_id)),
-    ]
+class _Reading:
+    """Reads what the stores have on a task, each time only what was added."""
+
+    def __init__(self, storage: Storage, task_id: str) -> None:
+        self._storage = storage
+        self._task_id = task_id
+        self._state: TaskState | None = None
+        self._events = 0
+        self._asked: dict[str, InteractionRecord] = {}
+        self._messages = 0
+        self._audited = 0
+        self._inputs: dict[str, Mapping[str, object]] = {}
+        """By tool call: its input, until it ends."""
+        self._turns = 0
+        """How many attempts are read and closed: these never change."""
+        self._closed: set[tuple[str, int]] = set()
+        """Attempts after those that are closed too."""
+        self._costs: dict[int, Turn] = {}
+        """By the number of a turn: the attempt that gave its message."""
+        self._tickets: dict[str, int] = {}
+        """By ticket: how many lines of its history are read."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task had ended when its events were last read."""
+        return self._state is not None and self._state.status in ENDED
+
+    async def new_entries(self) -> list[Entry]:
+        """What was added, in order."""
+        storage, task_id = self._storage, self._task_id
+        # Events first, for nothing is written after a task's end; turns last, for the turn of
+        # every message that is read here is closed by then.
+        events = await storage.events.of_task(task_id, self._events)
+        self._events += len(events)
+        messages = await storage.conversation.messages(task_id, self._messages)
+        self._messages += len(messages)
+        calls = await storage.audit.of_task(task_id, self._audited)
+        self._audited += len(calls)
+        tickets = await storage.tickets.tickets(task_id, self._tickets)
+        turns = self._of_turns(await storage.journal.turns(task_id, self._turns))
+        return _merged(
+            [
+                [self._of_event(event) for event in events],
+                [self._of_message(message) for message in messages if message.text],
+                [self._of_call(call) for call in calls],
+                turns,
+                self._of_tickets(tickets),
+            ]
+        )
+
+    def _of_event(self, event: Event) -> Entry:
+        self._state = state = after(self._state, event)
+        record: Record = TaskRecord(state.id, state.created.workflow, state.status)
+        if event.type == "UserInteractionRequested":
+            record = InteractionRecord(event.interaction, event.interaction.author_actor_id)
+            self._asked[event.interaction.interaction_id] = record
+        elif event.type == "UserInteractionResponded":
+            given = event.response
+            asked = self._asked.pop(given.interaction_id)
+            record = InteractionRecord(
+                asked.interaction,
+                asked.member,
+                "closed" if given.author_actor_id == NOBODY else "answered",
+                given.choice,
+                given.author_actor_id,
+                given.words,
+            )
+        return Entry(event.at, record)
+
+    def _of_message(self, message: Message) -> Entry:
+        turn = self._costs.pop(message.turn, None) if message.turn else None
+        if turn is None or turn.member != message.member:
+            return Entry(message.at, MessageRecord.of(message))
+        took = instant.seconds_between(turn.opened_at, turn.closed_at or turn.opened_at)
+        duration = round(max(took, 0.0) * 1000)
+        record = MessageRecord.of(message, duration_ms=duration, usage=usage_of(turn))
+        return Entry(message.at, record)
+
+    def _of_call(self, entry: AuditEntry) -> Entry:
+        if entry.kind == "ToolCallRequested":
+            given = self._inputs[entry.tool_call_id] = entry.input or {}
+        else:
+            given = self._inputs.pop(entry.tool_call_id, {})
+        return Entry(entry.timestamp, ToolCallRecord.of(entry, given))
+
+    def _of_turns(self, turns: Sequence[Turn]) -> list[Entry]:
+        """Attempts that failed; what the others cost is shown with their messages."""
+        new = [turn for turn in turns if turn.closed_at and _key(turn) not in self._closed]
+        self._closed |= {_key(turn) for turn in new}
+        for turn in turns:  # the longest beginning of the list that cannot change any more
+            if turn.closed_at is None:
+                break
+            self._turns += 1
+            self._closed.discard(_key(turn))
+        for turn in new:
+            number = parse(turn.step).turn
+            if number is not None and turn.outcome in ("completed", "interrupted"):
+                self._costs[number] = turn
+        failed = [turn for turn in new if turn.outcome == "failed"]
+        entries = [Entry(turn.closed_at or turn.opened_at, _failure(turn)) for turn in failed]
+        return sorted(entries, key=lambda entry: entry.at)
+
+    def _of_tickets(self, tickets: Sequence[Ticket]) -> list[Entry]:
+        """What happened to a session's tickets."""
+        entries: list[Entry] = []
+        for ticket in tickets:
+            shown = self._tickets.get(ticket.id, 0)
+            self._tickets[ticket.id] = len(ticket.history)
+            entries += _of_history(self._task_id, ticket)[shown:]
+        return sorted(entries, key=lambda entry: entry.at)
+
+
+def _key(turn: Turn) -> tuple[str, int]:
+    return turn.step, turn.attempt
 
 
 def _merged(sources: list[list[Entry]]) -> list[Entry]:
@@ -94,99 +191,35 @@ def _rank(record: Record) -> int:
     return 2 if isinstance(record, InteractionRecord) else 1
 
 
-def _of_events(events: list[Event]) -> list[Entry]:
+def _of_history(task_id: str, ticket: Ticket) -> list[Entry]:
+    """All that happened to a ticket."""
     entries: list[Entry] = []
-    state: TaskState | None = None
-    asked: dict[str, InteractionRecord] = {}
-    for event in events:
-        state = after(state, event)
-        record: Record = TaskRecord(state.id, state.created.workflow, state.status)
-        if event.type == "UserInteractionRequested":
-            record = InteractionRecord(event.interaction, event.interaction.author_actor_id)
-            asked[event.interaction.interaction_id] = record
-        elif event.type == "UserInteractionResponded":
-            given = event.response
-            record = InteractionRecord(
-                asked[given.interaction_id].interaction,
-                asked[given.interaction_id].member,
-                "closed" if given.author_actor_id == NOBODY else "answered",
-                given.choice,
-                given.author_actor_id,
-                given.words,
-            )
-        entries.append(Entry(event.at, record))
+    state: TicketState = "pending"
+    for moment in ticket.history:
+        state = _STATES.get(moment.event, state)
+        begun, closed = moment.event == "created", moment.event == "closed"
+        message = moment.message if moment.event in (state, "closed") else moment.event
+        if moment.message and message == moment.event:
+            message = f"{moment.event}: {moment.message}"
+        record = TicketRecord(
+            task_id,
+            ticket.id,
+            state,
+            None if begun else ticket.owner,
+            ticket.title,
+            message,
+            ticket.dependencies,
+            ticket.closed_by if closed else None,
+            is_new=begun,
+        )
+        entries.append(Entry(moment.at, record))
     return entries
 
 
-def _said(message: Message, costs: dict[str, Turn]) -> Entry:
-    turn = costs.get(f"turn/{message.turn}") if message.turn else None
-    if turn is None or turn.member != message.member:
-        return Entry(message.at, MessageRecord.of(message))
-    took = instant.seconds_between(turn.opened_at, turn.closed_at or turn.opened_at)
-    duration = round(max(took, 0.0) * 1000)
-    record = MessageRecord.of(message, duration_ms=duration, usage=usage_of(turn))
-    return Entry(message.at, record)
-
-
-def _is_whole(turn: Turn) -> bool:
-    return turn.outcome in ("completed", "interrupted")
-
-
-def _of_audit(entries: list[AuditEntry]) -> list[Entry]:
-    begun = {e.tool_call_id: e for e in entries if e.kind == "ToolCallRequested"}
-    return [
-        Entry(
-            entry.timestamp,
-            ToolCallRecord(
-                task=entry.task_id,
-                member=entry.author_actor_id,
-                id=entry.tool_call_id,
-                name=entry.tool_name,
-                input=(begun.get(entry.tool_call_id) or entry).input or {},
-                status="started" if entry.kind == "ToolCallRequested" else "completed",
-                is_error=entry.is_error,
-                duration_ms=entry.duration_ms,
-                denied=str((entry.output or {}).get(DENIED, "")),
-            ),
-        )
-        for entry in entries
-    ]
-
-
-def _of_tickets(task_id: str, tickets: list[Ticket]) -> list[Entry]:
-    """What happened to a session's tickets."""
-    entries: list[Entry] = []
-    for ticket in tickets:
-        state: TicketState = "pending"
-        for moment in ticket.history:
-            state = _STATES.get(moment.event, state)
-            begun = moment.event == "created"
-            closed = moment.event == "closed"
-            message = moment.message if moment.event in (state, "closed") else moment.event
-            if moment.message and message == moment.event:
-                message = f"{moment.event}: {moment.message}"
-            what = TicketRecord(
-                task_id,
-                ticket.id,
-                state,
-                None if begun else ticket.owner,
-                ticket.title,
-                message,
-                ticket.dependencies,
-                ticket.closed_by if closed else None,
-                is_new=begun,
-            )
-            entries.append(Entry(moment.at, what))
-    return sorted(entries, key=lambda entry: entry.at)
-
-
-def _failed(turn: Turn) -> Entry:
-    return Entry(
-        turn.closed_at or turn.opened_at,
-        ErrorRecord(
-            code="turn_failed",
-            message=f"{turn.member} failed (try {turn.attempt}): {turn.detail}",
-            member=turn.member,
-            task=turn.task_id,
-        ),
+def _failure(turn: Turn) -> ErrorRecord:
+    return ErrorRecord(
+        code="turn_failed",
+        message=f"{turn.member} failed (try {turn.attempt}): {turn.detail}",
+        member=turn.member,
+        task=turn.task_id,
     )

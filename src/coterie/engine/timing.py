@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from math import inf
 from time import monotonic
 
@@ -85,6 +86,16 @@ class TurnClock:
         self._started = self._touched
         self._total.put_off(self._started + max(0.0, self._left))
 
+    @contextmanager
+    def paused(self, wanted: bool) -> Generator[None]:
+        """Time does not count in the block, if that is wanted."""
+        if not wanted:
+            yield
+            return
+        self.pause()
+        yield
+        self.resume()
+
     def stop(self) -> None:
         """The attempt is over."""
         self._total.stop()
@@ -127,5 +138,5 @@ class RateLimiter:
                 return
             left = begun[0] + MINUTE - self._now()
             reason = f"{most} turns a minute are allowed; the next in {left:.0f} s"
-            self._run.tell_state(member, "waiting", reason)
+            self._run.show_state(member, "waiting", reason)
             await self._sleep(left)

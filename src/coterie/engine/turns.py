@@ -1,4 +1,4 @@
-"""Turns: opened before they are sent, closed with their reply, tried again when they fail."""
+"""Turns: opened before they are sent, closed with their reply, retried when they fail."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from contextlib import aclosing
 from dataclasses import asdict
 
 import anyio
+import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.budget import Budgets
-from coterie.engine.journal import ASKED, Journal
-from coterie.engine.permission import PERMISSION, Gate
-from coterie.engine.questions import Asking
-from coterie.engine.resuming import Cut, cut_turn
+from coterie.engine.journal import Journal
+from coterie.engine.permission import PermissionGate
+from coterie.engine.questions import Questions
+from coterie.engine.resuming import EarlierAttempts, earlier_attempts
 from coterie.engine.subtask import RunChild, Subtasks
 from coterie.engine.task_run import TaskRun
 from coterie.engine.timing import RateLimiter, TurnClock
-from coterie.engine.updates import Updates
 from coterie.errors import AgentError
-from coterie.model import instant
+from coterie.model import instant, step_name, update
+from coterie.model.action import Effect
+from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
+    AppendAudit,
     AppendMessage,
+    AppendThread,
     CloseStep,
-    CloseTurn,
-    OpenStep,
-    OpenTurn,
     SetMemberState,
     Step,
     Turn,
@@ -34,32 +35,20 @@ from coterie.model.journal import (
 )
 from coterie.model.message import Message
 from coterie.model.prompt import Brief, Prompt, compose
-from coterie.model.record import ErrorRecord, MemberState, MessageRecord
-from coterie.model.team import Member
-from coterie.model.update import (
-    Asked,
-    Delegated,
-    End,
-    Spent,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    Update,
-    Usage,
-    Waiting,
+from coterie.model.record import (
+    DeltaRecord,
+    ErrorRecord,
+    MemberState,
+    MessageRecord,
+    ToolCallRecord,
 )
+from coterie.model.task import RateLimited
+from coterie.model.team import Member
+from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked
 
-TRIES = 3
-"""A turn that fails is tried this often before anybody is asked."""
-
-
-_TOPIC = "ticket/"
-
-
-def topic_of(step: str) -> str:
-    """What a turn is about: its ticket, else the conversation.  A thread belongs to one of them."""
-    return step.split("/", 2)[1] if step.startswith(_TOPIC) else ""
+ATTEMPTS = 3
+"""A turn that fails is attempted this often before anybody is asked."""
 
 
 class TurnRunner:
@@ -68,110 +57,109 @@ class TurnRunner:
     def __init__(
         self,
         run: TaskRun,
-        asking: Asking,
+        questions: Questions,
         journal: Journal,
         past: Iterable[Turn],
         run_child: RunChild,
     ) -> None:
         self._run = run
-        self._asking = asking
+        self._questions = questions
         self._journal = journal
-        self._budgets = Budgets(run, asking, journal)
-        self._pace = RateLimiter(run)
-        self.gate: Gate = Gate(run, asking, journal)
-        self._updates = Updates(
-            run,
-            asking,
-            self.gate,
-            self._budgets,
-            Subtasks(run, asking, journal, run_child),
-        )
+        self._budgets = Budgets(run, questions, journal)
+        self._rate_limiter = RateLimiter(run)
+        self.permissions: PermissionGate = PermissionGate(run, questions, journal)
+        self._subtasks = Subtasks(run, questions, journal, run_child)
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
-        """By member and what it is about: the thread that its last turn was on."""
+        """By member and topic: the thread of its last turn."""
         for turn in past:
             self._past.setdefault(turn.step, []).append(turn)
             if turn.thread:
-                self._threads[turn.member, topic_of(turn.step)] = turn.thread
+                self._threads[turn.member, step_name.parse(turn.step).topic] = turn.thread
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
         self._running: dict[str, Channel] = {}
-        self._seats: dict[str, anyio.Lock] = {}
+        self._locks: dict[str, anyio.Lock] = {}
         """By member: it takes one turn at a time."""
 
     async def interrupt(self) -> None:
-        """Break off the turns that run now, and take back what their agents ask."""
+        """Interrupt the turns that run now, and withdraw what their agents ask."""
         for channel in list(self._running.values()):
             await channel.interrupt()
-        await self._asking.withdraw("the turn was broken off")
+        await self._questions.withdraw("the turn was broken off")
 
     async def take(
-        self, step: str, member: Member, number: int, new: Step | None, brief: Brief | None = None
+        self, step: Step, is_new: bool, member: Member, number: int, brief: Brief | None
     ) -> Message | TurnFailed:
-        """The reply, or the failure that was left after all tries.  `new`: not recorded yet."""
-        async with self._seats.setdefault(member.id, anyio.Lock()):
-            return await self._take(step, member, number, new, brief)
+        """The reply, or the failure that was left after all attempts."""
+        async with self._locks.setdefault(member.id, anyio.Lock()):
+            past = self._past.pop(step.name, [])
+            earlier = await self._earlier(step.name, past)
+            failures = sum(turn.outcome == "failed" for turn in past)
+            most = (brief.tries if brief else None) or ATTEMPTS
+            token, attempts = self._run.fence.token, len(past)
+            while True:
+                attempts += 1
+                attempt = Attempt(step, is_new, member, number, attempts, token, earlier, brief)
+                if self._budgets.are_set:
+                    await self._budgets.check(attempt)
+                if member.turns_per_minute is not None:
+                    await self._rate_limiter.begin(member)
+                end = await self._attempt(attempt, past)
+                await self._keep_files(attempt)
+                is_new, past = False, []
+                if not isinstance(end, TurnFailed):
+                    return self._close(attempt, end)
+                if end.until is not None:
+                    await self._wait_for_limit(attempt, end, end.until)
+                else:
+                    failures += 1
+                    last = failures >= most or not end.retry
+                    self._fail(attempt, end, last=last)
+                    if last:
+                        return end
+                if attempt.acted:
+                    earlier = await earlier_attempts(self._run.storage, [attempt.row])
 
-    async def _take(
-        self, step: str, member: Member, number: int, new: Step | None, brief: Brief | None
-    ) -> Message | TurnFailed:
-        past = self._past.pop(step, [])
-        cut = await self._cut(step, past)
-        failures = sum(turn.outcome == "failed" for turn in past)
-        tries = len(past)
-        most = (brief.tries if brief else None) or TRIES
-        while True:
-            tries += 1
-            attempt = Attempt(self._run.task.task_id, step, member, number, tries, new, cut, brief)
-            await self._budgets.check(attempt)
-            await self._pace.begin(member)
-            end = await self._try(attempt, past)
-            await self._updates.turn_over(attempt)
-            new, past = None, []
-            if not isinstance(end, TurnFailed):
-                return self._close(attempt, end)
-            if end.until is not None:
-                await self._limited(attempt, end, end.until)
-            else:
-                failures += 1
-                last = failures >= most or not end.retry
-                self._fail(attempt, end, last=last)
-                if last:
-                    return end
-            if attempt.acted:
-                cut = await cut_turn(self._run.storage, [self._turn(attempt)], ())
+    async def _earlier(self, step: str, past: list[Turn]) -> EarlierAttempts:
+        """What is known of attempts that a crash or a stop cut."""
+        if not past:
+            return EarlierAttempts()
+        return await earlier_attempts(self._run.storage, past, self._journal.asked_in(step))
 
-    async def _limited(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
-        """Wait for the end of a rate limit, or park where nobody has that patience."""
+    async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
+        """Wait for the end of a rate limit; parks if that takes longer than the run may wait."""
         run, member = self._run, attempt.member
-        run.post(self._closing(attempt, "limited", failure.message, attempt.spent))
+        run.post(attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
         reason = f"rate limit until {until[11:16]} UTC ({round(left / 60)} min)"
-        self._keep_state(member, "waiting", reason)
+        self._set_state(member, "waiting", reason)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
-            raise Parked("rate_limit")
+            raise Parked(RateLimited(member.id, until))
         await anyio.sleep(max(left, 0.0))
-        self._keep_state(member, "working", "")
+        self._set_state(member, "working", "")
 
-    # -- one try -------------------------------------------------------------------------------
+    # -- one attempt ---------------------------------------------------------------------------
 
-    async def _try(self, attempt: Attempt, past: list[Turn]) -> End:
+    async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
         run, member = self._run, attempt.member
-        run.tell_state(member, "starting")
+        run.show_state(member, "starting")
+        topic = member.id, attempt.brief.topic if attempt.brief else ""
+        thread = self._threads.get(topic)
         try:
-            channel = await run.channels.channel(member, self._thread(attempt))
+            channel = await run.channels.channel(member, thread)
         except AgentError as problem:
-            await run.commit(*self._opening(attempt, past))
+            await run.commit(*attempt.open(past))
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
-        prompt = self._prompt(attempt, channel)
+        prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
-        await run.commit(*self._opening(attempt, past))
-        run.tell_state(member, "working")
+        await run.commit(*attempt.open(past))
+        run.show_state(member, "working")
         self._running[member.id] = channel
         try:
             end = await self._listen(attempt, channel, prompt)
         except BaseException:
-            # Left in the middle of a turn, it could take no other.
+            # In the middle of a turn, the agent could take no other.
             with anyio.CancelScope(shield=True):
                 await run.channels.close(member)
             raise
@@ -179,184 +167,227 @@ class TurnRunner:
             del self._running[member.id]
         attempt.thread = channel.thread or attempt.thread
         if attempt.thread:
-            self._threads[member.id, topic_of(attempt.step)] = attempt.thread
+            self._threads[topic] = attempt.thread
         if isinstance(end, TurnFailed) or not channel.alive:
             await run.channels.close(member)
         else:
             self._known[member.id] = (channel, len(run.conversation) + 1)
         return end
 
-    async def _cut(self, step: str, past: list[Turn]) -> Cut:
-        """What is known of tries that a crash or a stop cut."""
-        if not past:
-            return Cut()
-        asked: list[tuple[str, Step]] = []
-        for below in self._journal.asked_below(step):
-            about = PERMISSION.fullmatch(below.name.rpartition(ASKED)[2])
-            if about is not None:
-                asked.append((about["call"], below))
-        return await cut_turn(self._run.storage, past, asked)
-
-    def _opening(self, attempt: Attempt, past: list[Turn]) -> list[Write]:
-        now = attempt.opened_at = instant.now()
-        writes: list[Write] = [OpenStep(attempt.new)] if attempt.new else []
-        for turn in past:
-            if turn.outcome is None:  # cut by a crash: what became of it nobody knows
-                cut = (turn.task_id, turn.step, turn.attempt)
-                writes.append(CloseTurn(*cut, now, "unknown", None, turn.thread))
-        return [*writes, OpenTurn(self._turn(attempt))]
-
-    def _turn(self, attempt: Attempt) -> Turn:
-        return Turn(
-            attempt.task_id,
-            attempt.step,
-            attempt.tries,
-            attempt.member.id,
-            self._run.fence.token,
-            attempt.opened_at,
-            attempt.thread,
-        )
-
-    def _prompt(self, attempt: Attempt, channel: Channel) -> Prompt:
-        brief = attempt.brief
-        text = brief.text if brief else self._conversation(attempt, channel)
-        thread = self._thread(attempt)
+    def _prompt(self, attempt: Attempt, channel: Channel, thread: str | None) -> Prompt:
+        messages, team, brief = self._run.conversation, self._run.task.team, attempt.brief
+        if brief is not None:
+            text = brief.text
+        else:
+            known = self._known_upto(attempt, channel, thread) if channel.holds_past else 0
+            # A member that is asked twice in a row gets the newest message once more.
+            text = compose(
+                messages[min(known, len(messages) - 1) :] if known else messages,
+                self._run.name_of,
+                count=team.context_message_count,
+                characters=team.context_characters,
+            )
         lost = thread is not None and thread != channel.thread
-        note = attempt.cut.note(lost=lost) if channel.thread else ""
+        note = attempt.earlier.note(lost=lost) if channel.thread and attempt.earlier.sent else ""
         return Prompt(
             f"{note}\n{text}" if note else text,
-            attempt.tries,
-            attempt.step,
+            attempt.number,
+            attempt.name,
             brief.schema if brief else None,
-            self._run.conversation[-1].text if self._run.conversation else "",
+            messages[-1].text if messages else "",
         )
 
-    def _conversation(self, attempt: Attempt, channel: Channel) -> str:
-        """What was said, as far as the agent does not know it."""
-        said, team = self._run.conversation, self._run.task.team
-        known = self._upto(attempt, channel) if channel.holds_past else 0
-        # A member that is asked twice in a row gets the newest message once more.
-        return compose(
-            said[min(known, len(said) - 1) :] if known else said,
-            self._run.name_of,
-            count=team.context_message_count,
-            characters=team.context_characters,
-        )
-
-    def _thread(self, attempt: Attempt) -> str | None:
-        return self._threads.get((attempt.member.id, topic_of(attempt.step)))
-
-    def _upto(self, attempt: Attempt, channel: Channel) -> int:
+    def _known_upto(self, attempt: Attempt, channel: Channel, thread: str | None) -> int:
         """Up to which message the agent on this channel knows the conversation."""
         member = attempt.member
         earlier, upto = self._known.get(member.id, (None, 0))
         if earlier is channel:
             return upto
-        thread = self._thread(attempt)
         if thread is None or thread != channel.thread:
             return 0
-        # A thread that was taken up again ends with the last thing the member said.
-        mine = [message.seq for message in self._run.conversation if message.member == member.id]
-        return mine[-1] if mine else 0
+        # A resumed thread ends with the last message of the member.
+        own = [message.seq for message in self._run.conversation if message.member == member.id]
+        return own[-1] if own else 0
 
-    async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> End:
-        """Follow the updates to the end.  Past the total limit the turn has failed."""
+    async def _listen(self, attempt: Attempt, channel: Channel, prompt: Prompt) -> update.End:
+        """Follow the updates to the end.  Past the total timeout the turn has failed."""
         run, member = self._run, attempt.member
         limits = run.channels.limits(member)
         with anyio.CancelScope() as scope:
             clock = TurnClock(limits, lambda silent: self._quiet(member, silent), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
-                    async for update in updates:
+                    async for told in updates:
                         if clock.is_quiet:
-                            self._keep_state(member, "working", "")
-                        elif attempt.waiting and not isinstance(update, Waiting):
-                            run.tell_state(member, "working")
-                        attempt.waiting = update.reason if isinstance(update, Waiting) else ""
+                            self._set_state(member, "working", "")
+                        elif attempt.waiting_for and not isinstance(told, update.Waiting):
+                            run.show_state(member, "working")
+                        attempt.waiting_for = (
+                            told.reason if isinstance(told, update.Waiting) else ""
+                        )
                         clock.touch()
-                        if isinstance(update, TurnCompleted | TurnFailed | TurnInterrupted):
-                            return update
-                        await self._act(attempt, channel, clock, update)
+                        if isinstance(told, TurnCompleted | TurnFailed | TurnInterrupted):
+                            return told
+                        with clock.paused(isinstance(told, _ASKS)):
+                            await self._handle(attempt, channel, told)
             finally:
                 clock.stop()
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
-        run.tell_state(member, "stuck", f"no end within {limits.total:g} s")
-        why = f" (it waited for {attempt.waiting})" if attempt.waiting else ""
+        run.show_state(member, "stuck", f"no end within {limits.total:g} s")
+        why = f" (it waited for {attempt.waiting_for})" if attempt.waiting_for else ""
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
 
-    async def _act(
-        self, attempt: Attempt, channel: Channel, clock: TurnClock, update: Update
+    # -- updates -------------------------------------------------------------------------------
+
+    async def _handle(self, attempt: Attempt, channel: Channel, told: update.Update) -> None:
+        """Do what one update asks for; the agent goes on when this returns."""
+        run = self._run
+        match told:
+            case update.TextDelta(text):
+                run.observer.saw(DeltaRecord(attempt.task_id, attempt.member.id, text))
+            case update.ToolCallStarted() | update.ToolCallFinished():
+                await self._tool_call(attempt, told)
+            case update.Asked() | update.Delegated():
+                await channel.answer(told.key, await self._answer(attempt, told))
+                run.show_state(attempt.member, "working")
+            case update.Remembered():
+                await self._remember(attempt, told)
+            case update.Spent(usage):
+                await self._spend(attempt, usage)
+            case update.Waiting(reason):
+                run.show_state(attempt.member, "waiting", reason)
+            case _:
+                pass
+
+    async def _tool_call(
+        self, attempt: Attempt, told: update.ToolCallStarted | update.ToolCallFinished
     ) -> None:
-        waits = isinstance(update, Asked | Delegated | Spent)
-        if waits:
-            clock.pause()
-        await self._updates.act(attempt, channel, update)
-        if waits:
-            clock.resume()
+        if isinstance(told, update.ToolCallStarted):
+            await self._snapshot(attempt, told.effect)
+        entry, record = attempt.tool_call(told)
+        self._run.post(AppendAudit(entry), after=lambda: self._run.observer.saw(record))
+
+    async def _spend(self, attempt: Attempt, usage: update.Usage) -> None:
+        if usage != update.UNTOLD:
+            self._run.post(attempt.spend(usage))
+        self._budgets.spent(attempt.member, usage)
+        await self._budgets.check(attempt)
+
+    async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
+        if isinstance(asked, update.Delegated):
+            return await self._subtasks.hand_out(attempt, asked)
+        call = asked.call
+        if call is not None:
+            # Before anybody says yes: what the call changes can be undone from here.
+            await self._snapshot(attempt, call.action.effect if call.action else "other")
+            return await self.permissions.answer(attempt, asked, call)
+        question = Ask(
+            attempt.member.id,
+            asked.kind,
+            asked.about,
+            asked.purpose,
+            asked.options,
+            asked.validation,
+            display=asked.display,
+        )
+        name = step_name.asked(attempt.name, asked.key)
+        by_agent = attempt.member.type != "human"  # a person is not interrupted
+        return (await self._questions.ask(name, question, by_agent=by_agent)).response
+
+    async def _remember(self, attempt: Attempt, told: update.Remembered) -> None:
+        writes: list[Write] = []
+        for place, entry in enumerate(told.entries, told.place):
+            kept = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+            writes.append(AppendThread(attempt.task_id, told.thread, place, kept))
+        records: list[ToolCallRecord] = []
+        for call in told.calls:
+            entry, record = attempt.tool_call(call)
+            writes.append(AppendAudit(entry))
+            records.append(record)
+
+        def show() -> None:
+            for record in records:
+                self._run.observer.saw(record)
+
+        if told.gates:
+            await self._run.commit(*writes, after=show)
+        else:
+            self._run.post(*writes, after=show)
+
+    async def _snapshot(self, attempt: Attempt, effect: Effect) -> None:
+        """Keep the files as they are, before the first thing in a turn that may change them."""
+        snapshots = self._run.services.snapshots
+        if snapshots is None or attempt.keeps_files or effect == "read":
+            return
+        attempt.keeps_files = True
+        folder = self._run.channels.work_folder(attempt.member)
+        await anyio.to_thread.run_sync(snapshots.before, attempt.task_id, folder)
+
+    async def _keep_files(self, attempt: Attempt) -> None:
+        """Keep the files as the turn left them."""
+        snapshots = self._run.services.snapshots
+        if attempt.keeps_files and snapshots is not None:
+            folder = self._run.channels.work_folder(attempt.member)
+            await anyio.to_thread.run_sync(snapshots.after, attempt.task_id, folder)
 
     # -- closing -------------------------------------------------------------------------------
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member
         usage = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
-        message = run.message(
-            member.id, end.text, turn=attempt.number, cut=isinstance(end, TurnInterrupted)
-        )
+        cut = isinstance(end, TurnInterrupted)
+        message = run.message(member.id, end.text, turn=attempt.turn, cut=cut)
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
         run.conversation.append(message)
         run.post(
             AppendMessage(message),
-            self._closing(attempt, "interrupted" if message.cut else "completed", None, usage),
-            CloseStep(message.task_id, attempt.step, f'{{"message":{message.seq}}}'),
+            attempt.close("interrupted" if cut else "completed", usage=usage),
+            CloseStep(message.task_id, attempt.name, json.dumps({"message": message.seq})),
             after=lambda: run.observer.saw(record),
         )
-        # Calls that were told one by one are counted already.
+        # Model calls that were reported one by one are counted already.
         self._budgets.spent(member, None if attempt.spent else usage, turns=1)
-        run.tell_state(member, "idle")
+        run.show_state(member, "idle")
         return message
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
-        run = self._run
-        writes: list[Write] = [self._closing(attempt, "failed", failure.message, attempt.spent)]
+        run, member = self._run, attempt.member
+        writes: list[Write] = [attempt.close("failed", failure.message)]
         if last:
-            result = json.dumps({"failed": asdict(failure)})
-            writes.append(CloseStep(attempt.task_id, attempt.step, result))
+            result = run.services.redactor.value({"failed": asdict(failure)})
+            writes.append(CloseStep(attempt.task_id, attempt.name, json.dumps(result)))
         run.post(*writes)
-        run.tell_state(attempt.member, "gone", failure.message)
+        run.show_state(member, "gone", failure.message)
         tail = failure.stderr_tail.strip()
         run.observer.saw(
             ErrorRecord(
                 code=f"turn_{failure.kind}",
-                message=f"{attempt.member.id} failed turn {attempt.number} "
-                f"(try {attempt.tries}): {failure.message}" + (f"\n{tail}" if tail else ""),
+                message=f"{member.id} failed turn {attempt.turn} "
+                f"(try {attempt.number}): {failure.message}" + (f"\n{tail}" if tail else ""),
                 hint=failure.hint or f"coterie show {attempt.task_id}",
-                member=attempt.member.id,
-                where=run.channels.folder(attempt.member),
+                member=member.id,
+                where=run.channels.folder(member),
                 task=attempt.task_id,
             )
         )
 
-    def _closing(
-        self, attempt: Attempt, outcome: str, detail: str | None, usage: Usage | None = None
-    ) -> CloseTurn:
-        return CloseTurn(
-            attempt.task_id,
-            attempt.step,
-            attempt.tries,
-            instant.now(),
-            outcome,
-            detail,
-            attempt.thread,
-            json.dumps(asdict(usage)) if usage else None,
-        )
-
     def _quiet(self, member: Member, silent: float) -> None:
-        self._keep_state(member, "quiet", f"nothing for {silent:.0f} s; its process is alive")
+        self._set_state(member, "quiet", f"nothing for {silent:.0f} s; its process is alive")
 
-    def _keep_state(self, member: Member, state: MemberState, reason: str) -> None:
-        """Tell a state that another process should be able to see too."""
-        write = SetMemberState(self._run.task.task_id, member.id, state, reason, instant.now())
-        self._run.post(write)
-        self._run.tell_state(member, state, reason)
+    def _set_state(self, member: Member, state: MemberState, reason: str) -> None:
+        """Show a state that another process should be able to see too."""
+        run = self._run
+        run.post(SetMemberState(run.task.task_id, member.id, state, reason, instant.now()))
+        run.show_state(member, state, reason)
+
+
+_ASKS = (update.Asked, update.Delegated, update.Spent)
+"""Updates after which a person may be asked: that time does not count."""
+
+
+def recorded_turn(result: str) -> int | TurnFailed:
+    """What a recorded turn came to: the number of its message, or its failure."""
+    kept = json.loads(result)
+    return TurnFailed(**kept["failed"]) if "failed" in kept else int(kept["message"])

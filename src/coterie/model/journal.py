@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # a format of its own, which only a session with tickets need
     from coterie.model.envelope import Envelope
 
 StepKind = Literal["turn", "ask", "step", "heard"]
+TurnOutcome = Literal["completed", "failed", "interrupted", "limited", "unknown"]
+"""`limited`: a rate limit refused it; `unknown`: a crash cut it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class Turn:
     opened_at: str
     thread: str | None = None
     closed_at: str | None = None
-    outcome: str | None = None
-    """`completed`, `failed`, `interrupted`; None while it is open."""
+    outcome: TurnOutcome | None = None
+    """None while it is open."""
     detail: str | None = None
     """The failure's message."""
     usage: str | None = None
@@ -203,7 +205,7 @@ class CloseTurn:
     step: str
     attempt: int
     closed_at: str
-    outcome: str
+    outcome: TurnOutcome
     detail: str | None
     thread: str | None
     usage: str | None = None
@@ -233,7 +235,7 @@ class TakeRequest:
 
 
 @dataclass(frozen=True)
-class SetAside:
+class SupersedeSteps:
     """Steps, with their turns, that no longer count since the user chose to do them anew.
 
     They are kept under another name: `aside` and a number, and the name they had.
@@ -268,6 +270,6 @@ Write = (
     | AppendEnvelope
     | PutTicket
     | TakeRequest
-    | SetAside
+    | SupersedeSteps
     | SetMemberState
 )

@@ -43,6 +43,8 @@ class Brief:
     schema: Mapping[str, object] | None = None
     tries: int | None = None
     """How often it is tried where its agent fails; None: as often as any turn."""
+    topic: str = ""
+    """What it is about: each topic has a thread of its own; empty: the conversation's."""
 
 
 def compose(

@@ -8,8 +8,9 @@ from typing import ClassVar, Literal
 
 from coterie.model.interaction import Interaction
 from coterie.model.message import Message
-from coterie.model.task import Status
+from coterie.model.task import Status, Stop
 from coterie.model.ticket import TicketState
+from coterie.model.tool_call import DENIED, AuditEntry
 from coterie.model.update import Usage
 
 MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
@@ -97,6 +98,21 @@ class ToolCallRecord:
     denied: str = ""
     """Why it was not permitted; then it was not run."""
 
+    @classmethod
+    def of(cls, entry: AuditEntry, given: Mapping[str, object]) -> ToolCallRecord:
+        """A row of the audit; `given` is the call's input, which its last row does not repeat."""
+        return cls(
+            task=entry.task_id,
+            member=entry.author_actor_id,
+            id=entry.tool_call_id,
+            name=entry.tool_name,
+            input=given,
+            status="started" if entry.kind == "ToolCallRequested" else "completed",
+            is_error=entry.is_error,
+            duration_ms=entry.duration_ms,
+            denied=str((entry.output or {}).get(DENIED, "")),
+        )
+
 
 @dataclass(frozen=True)
 class InteractionRecord:
@@ -158,6 +174,8 @@ class ResultRecord:
     changed: tuple[str, ...] = ()
     checks: tuple[Mapping[str, object], ...] = ()
     next: tuple[str, ...] = field(default_factory=tuple[str, ...])
+    stop: Stop | None = None
+    """Why a task that is not over does not run any more; `reason` is its word."""
 
 
 Record = (

@@ -229,3 +229,26 @@ class Ended:
 
     reason: str
     summary: str = ""
+    failed: bool = False
+    """Whether what was asked for was not done, and never will be."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A run ended before its task did: `question`, `stopped`, `budget`, `workflow_changed`, or a
+    word of a workflow's own."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class RateLimited:
+    """A run ended because a member's agent may only be called again later."""
+
+    member: str
+    until: str
+    reason: ClassVar[str] = "rate_limit"
+
+
+Stop = Stopped | RateLimited
+"""Why a run ended although its task can be resumed."""

@@ -12,7 +12,7 @@ from coterie.model.journal import ChildLease, Write
 from coterie.model.message import Message
 from coterie.model.prompt import Brief, Limits
 from coterie.model.record import Record
-from coterie.model.task import Ended, TaskCreated
+from coterie.model.task import Ended, Stop, TaskCreated
 from coterie.model.team import Member
 from coterie.model.ticket import Ticket
 from coterie.model.update import PendingCall, TurnFailed, Usage
@@ -25,9 +25,9 @@ if TYPE_CHECKING:  # a format of its own, which only a session with tickets need
 class Parked(Exception):
     """A run can go no further for now; the task can be resumed."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.reason)
+        self.stop = stop
 
 
 class Observer(Protocol):
@@ -202,7 +202,7 @@ class Context(Protocol):
         """Let surfaces know something that is not kept; silent while the past is replayed."""
         ...
 
-    def park(self, reason: str) -> NoReturn:
+    def park(self, stop: Stop) -> NoReturn:
         """Stop here, resumable."""
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coterie.model import step_name
 from coterie.model.message import YOU, Message
 from coterie.model.routing import RUNAWAY, Rounds, following
 from coterie.model.task import Ended, TaskCreated
@@ -38,7 +39,7 @@ class _Talk:
         if opening is not None:
             self._hear(opening)
         while True:
-            for message in await self._context.heard(f"heard/{self._turns + 1}"):
+            for message in await self._context.heard(step_name.said(self._turns + 1)):
                 self._hear(message)
             following = self._ended() or self._next()
             if isinstance(following, Ended):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
+from coterie.model import step_name
 from coterie.model.about import FailedTurn
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.message import Message
+from coterie.model.task import Stopped
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
@@ -20,7 +22,7 @@ async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:
     answer recorded and goes on."""
     answer = await context.ask(name, question)
     if answer.response.selected_option_id == STOP.id and answer.fresh:
-        context.park("stopped")
+        context.park(Stopped("stopped"))
     return answer
 
 
@@ -31,9 +33,8 @@ async def turn_or_skip(
 
     `team` are those who may take the turns of a member whose agent fails.
     """
-    name = f"turn/{number}"
-    for tries in count(1):
-        outcome = await context.turn(name, speaker, number)
+    for tries in count():
+        outcome = await context.turn(step_name.turn(number, tries), speaker, number)
         if isinstance(outcome, Message):
             return outcome, speaker
         others = {f"replace-{one.id}": one for one in team if one.id != speaker.id}
@@ -47,12 +48,11 @@ async def turn_or_skip(
             STOP,
         )
         question = failed_turn(speaker, outcome, number, options)
-        answer = await answer_or_stop(context, f"turn/{number}/failed/{tries}", question)
+        answer = await answer_or_stop(context, step_name.failed_turn(number, tries + 1), question)
         choice = answer.response.selected_option_id or ""
         if choice == "skip":
             break
         speaker = others.get(choice, speaker)
-        name = f"turn/{number}/again/{tries}"
     return None, speaker
 
 

@@ -19,9 +19,9 @@ from coterie.model.journal import (
     OpenStep,
     OpenTurn,
     PutTicket,
-    SetAside,
     SetMemberState,
     SpendTurn,
+    SupersedeSteps,
     TakeRequest,
     Write,
 )
@@ -84,7 +84,7 @@ class Writes:
             AppendEnvelope: _append_envelope,
             PutTicket: _put_ticket,
             TakeRequest: _take_request,
-            SetAside: _set_aside,
+            SupersedeSteps: _set_aside,
             SetMemberState: _set_member_state,
         }
 
@@ -154,7 +154,7 @@ def _take_request(connection: sqlite3.Connection, write: TakeRequest) -> None:
     connection.execute(SQL["delete_request"], (write.request_id,))
 
 
-def _set_aside(connection: sqlite3.Connection, write: SetAside) -> None:
+def _set_aside(connection: sqlite3.Connection, write: SupersedeSteps) -> None:
     for name in write.names:
         row = (write.prefix, write.task_id, name)
         execute(connection, SQL["set_step_aside"], row)

@@ -21,12 +21,13 @@ from coterie.model.journal import (
     IllegalWrite,
     OpenStep,
     OpenTurn,
-    SetAside,
     SetMemberState,
     SpendTurn,
     Step,
+    SupersedeSteps,
     TaskHistory,
     Turn,
+    TurnOutcome,
 )
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
 from coterie.model.tool_call import AuditEntry, ChainedEntry
@@ -214,7 +215,11 @@ class RecordsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         cost = '{"output_tokens":1}'
-        for name, outcome, usage in (("x", "unknown", None), ("y", "completed", '{"cost_usd":2}')):
+        ends: list[tuple[str, TurnOutcome, str | None]] = [
+            ("x", "unknown", None),
+            ("y", "completed", '{"cost_usd":2}'),
+        ]
+        for name, outcome, usage in ends:
             await storage.commit(fence, OpenTurn(Turn(TASK, name, 1, "ann", 1, at(4))))
             await storage.commit(fence, SpendTurn(TASK, name, 1, cost))
             assert (await storage.journal.spending())[-1].usage == cost
@@ -278,7 +283,7 @@ class RecordsContract(OpenedStorage):
         other = await storage.create(created("b"), "me", None)
         await storage.commit(other, *opening("a", "b"))
         await storage.commit(fence, *opening("a"), *opening("b"))
-        await storage.commit(fence, SetAside(TASK, "aside2/", ("a", "none")))
+        await storage.commit(fence, SupersedeSteps(TASK, "aside2/", ("a", "none")))
         assert await storage.journal.steps(TASK) == [step("aside2/a"), step("b")]
         assert await storage.journal.turns(TASK) == [turn("aside2/a"), turn("b")]
         assert await storage.journal.steps("b") == [step("a", task_id="b")]

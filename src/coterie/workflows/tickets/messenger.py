@@ -12,11 +12,12 @@ from typing import NamedTuple, cast
 import anyio
 import anyio.to_thread
 
+from coterie.model import step_name
 from coterie.model.envelope import Envelope, Error, Payload, PayloadType
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.prompt import Brief
-from coterie.model.task import TaskCreated
+from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context, Parked
@@ -82,7 +83,9 @@ class Messenger:
         why, prompt = "", asked.prompt
         for tries in range(1, _TRIES + 1):
             intent = [name, tries, [asked.wanted]]
-            brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries)
+            brief = Brief(
+                prompt, intent, schema_of(asked.wanted), asked.tries, step_name.parse(name).topic
+            )
             self._turns += 1
             reply = await self._context.turn(f"{name}/said/{tries}", member, self._turns, brief)
             if isinstance(reply, TurnFailed):
@@ -131,7 +134,7 @@ class Manager:
         self._context = context
         self._messenger = messenger
         self._turn = anyio.Lock(fast_acquire=True)
-        self._parked: str | None = None
+        self._parked: Stop | None = None
         """Why it is not asked any more in this run: a question about it is open."""
 
     @property
@@ -148,8 +151,8 @@ class Manager:
                 self._context.park(self._parked)
             try:
                 return await self._reply(name, PayloadRequest(prompt, wanted, ticket))
-            except Parked as stop:
-                self._parked = stop.reason
+            except Parked as parked:
+                self._parked = parked.stop
                 raise
 
     async def _reply(self, name: str, request: PayloadRequest) -> Payload:

@@ -11,6 +11,7 @@ import anyio
 import anyio.to_thread
 
 from coterie.errors import GitFailed
+from coterie.model import step_name
 from coterie.model.check import CheckOutcome
 from coterie.ports import Context
 from coterie.workspace.git import repository_of
@@ -95,7 +96,7 @@ class MergeQueue:
         for number, command in enumerate(checks, 1):
             if folder is None:
                 folder = await in_thread(self._folders, self._folders.check_out, merge.commit)
-            outcome = await self._context.check(f"{name}/check/{number}", command, folder)
+            outcome = await self._context.check(step_name.check(name, number), command, folder)
             outcomes.append(replace(outcome, tree=merge.tree))
         return tuple(outcomes)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.errors import ArtifactWrong
+from coterie.model import step_name
 from coterie.model.about import FailedChecks
 from coterie.model.action import Action
 from coterie.model.check import CheckOutcome, ended
@@ -142,7 +143,7 @@ class ReviewStage(TicketRun):
         folder = await self.folder()
         outcomes: list[CheckOutcome] = []
         for number, command in enumerate(commands, 1):
-            outcome = await services.context.check(f"{name}/check/{number}", command, folder)
+            outcome = await services.context.check(step_name.check(name, number), command, folder)
             outcomes.append(replace(outcome, tree=tree))
         passed = sum(outcome.passed for outcome in outcomes)
         services.tracker.checks[self.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
@@ -196,9 +197,7 @@ class ReviewStage(TicketRun):
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
-        reply = await services.manager.ask(
-            self.step("review", "manager"), prompt, "review", self.id
-        )
+        reply = await services.manager.ask(self.manager_step("review"), prompt, "review", self.id)
         assert isinstance(reply, Review)
         return reply
 

@@ -9,12 +9,12 @@ import anyio
 import anyio.to_thread
 from anyio.abc import TaskGroup
 
-from coterie.model import instant
+from coterie.model import instant, step_name
 from coterie.model.about import FailedTicket
 from coterie.model.envelope import PlanTask, Report
 from coterie.model.interaction import Ask, Option
 from coterie.model.record import ErrorRecord
-from coterie.model.task import Ended, TaskCreated
+from coterie.model.task import Ended, Stop, Stopped, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
 from coterie.workflows.failed_turns import answer_or_stop
@@ -46,7 +46,7 @@ class TicketScheduler:
         )
         self._scopes: dict[str, anyio.CancelScope] = {}
         """By ticket: the work on it that runs now."""
-        self._parked: dict[str, str] = {}
+        self._parked: dict[str, Stop] = {}
         """By ticket: what its work waits for."""
         self._requests: list[str] = []
         """What the user said since the manager last planned."""
@@ -91,14 +91,14 @@ class TicketScheduler:
         )
         self._requests = self._unread_requests()
         stalls = StallWatch(self._task.task_id, self._context, self._tracker, self._manager.id)
-        parked: str | None = None
+        parked: Stop | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen)
             group.start_soon(stalls.watch, self._config.alerts.stalled)
             try:
                 await self._run_tickets(services, group)
-            except Parked as stop:
-                parked = stop.reason
+            except Parked as early:
+                parked = early.stop
                 while self._scopes:  # what is under way need not be lost
                     await self._next_wake()
             group.cancel_scope.cancel()
@@ -140,8 +140,8 @@ class TicketScheduler:
         try:
             with self._scopes[ticket_id]:
                 await run_ticket(services, ticket_id)
-        except Parked as stop:
-            self._parked[ticket_id] = stop.reason
+        except Parked as parked:
+            self._parked[ticket_id] = parked.stop
         finally:
             del self._scopes[ticket_id]
             self._wake.set()
@@ -159,7 +159,7 @@ class TicketScheduler:
             await self._help(failed)
             return True
         if not self._startable(shared=False) and not self._tracker.index.is_over:
-            self._context.park(next(iter(self._parked.values()), "question"))
+            self._context.park(next(iter(self._parked.values()), Stopped("question")))
         return True
 
     # -- changes of plan -----------------------------------------------------------------------
@@ -174,7 +174,7 @@ class TicketScheduler:
         """Pass what the user says on to the manager."""
         while True:
             await self._context.words()
-            heard = await self._context.heard(f"heard/{len(self._context.conversation)}")
+            heard = await self._context.heard(step_name.said(len(self._context.conversation)))
             self._requests += [message.text for message in heard]
             self._wake.set()
 
@@ -216,7 +216,7 @@ class TicketScheduler:
             ),
             intent=[ticket.id, len(ticket.history)],
         )
-        name = f"ticket/{ticket.id}/at/{len(ticket.history)}/failed"
+        name = step_name.ticket(ticket.id, len(ticket.history), "failed")
         answer = await answer_or_stop(self._context, name, question)
         choice = answer.response.selected_option_id
         if choice == "reset":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.model import step_name
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import TaskCreated
@@ -67,12 +68,13 @@ class TicketRun:
         """The worker it is assigned to, else Coterie."""
         return self.ticket.owner or COTERIE
 
-    def step(self, what: str, scope: str = "ticket") -> str:
-        """The name of a step: stable as long as the ticket's history does not grow.
+    def step(self, what: str) -> str:
+        """The name of a step: stable as long as the ticket's history does not grow."""
+        return step_name.ticket(self.id, len(self.ticket.history), what)
 
-        Turns of the manager, which has one memory for all tickets, have the scope `manager`.
-        """
-        return f"{scope}/{self.id}/at/{len(self.ticket.history)}/{what}"
+    def manager_step(self, what: str) -> str:
+        """The name of a step of the manager, which has one memory for all tickets."""
+        return step_name.manager(self.id, len(self.ticket.history), what)
 
     async def git(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
         """Call a method of the session's folders without blocking the event loop."""
@@ -96,7 +98,7 @@ class TicketRun:
         text = self.services.messenger.prompt(
             prompt, ticket=self.id, description=self.part.description, **facts
         )
-        name = self.step(prompt, "manager")
+        name = self.manager_step(prompt)
         reply = await self.services.manager.ask(name, text, "instruction", self.id)
         assert isinstance(reply, Instruction)
         return reply

@@ -8,6 +8,7 @@ from typing import Literal, TypeVar, get_args
 
 import anyio
 
+from coterie.model import step_name
 from coterie.model.check import check_scores
 from coterie.model.envelope import (
     Envelope,
@@ -262,7 +263,7 @@ class TicketTracker:
                     *self._messenger.writes(at, [*drafts, _announcement(ticket)]),
                 ]
 
-            name = f"ticket/{ticket_id}/history/{len(before.history)}"
+            name = step_name.history(ticket_id, len(before.history))
             # A caller that is cancelled here must not leave us with less than is stored.
             with anyio.CancelScope(shield=True):
                 at = await self._context.record(name, [intent], writes)

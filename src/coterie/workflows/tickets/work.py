@@ -70,7 +70,7 @@ class PrepareStage(TicketRun):
                 description=self.part.description,
                 worker=worker.id,
             )
-            name = self.step("propose", "manager")
+            name = self.manager_step("propose")
             reply = await services.manager.ask(name, text, "instruction_proposal", self.id)
             assert isinstance(reply, InstructionProposal)
             proposal = reply
@@ -299,7 +299,7 @@ class BlockedStage(TicketRun):
             "request_info",
             validation=Validation(required=True),
         )
-        answer = await self.services.context.ask(self.step("help", "manager"), question)
+        answer = await self.services.context.ask(self.manager_step("help"), question)
         given = answer.response.input_value or ""
         asked = "\n".join(dict.fromkeys((instruction.summary, wanted)))
         return instruction.model_copy(
