@@ -239,7 +239,7 @@ async def _checked(
     """Run the checks on a commit; raises NotAccepted if one fails."""
     if not commands:
         return ()
-    folder = await anyio.to_thread.run_sync(work.ground.check_out, commit)
+    folder = await anyio.to_thread.run_sync(work.worktrees.check_out, commit)
     ran = [await checks.run(command, folder, children) for command in commands]
     failed = [outcome for outcome in ran if not outcome.passed]
     if failed:
@@ -267,26 +267,26 @@ def _check_wanted(work: Acceptance) -> None:
     if work.accepted is not None:
         commit = work.accepted[1][:_SHORT]
         raise NotAccepted(task, f"{task} was accepted already, as {commit}", f"coterie diff {task}")
-    if work.ground.head() == work.ground.base:
+    if work.worktrees.head() == work.worktrees.base:
         raise NotAccepted(task, f"{task} changed nothing", f"coterie show {task}")
 
 
 def _check_unmoved(work: Acceptance, head: str, branch: str, final: str) -> None:
     """Raise NotAccepted where something moved since it was checked."""
-    base, now = work.ground.base, work.ground.head()
+    base, now = work.worktrees.base, work.worktrees.head()
     hint = f"coterie accept {work.task} --recheck"
     if head != base:
         said = f"{branch} moved since the checks ({base[:_SHORT]}, now {head[:_SHORT]})"
         raise NotAccepted(work.task, said, hint)
     if now != final:
-        which = work.ground.branch
+        which = work.worktrees.branch
         said = f"{which} moved since the checks ({final[:_SHORT]}, now {now[:_SHORT]})"
         raise NotAccepted(work.task, said, hint)
 
 
 def _combined(work: Acceptance, head: str, state: TaskState) -> str:
     title = state.created.goal.strip().partition("\n")[0][:60]
-    return work.merged_with(head, work.ground.head(), f"Take in {work.task}: {title}")
+    return work.merged_with(head, work.worktrees.head(), f"Take in {work.task}: {title}")
 
 
 def _outcome(step: Step) -> CheckOutcome | None:
@@ -296,7 +296,7 @@ def _outcome(step: Step) -> CheckOutcome | None:
 
 
 def _difference(work: Acceptance, reverted_at: str | None) -> TaskDiff:
-    before, after = work.accepted or (work.ground.base, work.ground.head())
+    before, after = work.accepted or (work.worktrees.base, work.worktrees.head())
     text, files = work.patch(before, after)
     patches = (Patch(work.git.folder, "", text, files),) if files else ()
     return TaskDiff(patches, reverted_at=reverted_at)

@@ -88,7 +88,7 @@ def _settled(call: Call, project: Project, loaded: LoadedTeam) -> Team:
                 str(loaded.path),
             )
         call.line(f"{member.id}'s prompt changed.")
-        call.line(f"  it was  {one_line(change.settled)}")
+        call.line(f"  it was  {one_line(change.saved)}")
         call.line(f"  now     {one_line(member.system_instruction)}")
         answer = click.prompt("[u] update, memory kept  [k] keep the old", type=click.Choice("uk"))
         (save_prompt if answer == "u" else keep_saved_prompt)(project.root, name, member)

@@ -168,7 +168,7 @@ class StdioTurns:
         early = await self._make_ready()
         self._deadline = anyio.current_time() + total
         if not (self._one_shot or self._child.alive):
-            yield self._broken(await self._child.exit())
+            yield self._exited(await self._child.exit())
             return
         self._child.post(prompt + b"\n")
         if self._one_shot:
@@ -242,9 +242,9 @@ class StdioTurns:
     async def _judge(self, line: OutputLine, *, may_end: bool) -> ReplyOutcome | None:
         """Whether the line ends the reply; if it does not, it may be a part of it."""
         if len(line.data) > BIG_LINE:
-            text, last = await anyio.to_thread.run_sync(self._weigh, line)
+            text, last = await anyio.to_thread.run_sync(self._parse, line)
         else:
-            text, last = self._weigh(line)
+            text, last = self._parse(line)
         if last is not None and may_end:
             if not self._strategy.prints_reply:
                 return ReplyCompleted(last)
@@ -254,7 +254,7 @@ class StdioTurns:
             self._reply.add(text + "\n")
         return None
 
-    def _weigh(self, line: OutputLine) -> tuple[str, str | None]:
+    def _parse(self, line: OutputLine) -> tuple[str, str | None]:
         text = line.text
         return text, self._strategy.ended_by(text)
 
@@ -271,7 +271,7 @@ class StdioTurns:
             with anyio.CancelScope(deadline=self._limit(heard_at)) as self._waiting:
                 return await self._ended()
         if self._strategy.silence is not None and anyio.current_time() < self._deadline:
-            return self._whole()
+            return self._completed()
         tail = self._child.stderr_tail
         return ReplyFailed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
 
@@ -279,14 +279,14 @@ class StdioTurns:
         """The agent has closed its output: what it ends with decides."""
         code = await self._child.exit()
         if code == 0 and self._strategy.silence is not None:
-            return self._whole()
-        return self._broken(code)
+            return self._completed()
+        return self._exited(code)
 
-    def _whole(self) -> ReplyCompleted:
+    def _completed(self) -> ReplyCompleted:
         self._reply.finish()
         return ReplyCompleted(self._reply.text)
 
-    def _broken(self, code: int) -> ReplyFailed:
+    def _exited(self, code: int) -> ReplyFailed:
         message = f"the agent ended with exit code {code} before its reply was whole"
         return ReplyFailed("exit", message, code, self._child.stderr_tail)
 
@@ -305,7 +305,7 @@ class _Reply:
         self.add(self._decoder.decode(chunk))
 
     def finish(self) -> None:
-        """Let a character that was cut short be seen as one."""
+        """Replace a character that was cut short at the end."""
         self.add(self._decoder.decode(b"", final=True))
 
     def add(self, text: str) -> None:

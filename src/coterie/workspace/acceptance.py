@@ -31,17 +31,17 @@ _PLAIN = ("--quiet", "--no-stat", "--no-verify-signatures", "--no-autostash")
 class Acceptance:
     """One session's work, and the branch that may take it."""
 
-    ground: TicketWorktrees
+    worktrees: TicketWorktrees
 
     @property
     def git(self) -> Git:
         """The user's repository, where they work."""
-        return self.ground.git
+        return self.worktrees.git
 
     @property
     def task(self) -> str:
         """The session, by its root task."""
-        return self.ground.session
+        return self.worktrees.session
 
     # -- what is known -------------------------------------------------------------------------
 
@@ -102,13 +102,13 @@ class Acceptance:
         """The work on top of a branch that went on: a commit that no branch has yet."""
         if self._contains(work, head):
             return work
-        made = self.ground.combined(head, work, message)
+        made = self.worktrees.combined(head, work, message)
         if made.conflicts:
             files = ", ".join(made.conflicts)
             raise NotAccepted(
                 self.task,
                 f"it conflicts with your branch in {files}",
-                f"git merge {self.ground.branch}, and settle it by hand",
+                f"git merge {self.worktrees.branch}, and settle it by hand",
             )
         return made.commit
 
@@ -136,6 +136,10 @@ class Acceptance:
             problem = f"you have changes of your own in {', '.join(in_the_way)}"
             raise NotAccepted(self.task, problem, "Commit them, or put them aside: git stash -u")
 
+    def _advance(self, commit: str) -> None:
+        self._check_clean(self.head(), commit)
+        self._forward(commit)
+
     def _forward(self, commit: str) -> None:
         try:
             self.git.run("merge", "--ff-only", *_PLAIN, commit, patience=CHECKOUT)
@@ -153,26 +157,24 @@ class Acceptance:
         # Git merges from where two commits part: with these made for it, that is `after`.
         start = self._alone(after)
         ours, theirs = self._alone(head, start), self._alone(before, start)
-        made = self.ground.combined(ours, theirs, message)
+        made = self.worktrees.combined(ours, theirs, message)
         if made.conflicts:
             return "", made.conflicts
-        return self.ground.committed(made.tree, (head,), message), ()
+        return self.worktrees.committed(made.tree, (head,), message), ()
 
     def take_back(self, commit: str) -> None:
         """Move the user's branch and tree on to a commit that undoes the work."""
-        self._check_clean(self.head(), commit)
-        self._forward(commit)
+        self._advance(commit)
         self._set("reverted", commit)
 
     def bring_back(self, commit: str) -> None:
         """Move the user's branch and tree on to a commit that undoes the revert."""
-        self._check_clean(self.head(), commit)
-        self._forward(commit)
-        self._drop("reverted")
+        self._advance(commit)
+        self.unmark_reverted()
 
     def mark_reverted(self) -> None:
         """Remember that the work is not wanted; its branch stays."""
-        self._set("reverted", self.ground.head())
+        self._set("reverted", self.worktrees.head())
 
     def unmark_reverted(self) -> None:
         """Remember that it is wanted after all."""
@@ -186,7 +188,7 @@ class Acceptance:
 
     def _alone(self, commit: str, *parents: str) -> str:
         tree = self.git.run("rev-parse", f"{commit}^{{tree}}").strip()
-        return self.ground.committed(tree, parents, "For a merge")
+        return self.worktrees.committed(tree, parents, "For a merge")
 
     def _contains(self, commit: str, other: str) -> bool:
         return self.git.run("merge-base", other, commit, accept=(0, 1)).strip() == other

@@ -161,7 +161,7 @@ class ChangedPrompt:
     """A member whose prompt is not the one its folder was made with."""
 
     member: Member
-    settled: str
+    saved: str
     """The prompt that its folder knows."""
 
 

@@ -47,7 +47,7 @@ class TicketWorktrees:
         return self.root / ".coterie" / "worktrees" / self.session
 
     @property
-    def place(self) -> Path:
+    def command_dir(self) -> Path:
         """Where commands of the session are run: in one of the worktrees."""
         return self.folder
 
@@ -240,7 +240,7 @@ class SharedFolder:
     branch = ""
 
     @property
-    def place(self) -> Path:
+    def command_dir(self) -> Path:
         """Where commands of the session are run."""
         return self.root
 

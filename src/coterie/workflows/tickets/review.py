@@ -125,7 +125,7 @@ class ReviewStage(TicketRun):
             "check",
             {"command": command},
             # One folder for all tickets: a yes for the whole task is not asked for again.
-            str(self.services.folders.place),
+            str(self.services.folders.command_dir),
             Action("run", "check", str(folder), command=command),
             why=f"an acceptance criterion of {self.id}",
             said=command,
