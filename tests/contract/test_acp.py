@@ -515,7 +515,7 @@ async def test_a_call_between_turns_is_nobodys(house: PlayingHouse) -> None:
     house.plays([*hello(), PROMPT, says("One."), done(), late, PROMPT, done()])
     async with house.open() as opened:
         assert (await take(opened)).text == "One."
-        await until(lambda: len(opened._wire._messages) == 1)
+        await until(lambda: len(opened._process._messages) == 1)
         second = await take(opened)
     assert second.text == "It is not your turn, so nobody can be asked."
 
@@ -563,7 +563,7 @@ async def test_what_comes_between_turns_is_nobodys(house: PlayingHouse) -> None:
     )
     async with house.open() as opened:
         assert (await take(opened)).text == "One."
-        await until(lambda: len(opened._wire._messages) == len([*late, ready]))
+        await until(lambda: len(opened._process._messages) == len([*late, ready]))
         second = await take(opened)
         assert (second.text, second.of(Asked)) == ("Two.", [])
     assert house.replies() == [

@@ -523,7 +523,7 @@ async def test_it_breaks_off_by_itself(stage: Stage) -> None:
     steps = [*HELLO, *BEGINS, result, lifecycle("cancelled"), state("idle")]
     async with stage.play(steps).channel() as channel:
         end = (await turn(channel, "go"))[-1]
-    words = 'claude broke the turn off by itself. Claude says: "why"'
+    words = 'claude broke the turn off by itself. It says: "why"'
     assert end == TurnFailed("protocol", words)
 
 
@@ -566,7 +566,7 @@ async def test_a_limit_that_ends_at_a_time(stage: Stage, told_as: str) -> None:
     assert end == TurnFailed(
         "rate_limit",
         f"the model's rate limit is reached (429) until {ends[:10]} {ends[11:16]} UTC. "
-        'Claude says: "You\'ve hit your 5-hour limit"',
+        'It says: "You\'ve hit your 5-hour limit"',
         hint="Wait, then try again.",
         until=ends,
     )
@@ -654,7 +654,7 @@ async def test_what_it_asks_between_two_turns_is_refused(stage: Stage) -> None:
     steps = [*one_turn(), stray, refusal, *BEGINS, *ENDS]
     async with stage.play(steps).channel() as channel:
         await reply(channel, "one")
-        while not channel._wire._messages:  # noqa: ASYNC110 - until the stray has come
+        while not channel._process._messages:  # noqa: ASYNC110 - until the stray has come
             await anyio.sleep(0.01)
         await reply(channel, "two")
     [response] = [line for line in stage.heard() if line["type"] == "control_response"]
@@ -904,7 +904,7 @@ async def test_nobody_answers_and_it_is_nobodys_turn(stage: Stage) -> None:
     steps = [*one_turn(*calling("a", "ask_human", question="Why?")), *between, *BEGINS, *ENDS]
     async with stage.play(steps).channel() as channel:
         await turn(channel, "go", nobody)
-        while not channel._wire._messages:  # noqa: ASYNC110 - until the stray has come
+        while not channel._process._messages:  # noqa: ASYNC110 - until the stray has come
             await anyio.sleep(0.01)
         await reply(channel, "again")
     assert from_server(stage) == {

@@ -381,7 +381,7 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
         ({"codexErrorInfo": "contextWindowExceeded"}, "model", False, "longer than the model"),
         ({"codexErrorInfo": "badRequest"}, "model", False, "refused the request"),
         ({"message": "a invalid_request_error"}, "model", False, "refused the request"),
-        ({"message": "stream disconnected: x"}, "model", True, "was cut. Codex says: stream"),
+        ({"message": "stream disconnected: x"}, "model", True, 'was cut. It says: "stream'),
         (
             {"codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": 502}}},
             "model",
@@ -389,7 +389,7 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
             "the model service is failing",
         ),
         ({"codexErrorInfo": {"httpConnectionFailed": {}}}, "model", True, "cannot be reached"),
-        ({"codexErrorInfo": {"new": None}, "message": "x"}, "model", True, "Codex says: x"),
+        ({"codexErrorInfo": {"new": None}, "message": "x"}, "model", True, 'It says: "x"'),
         ({"codexErrorInfo": {}}, "model", True, "the model service is failing"),
         (None, "model", True, "the model service is failing"),
     ],
@@ -432,7 +432,7 @@ async def test_a_usage_limit_that_ends_at_a_time(house: House) -> None:
     )
     assert await used_up(house, *rows) == TurnFailed(
         "rate_limit",
-        "the account's usage limit is reached. Codex says: You’ve hit your usage limit.",
+        'the account\'s usage limit is reached. It says: "You’ve hit your usage limit."',
         retry=False,
         hint="Wait for its reset, or look at the plan of the account.",
         until=instant.of(datetime.fromtimestamp(later, UTC)),
@@ -811,7 +811,7 @@ async def test_the_process_ends_in_the_middle(house: House) -> None:
         end = told[-1]
         assert isinstance(end, TurnFailed)
         assert (end.kind, end.exit_code, end.retry) == ("exit", 3, True)
-        assert end.message == "codex ended in the middle of the turn (exit code 3)"
+        assert end.message == "codex ended with exit code 3 in the middle of the turn"
         assert end.stderr_tail.endswith("ERROR it broke")
         assert not opened.alive
         assert opened.pid is None
@@ -922,7 +922,7 @@ async def test_exec(house: House) -> None:
                 "completed 'end', (2000, 100)",
             ],
             "exec_401": [
-                "failed signed_out: the key or login that codex was given is refused. Codex s"
+                "failed signed_out: the key or login that codex was given is refused. It says"
             ],
         }
     )

@@ -10,7 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.acp.channel import AcpChannel
-from coterie.agents.gemini.adapter import GeminiAdapter, passed_on
+from coterie.agents.gemini import FACTS
+from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
@@ -50,7 +51,7 @@ def test_limits(house: PlayingHouse) -> None:
 
 def test_arguments_that_are_the_adapters_own() -> None:
     given = ("--yolo", "-p", "x", "--output-format=json", "--debug", "-r", "latest", "--skip-trust")
-    assert passed_on((*given, "--include-directories", "../lib")) == (
+    assert FACTS.flags.passed_on((*given, "--include-directories", "../lib")) == (
         "--debug",
         "--include-directories",
         "../lib",

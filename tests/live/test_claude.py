@@ -558,7 +558,7 @@ async def test_a_thread_is_taken_up_after_a_kill(stage: Stage) -> None:
 
     def kill(update: Update) -> None:
         if isinstance(update, TextDelta) and channel.alive:
-            os.kill(channel._wire.child.agent_pid, signal.SIGKILL)
+            os.kill(channel._process.child.agent_pid, signal.SIGKILL)
 
     failed = failure(await turn(channel, "and now?", then=kill))
     assert (failed.kind, failed.exit_code, channel.alive) == ("exit", 137, False)
@@ -674,7 +674,7 @@ async def test_signed_out(stage: Stage, tmp_path: Path) -> None:
     async with stage.desk.channel(str(uuid.uuid4())) as channel:
         failed = failure(await turn(channel, "hi"))
     assert (failed.kind, failed.retry) == ("signed_out", False)
-    assert failed.message.startswith("claude is not signed in. Claude says:")
+    assert failed.message.startswith("claude is not signed in. It says:")
     assert stage.server.turns == []
 
 

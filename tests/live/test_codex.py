@@ -683,7 +683,7 @@ async def test_a_rate_limit(lived_in: House) -> None:
     assert taken.end == TurnFailed(
         "rate_limit",
         "the model's rate limit is reached. "
-        "Codex says: exceeded retry limit, last status: 429 Too Many Requests",
+        'It says: "exceeded retry limit, last status: 429 Too Many Requests"',
         hint="Wait, then try again.",
     )
 
@@ -724,7 +724,7 @@ async def test_refusals(
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == (kind, retry)
     assert words in end.message
-    assert "Codex says: " in end.message
+    assert "It says: " in end.message
     assert end.hint is None if hint is None else hint in str(end.hint)
 
 
@@ -732,7 +732,7 @@ async def test_a_cut_stream(lived_in: House) -> None:
     end = (await failing(lived_in, *[ModelReply(("a ", "b"), breaks="cut")] * 2)).end
     assert isinstance(end, TurnFailed)
     assert (end.kind, end.retry) == ("model", True)
-    assert end.message.startswith("the connection to the model was cut. Codex says: ")
+    assert end.message.startswith("the connection to the model was cut. It says: ")
     assert end.hint == "Look at the network, then try again."
 
 
@@ -740,7 +740,7 @@ async def test_a_service_that_is_not_there(house: House) -> None:
     async with house.open(rehearsal="http://127.0.0.1:9") as channel:
         end = (await take(channel, "try")).end
     assert isinstance(end, TurnFailed)
-    assert end.message.startswith("the model service cannot be reached. Codex says: ")
+    assert end.message.startswith("the model service cannot be reached. It says: ")
 
 
 async def test_nobody_signed_in(house: House) -> None:

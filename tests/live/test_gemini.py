@@ -146,7 +146,7 @@ async def test_killed_in_the_middle_it_is_a_new_thread(house: RealHouse) -> None
 
         def kill(update: object) -> None:
             if isinstance(update, TextDelta):
-                os.kill(channel._wire.child.agent_pid, signal.SIGKILL)
+                os.kill(channel._process.child.agent_pid, signal.SIGKILL)
 
         taken = await take(channel, "Remember the word heliotrope.", hook=kill)
         assert (taken.failure.kind, taken.failure.exit_code) == ("exit", 137)

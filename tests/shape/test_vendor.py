@@ -25,17 +25,13 @@ FACTS = AgentFacts(
     sign_in_check=("status",),
     tested="3.1",
     keys=("ACME_KEY",),
-    adapter=AdapterFacts("acme", make="acme:Acme", home="acme:home"),
+    adapter=AdapterFacts("acme", make="acme:Acme"),
     flags=FlagFacts(
         mode={"serve": 0}, prompt=frozenset({"--persona"}), yes={"--trust": frozenset({"all"})}
     ),
     isolating=("ACME_HOME",),
     instructions=("ACME.md",),
 )
-
-
-def home(member, workspace):
-    return {**workspace.env, "ACME_HOME": str(workspace.home)}
 
 
 class Acme:
@@ -46,6 +42,10 @@ class Acme:
 
     def __init__(self, agent, children, keeper, quiet_after):
         self.agent = agent
+
+    @staticmethod
+    def environment(member, workspace):
+        return {**workspace.env, "ACME_HOME": str(workspace.home)}
 
     def limits(self, member):
         return Limits(10.0, 10.0)

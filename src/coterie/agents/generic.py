@@ -11,8 +11,8 @@ from typing import cast
 
 import anyio.to_thread
 
+from coterie.agents.program import ProgramAdapter
 from coterie.errors import AgentMissing
-from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Response
 from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
@@ -26,8 +26,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.model.workspace import Workspace
-from coterie.ports import ChildLog
-from coterie.process.child import Child, KeeperName, Spawn, start
+from coterie.process.child import Child, Spawn, start
 from coterie.process.stdio_turns import (
     CompletionStrategy,
     DetectorCompletion,
@@ -40,7 +39,6 @@ from coterie.process.stdio_turns import (
 )
 
 DETECTORS = "coterie.detectors"
-QUIET_AFTER = 120.0
 BACKSTOP = 2.0
 """We end a turn at its limit ourselves and can say what the agent wrote last; should we not,
 the engine does so this many seconds later."""
@@ -51,18 +49,12 @@ NATURAL_END = 2.0
 
 
 @dataclass(frozen=True)
-class GenericAdapter:
+class GenericAdapter(ProgramAdapter):
     """Runs a program as its registry entry says."""
-
-    agent: AgentDefinition
-    children: ChildLog
-    keeper: KeeperName = "auto"
-    quiet_after: float = QUIET_AFTER
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns."""
-        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.total(member) + BACKSTOP, quiet)
+        return self.agent.clocks(self.total(member) + BACKSTOP, member, self.quiet_after)
 
     def total(self, member: Member) -> float:
         """How long a turn may take, in seconds."""
@@ -89,7 +81,7 @@ class GenericAdapter:
         detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
         if detect is None:
             problem = f'there is no detector "{told.detector}" in the entry points {DETECTORS}'
-            raise AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
+            raise self.missing(member, workspace, problem)
         return DetectorCompletion(detect)
 
 

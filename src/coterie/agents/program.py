@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from coterie.agents.generic import QUIET_AFTER
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
@@ -20,25 +19,8 @@ from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName
 
-
-def without(words: Sequence[str], chosen: Mapping[str, int]) -> tuple[str, ...]:
-    """The words but for those that are chosen elsewhere, and the words that belong to each.
-
-    `chosen` says of each how many those are; `--flag=value` is one word.
-    """
-    kept: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        if flag not in chosen:
-            kept.append(word)
-        elif chosen[flag] and not equals:
-            del rest[: chosen[flag]]
-    return tuple(kept)
-
-
-# -- what the adapters of long-lived programs have in common -------------------------------------
+QUIET_AFTER = 120.0
+"""Seconds of silence after which a turn is shown as quiet."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +34,9 @@ class ProgramAdapter:
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns: such an agent's end is an event, never silence."""
-        quiet = self.quiet_after if member.quiet_after_ms is None else member.quiet_after_ms / 1000
-        return Limits(self.agent.total_timeout_ms(member, silent=False) / 1000, quiet)
+        return self.agent.clocks(
+            self.agent.total_timeout_ms(member, silent=False) / 1000, member, self.quiet_after
+        )
 
     def starting(
         self,
@@ -79,6 +62,25 @@ class ProgramAdapter:
     def missing(self, member: Member, workspace: Workspace, problem: str) -> AgentMissing:
         """Why this agent cannot be started for this member."""
         return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
+
+
+class ProcessChannel:
+    """What the channels on one long-lived process have in common."""
+
+    holds_past = True
+
+    def __init__(self, process: AgentProcess) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int | None:
+        """The process, while it runs."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether another turn can be taken here."""
+        return self._process.alive
 
 
 @dataclass(frozen=True)

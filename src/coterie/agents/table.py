@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from coterie.agents import builtin
 from coterie.agents.human import HumanAdapter
@@ -31,11 +31,12 @@ class MakeAdapter(Protocol):
         ...
 
 
-class PrepareHome(Protocol):
-    """What writes a member's home for an agent."""
+@runtime_checkable
+class HasHome(Protocol):
+    """An adapter's class that says what a member's home must hold for its agent."""
 
-    def __call__(self, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """The environment to start its CLI in by hand.  Blocks."""
+    def environment(self, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare the home; returns the environment to start the CLI in by hand.  Blocks."""
         ...
 
 
@@ -81,11 +82,8 @@ def home_environment(
     agent: AgentDefinition, member: Member, workspace: Workspace
 ) -> Mapping[str, str]:
     """The environment of a member's CLI, its home written as Coterie itself would.  Blocks."""
-    adapter = _adapter(agent)
-    if adapter is None or adapter.home is None:
-        return workspace.env
-    prepare: PrepareHome = _loaded(adapter.home)
-    return prepare(member, workspace)
+    make = _make(agent)
+    return make.environment(member, workspace) if isinstance(make, HasHome) else workspace.env
 
 
 def _adapter(agent: AgentDefinition) -> AdapterFacts | None:

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coterie.model.agent import GENERIC, AgentDefinition
 from coterie.model.agent_facts import AgentFacts, FlagFacts, KnownAgents
 from coterie.model.team import Member
-
-# -- modes -------------------------------------------------------------------------------------
-
-
-def drop_mode_words(
-    words: Mapping[str, int], args: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The arguments without the words that choose the way of calling, and those.
-
-    `words` says for each how many values it takes.
-    """
-    kept: list[str] = []
-    dropped: list[str] = []
-    rest = list(args)
-    while rest:
-        word = rest.pop(0)
-        flag, equals, _ = word.partition("=")
-        if flag not in words:
-            kept.append(word)
-            continue
-        dropped.append(word)
-        if words[flag] and not equals and rest and not rest[0].startswith("-"):
-            dropped.append(rest.pop(0))
-    return tuple(kept), tuple(dropped)
-
 
 # -- roles -------------------------------------------------------------------------------------
 

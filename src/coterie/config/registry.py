@@ -16,7 +16,7 @@ from coterie.config import legacy
 from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
 from coterie.config.files import expanded, locked, write_atomically
-from coterie.config.flags import drop_mode_words, take_out_prompts
+from coterie.config.flags import take_out_prompts
 from coterie.config.mistakes import (
     Mistake,
     Notice,
@@ -33,7 +33,7 @@ from coterie.config.mistakes import (
 from coterie.config.patterns import VARIABLE
 from coterie.errors import NotFound, UsageError
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
-from coterie.model.agent_facts import AgentFacts, KnownAgents
+from coterie.model.agent_facts import AgentFacts, KnownAgents, split_words
 from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"
@@ -251,7 +251,7 @@ def _completion(told: Capabilities) -> Iterator[Mistake]:
 
 
 def _without_mode_words(known: KnownAgents, agent: AgentDefinition) -> AgentDefinition:
-    kept, dropped = drop_mode_words(known.mode_words(agent), agent.base_args)
+    kept, dropped = split_words(agent.base_args, known.mode_words(agent))
     return agent.model_copy(update={"base_args": kept}) if dropped else agent
 
 
@@ -261,7 +261,7 @@ def _notices(registry: Registry, used: Mapping[str, AgentDefinition]) -> Iterato
         adapter, facts = known.adapter_name(agent), known.of(agent)
         # What our own scan wrote is nobody's mistake.
         if used[name] != agent and not (facts and facts.base_args == agent.base_args):
-            _, dropped = drop_mode_words(known.mode_words(agent), agent.base_args)
+            _, dropped = split_words(agent.base_args, known.mode_words(agent))
             yield Notice(
                 f"{name}: {' '.join(dropped)} in baseArgs is not used; "
                 f"the {adapter} adapter chooses how it is called."

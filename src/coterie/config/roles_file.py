@@ -16,7 +16,6 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
 from coterie.config.document import Document, Place
-from coterie.config.flags import drop_mode_words
 from coterie.config.mistakes import (
     Mistake,
     described,
@@ -31,6 +30,7 @@ from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
 from coterie.config.team_rules import Surroundings, check_members
 from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import split_words
 from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, Team, safe_name
 
 FILE_NAME = "roles.json"
@@ -201,7 +201,7 @@ def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mista
         metadata[COMMAND] = role.cli_command
     else:
         facts = around.registry.known.of(agent)
-        args, _ = drop_mode_words(facts.flags.mode if facts else {}, words[1:])
+        args, _ = split_words(words[1:], facts.flags.mode if facts else {})
     shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
     return Member(
         id=role.role_id,

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
 
 from coterie.model.instant import Instant
+from coterie.model.prompt import Limits
 from coterie.model.team import Member
 
 Detection = Literal["jsonl", "idleTimeout", "custom"]
@@ -145,6 +146,11 @@ class AgentDefinition(_Entry):
     def idle_timeout_ms(self, member: Member) -> int:
         """How long a silence ends this member's reply."""
         return member.idle_timeout_ms or self.capabilities.idle_timeout_ms
+
+    def clocks(self, total: float, member: Member, quiet_after: float) -> Limits:
+        """The clocks of this member's turns, in seconds; its own patience with silence counts."""
+        own = member.quiet_after_ms
+        return Limits(total, quiet_after if own is None else own / 1000)
 
     def total_timeout_ms(self, member: Member, *, silent: bool | None = None) -> int:
         """The limit of this member's turns; an adapter of its own says whether it is `silent`."""

@@ -6,7 +6,7 @@ or probes a CLI; none of them knows a vendor by name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -15,12 +15,36 @@ from coterie.model.agent import GENERIC, AgentDefinition
 from coterie.model.team import ISOLATING
 
 
+def split_words(
+    words: Sequence[str], flags: Mapping[str, int]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words without these flags and their values, and what was left out.
+
+    `flags` says how many values each takes; `--flag=value` is one word.
+    """
+    kept: list[str] = []
+    dropped: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        flag, equals, _ = word.partition("=")
+        if flag not in flags:
+            kept.append(word)
+            continue
+        dropped.append(word)
+        if flags[flag] and not equals and rest and not rest[0].startswith("-"):
+            dropped.append(rest.pop(0))
+    return tuple(kept), tuple(dropped)
+
+
 @dataclass(frozen=True)
 class FlagFacts:
     """Arguments of a CLI that are not the user's to give."""
 
     mode: Mapping[str, int] = field(default_factory=dict[str, int])
     """Words that choose how it is called, which its adapter does; how many values each takes."""
+    chosen: Mapping[str, int] = field(default_factory=dict[str, int])
+    """What else its adapter chooses; dropped without a notice."""
     prompt: frozenset[str] = frozenset()
     """Flags that take a role's prompt."""
     setting: frozenset[str] = frozenset()
@@ -33,6 +57,10 @@ class FlagFacts:
     """The same for settings."""
     short_yes: bool = False
     """Whether `-y` means yes to everything; elsewhere it means other things."""
+
+    def passed_on(self, words: Sequence[str]) -> tuple[str, ...]:
+        """The arguments of a registry entry and a team file, without what the adapter chooses."""
+        return split_words(words, {**self.mode, **self.chosen})[0]
 
     def joined(self, others: Iterable[FlagFacts]) -> FlagFacts:
         """These, and what every other CLI's flags mean where they mean it in any of them."""
@@ -60,9 +88,6 @@ class AdapterFacts:
     """As the registry's `adapter` has it."""
     make: str
     """`package.module:function`, which makes the adapter (see `agents.table.MakeAdapter`)."""
-    home: str | None = None
-    """The same for what prepares a member's home and returns the environment to start its CLI in
-    by hand (see `agents.table.PrepareHome`); None: the workspace's own."""
     is_ours: bool = False
     """Whether it ships with Coterie, so that a registry entry of its name need not state it."""
 

@@ -9,12 +9,11 @@ import pytest
 
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.config import registry
-from coterie.config.flags import drop_mode_words
 from coterie.config.presets import ready
 from coterie.config.registry import add_agent, load_registry, registry_path
 from coterie.config.scan import find_agents, missing_agents, place, scan
 from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import AgentFacts
+from coterie.model.agent_facts import AgentFacts, split_words
 from tests.conftest import House
 
 NOW = "2026-11-15T12:00:00.000Z"
@@ -98,7 +97,7 @@ def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, facts: AgentFac
     made = facts.definition("/opt/x", "1", NOW)
     add_agent(KNOWN_AGENTS, made)
     read = load_registry(KNOWN_AGENTS)
-    kept, _ = drop_mode_words(facts.flags.mode, made.base_args)
+    kept, _ = split_words(made.base_args, facts.flags.mode)
     assert read.get(facts.name) == made.model_copy(update={"base_args": kept})
     assert read.notices == ()
     assert facts.install.startswith("npm i -g " if facts.is_program else "pip install ")

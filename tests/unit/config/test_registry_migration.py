@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from coterie.agents.known import KNOWN_AGENTS
-from coterie.config.flags import DroppedPrompt, drop_mode_words, yes_to_all
+from coterie.config.flags import DroppedPrompt, yes_to_all
 from coterie.config.migrate import Migration, migrate
 from coterie.config.mistakes import Notice
 from coterie.config.registry import load_registry, registry_path
 from coterie.errors import ConfigError, NotFound
+from coterie.model.agent_facts import split_words
 from tests.conftest import House
 
 Write = Callable[[Path, str], Path]
@@ -208,7 +209,7 @@ def test_no_registry_to_migrate(house: House) -> None:
     ],
 )
 def test_mode_words(adapter: str, args: str, kept: str, dropped: str) -> None:
-    assert drop_mode_words(KNOWN_AGENTS.ours[adapter].flags.mode, args.split()) == (
+    assert split_words(args.split(), KNOWN_AGENTS.ours[adapter].flags.mode) == (
         tuple(kept.split()),
         tuple(dropped.split()),
     )

@@ -5,5 +5,4 @@ from coterie.model.agent_facts import AdapterFacts
 ADAPTER = AdapterFacts(
     name="acp",
     make="coterie.agents.acp.adapter:AcpAdapter",
-    home="coterie.agents.acp.home:environment",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -140,6 +141,11 @@ class AcpAdapter(ProgramAdapter):
     def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
         """Write what this program is to find in the member's home; a vendor's adapter overrides."""
         return nothing_known(member, workspace, cwd)
+
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare a member's home; returns the environment to start it in by hand.  Blocks."""
+        return prepare(member, workspace, cls.set_up).env
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:
         """A channel on a new thread: an agent's own store of threads is not relied on."""

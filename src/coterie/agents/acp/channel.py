@@ -16,7 +16,7 @@ from coterie.agents.acp.permissions import CANCELLED, Permission, asked, options
 from coterie.agents.acp.turn import AcpTurn, AcpUsage
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
-from coterie.agents.program import ProgramAdapter
+from coterie.agents.program import ProcessChannel, ProgramAdapter
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
 from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED
@@ -119,14 +119,12 @@ class AcpSession:
     """Why there is no session: the agent runs, and wants somebody to sign in first."""
 
 
-class AcpChannel:
+class AcpChannel(ProcessChannel):
     """`ports.Channel` on an agent that speaks the Agent Client Protocol."""
 
-    holds_past = True
-
     def __init__(self, rpc: JsonRpc, session: AcpSession, inside: TeamTools) -> None:
+        super().__init__(rpc.wire)
         self._rpc = rpc
-        self._wire = rpc.wire
         self._session = session
         self._inside = inside
         self._untold = session.introduction
@@ -146,16 +144,6 @@ class AcpChannel:
     def version(self) -> str:
         """The version of the agent, as it told."""
         return self._session.version
-
-    @property
-    def pid(self) -> int | None:
-        """The process, while it runs."""
-        return self._wire.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether another turn can be taken here."""
-        return self._wire.alive
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
@@ -207,7 +195,7 @@ class AcpChannel:
     async def close(self) -> None:
         """End the process and its whole tree."""
         try:
-            await self._wire.close()
+            await self._process.close()
         finally:
             with anyio.CancelScope(shield=True):
                 await self._inside.close()
@@ -217,7 +205,7 @@ class AcpChannel:
     def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
         self._inside.begin()
-        for late in self._wire.drop_pending():
+        for late in self._process.drop_pending():
             self._turn_away(late)
         self._spent.begin()
         text = f"{self._untold}{prompt.text}"
@@ -231,8 +219,8 @@ class AcpChannel:
         """The next message; an agent that will not break off is ended, as if it had exited."""
         limit = AFTER_INTERRUPT if turn.interrupted else math.inf
         with anyio.CancelScope(deadline=anyio.current_time() + limit) as self._waiting:
-            return await self._wire.receive()
-        await self._wire.close()
+            return await self._process.receive()
+        await self._process.close()
         raise AgentProcessEnded(0, "")
 
     async def _read(self, turn: AcpTurn, message: Object) -> Iterable[Update]:

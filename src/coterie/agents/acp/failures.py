@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from coterie.agents import failures
+from coterie.agents.failures import LONGEST_WORDS, FailureCase
 from coterie.agents.fields import limit_ends_after, mapping, mappings, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
-from coterie.model.update import FailureKind, TurnFailed
+from coterie.model.update import TurnFailed
 from coterie.process.stdio_turns import parse_object
 
-_LONGEST_WORDS = 600
 SIGNED_OUT = -32000
 """The protocol's code for an agent that wants somebody to sign in first."""
 _STATUS = re.compile(r"(?:^|error:?|status:?)\s*([45]\d\d)\b", re.IGNORECASE)
@@ -28,71 +29,50 @@ _SHORT = 30.0
 """What ends so soon is a limit of the minute: it is tried again like any other failure."""
 
 
-@dataclass(frozen=True)
-class _Case:
-    kind: FailureKind
-    ours: str
-    retry: bool = True
-    hint: str | None = None
-
-
-_BAD_KEY = _Case("signed_out", "the key or login that {name} was given is refused", retry=False)
-_UNKNOWN_MODEL = _Case(
-    "model",
-    "the model is not known, or not open to this account",
-    retry=False,
-    hint="Give the member another model in the team file.",
-)
-_QUOTA = _Case(
+_QUOTA = FailureCase(
     "rate_limit",
     "nothing is left of the model's quota",
-    retry=False,
-    hint="Wait until it is renewed, or give the member another model.",
+    "Wait until it is renewed, or give the member another model.",
 )
-_LIMIT = _Case("rate_limit", "the model's rate limit is reached", hint="Wait, then try again.")
-_FORBIDDEN = _Case("model", "the account may not use this model", retry=False)
-_BAD_REQUEST = _Case("model", "the model service refused the request", retry=False)
-_FAILING = _Case("model", "the model service is failing", hint="Wait, then try again.")
-_CUT = _Case("model", "the connection to the model was cut", hint="Try again.")
-_OTHER = _Case("protocol", "{name} could not carry the turn out")
-_EMPTY = _Case("model", "{name} got no reply from its model: an empty one, or one that was blocked")
+_CUT = failures.CUT.hinting("Try again.")
+_OTHER = FailureCase("protocol", "{name} could not carry the turn out", retry=True)
+_EMPTY = FailureCase(
+    "model",
+    "{name} got no reply from its model: an empty one, or one that was blocked",
+    retry=True,
+)
 
 # Looked at before the status: a 404 of the model comes as a 500 from Gemini, a bad key as a 400.
 _BY_WORDS = (
     (
         re.compile(r"api.?key.{0,20}(not valid|invalid)|(invalid|incorrect).{0,20}api.?key"),
-        _BAD_KEY,
+        failures.BAD_KEY,
     ),
-    (re.compile(r"models?\b.{0,80}(not found|does not exist|not supported)"), _UNKNOWN_MODEL),
+    (
+        re.compile(r"models?\b.{0,80}(not found|does not exist|not supported)"),
+        failures.UNKNOWN_MODEL,
+    ),
     (re.compile(r"\bquota\b.{0,40}exceeded|exhausted.{0,40}\bquota\b"), _QUOTA),
-    (re.compile(r"rate.?limit|too many requests"), _LIMIT),
+    (re.compile(r"rate.?limit|too many requests"), failures.LIMIT),
     (re.compile(r"empty response|response was blocked"), _EMPTY),
-    (re.compile(r"^terminated$|socket|econnre|connection|fetch failed"), _CUT),
-)
-_BY_STATUS = {
-    400: _BAD_REQUEST,
-    401: _BAD_KEY,
-    403: _FORBIDDEN,
-    404: _UNKNOWN_MODEL,
-    429: _LIMIT,
-}
-_STOPPED = {
-    "refusal": _Case(
-        "refused", "the model will not answer this", retry=False, hint="Say it in another way."
+    (
+        re.compile(r"^terminated$|socket|econnre|connection|fetch failed"),
+        failures.CUT.hinting("Try again."),
     ),
-    "max_tokens": _Case(
+)
+_STOPPED = {
+    "refusal": failures.REFUSED,
+    "max_tokens": FailureCase(
         "model",
         "the model's limit of tokens was reached before the reply was whole",
-        retry=False,
-        hint="Start a new task, or give the member less to read.",
+        failures.TOO_LONG.hint,
     ),
-    "max_turn_requests": _Case(
+    "max_turn_requests": FailureCase(
         "refused",
         "{name} stopped by itself: it asked its model too often, or went in circles",
-        retry=False,
-        hint="Say more exactly what is wanted.",
+        "Say more exactly what is wanted.",
     ),
-    "cancelled": _Case("protocol", "{name} broke the turn off by itself"),
+    "cancelled": failures.BROKEN_OFF,
 }
 
 
@@ -112,13 +92,13 @@ class Failures:
         status = _status_of(error, words)
         case = next((case for found, case in _BY_WORDS if found.search(words.lower())), None)
         if case is None:
-            failing = _FAILING if status >= 500 else _OTHER
-            case = _BY_STATUS.get(status, failing)
+            failing = failures.FAILING if status >= 500 else _OTHER
+            case = failures.BY_STATUS.get(status, failing)
         return self._told(case, words)
 
     def signed_out(self, words: str) -> TurnFailed:
         """The agent will not speak before somebody signs in."""
-        return self._told(_Case("signed_out", "{name} is not signed in", retry=False), words)
+        return self._told(failures.SIGNED_OUT, words)
 
     def stopped(self, reason: str) -> TurnFailed | None:
         """The turn ended for this reason; None where that is no failure."""
@@ -131,16 +111,12 @@ class Failures:
 
     def gone(self, end: AgentProcessEnded) -> TurnFailed:
         """The process ended before the turn did."""
-        message = f"{self.name} ended with exit code {end.exit_code} in the middle of the turn"
-        return TurnFailed("exit", message, exit_code=end.exit_code, stderr_tail=end.tail)
+        return failures.exited(self.name, end)
 
-    def _told(self, case: _Case, words: str) -> TurnFailed:
-        message = case.ours.format(name=self.name)
-        if words:
-            message += f'. It says: "{words[:_LONGEST_WORDS]}"'
-        hint = self.sign_in if case.kind == "signed_out" else case.hint
+    def _told(self, case: FailureCase, words: str) -> TurnFailed:
+        case = case.hinting(self.sign_in) if case.kind == "signed_out" else case
         until = _end_of_limit(words) if case.kind == "rate_limit" else None
-        return TurnFailed(case.kind, message, retry=case.retry, hint=hint, until=until)
+        return case.failure(self.name, words, until=until)
 
 
 def words_of(error: RpcError) -> str:
@@ -173,4 +149,4 @@ def ways_to_sign_in(told: Object) -> str:
     """What an agent that was greeted offers for signing in."""
     offered = mappings(told.get("authMethods"))
     ways = (text(way.get("description")) or text(way.get("name")) for way in offered)
-    return "; ".join(way for way in ways if way)[:_LONGEST_WORDS]
+    return "; ".join(way for way in ways if way)[:LONGEST_WORDS]

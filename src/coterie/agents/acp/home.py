@@ -79,11 +79,6 @@ def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known)
     )
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start any such program in by hand."""
-    return prepare(member, workspace).env
-
-
 def _environment(workspace: Workspace) -> dict[str, str]:
     if workspace.rehearsal is None:
         return dict(workspace.env)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from coterie.agents.acp.calls import AcpCall
-from coterie.agents.fields import bounded, brief, mappings, searched, text
+from coterie.agents.fields import PERMISSION_OPTIONS, bounded, brief, mappings, searched, text
 from coterie.agents.process import Object
 from coterie.model.action import Action
-from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
+from coterie.model.interaction import ContentKind, Display
 from coterie.model.update import Asked, PendingCall
 
 _FOLDERS = ("workdir", "directory", "dir_path", "cwd")
@@ -65,10 +65,6 @@ def _searched(call: AcpCall) -> str:
 # -- leave that an agent asks for, as a question to the user -------------------------------------
 
 
-_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
-)
 CANCELLED: Object = {"outcome": {"outcome": "cancelled"}}
 _GEMINIS = re.compile(r"\[(?:in|current working directory) [^\]]*\]\s*(?:\((?P<why>.*)\))?.*", re.S)
 """How Gemini puts the reason for a command, after its folder."""
@@ -113,7 +109,7 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
         kind="Confirm",
         purpose="confirm_risky_action",
         display=Display(title=title, content=str(bounded(content)), content_kind=kind),
-        options=_OPTIONS,
+        options=PERMISSION_OPTIONS,
         call=PendingCall(
             # A further question about the same call is another question.
             call_id=f"{call.id}{times}",

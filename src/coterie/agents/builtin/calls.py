@@ -15,9 +15,9 @@ from pydantic import Field
 from coterie.agents.builtin.conversation import Begun, ModelTrouble, Returned, ToolCallRequest
 from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
+from coterie.agents.fields import PERMISSION_OPTIONS
 from coterie.model.action import Action
 from coterie.model.interaction import (
-    APPROVE,
     REJECT,
     ContentKind,
     Display,
@@ -103,10 +103,6 @@ class AssignSubtask:
 # -- what the agent asks before it goes on, and what the answers mean to the model ---------------
 
 
-_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
-)
 _LONGEST_SAID = 2_000
 
 
@@ -133,7 +129,7 @@ def permission(request: ToolCallRequest, prepared: PreparedCall, around: CallCon
         kind="Confirm",
         purpose="confirm_risky_action",
         display=Display(title=title, content=content, content_kind=kind),
-        options=_OPTIONS,
+        options=PERMISSION_OPTIONS,
         call=PendingCall(
             call_id=request.id,
             name=request.name,

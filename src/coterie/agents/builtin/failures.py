@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from pydantic_ai.exceptions import (
@@ -22,70 +22,48 @@ from pydantic_ai.exceptions import (
     ModelUnavailableError,
 )
 
+from coterie.agents import failures
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.conversation import ModelTrouble
+from coterie.agents.failures import WAIT, FailureCase
 from coterie.agents.fields import mapping, text
 from coterie.model import instant
-from coterie.model.update import FailureKind, TurnFailed
+from coterie.model.update import TurnFailed
 
-_LONGEST_WORDS = 600
 _SHORT_LIMIT = 30.0
 """A limit that ends so soon is waited for; a longer one is told with its end."""
 _RESETS = ("anthropic-ratelimit-requests-reset", "anthropic-ratelimit-tokens-reset")
 _TOO_LARGE = 413
 
 
-@dataclass(frozen=True)
-class _Case:
-    kind: FailureKind
-    ours: str
-    hint: str | None = None
-    retry: bool = False
-    passing: bool = False
-    too_long: bool = False
-
-
 _KEY = "Look at the key in your environment (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY)."
-_WAIT = "Wait, then try again."
-_LIMIT = _Case("rate_limit", "the model's rate limit is reached", _WAIT, True, True)
-_TOO_LONG = _Case(
-    "model",
-    "the conversation is longer than the model can take",
-    "Start a new task, or give the member less to read.",
-    too_long=True,
-)
 # The first that fits counts: some are kinds of others.
-_CASES: Mapping[type[ModelAPIError], _Case] = {
-    ModelContextWindowExceededError: _TOO_LONG,
-    ModelAuthenticationError: _Case("signed_out", "the key for the model is refused", _KEY),
-    ModelNotFoundError: _Case(
+_CASES: Mapping[type[ModelAPIError], FailureCase] = {
+    ModelContextWindowExceededError: failures.TOO_LONG,
+    ModelAuthenticationError: FailureCase("signed_out", "the key for the model is refused", _KEY),
+    ModelNotFoundError: FailureCase(
         "model",
         "the model is not known, or not open to this key",
         "Give the member another model in the team file.",
     ),
-    ModelQuotaExceededError: _Case(
-        "model", "the account has no credit left", "Top it up, then try again."
-    ),
-    ModelRateLimitError: _LIMIT,
-    ModelOverloadedError: _Case("model", "the model service is overloaded", _WAIT, True, True),
-    ModelUnavailableError: _Case("model", "the model service is failing", _WAIT, True, True),
-    ModelServerError: _Case("model", "the model service is failing", _WAIT, True, True),
-    ModelTimeoutError: _Case("timeout", "the model service does not answer", _WAIT, True, True),
-    ModelConnectionError: _Case(
+    ModelQuotaExceededError: failures.NO_CREDIT,
+    ModelRateLimitError: failures.LIMIT,
+    ModelOverloadedError: FailureCase("model", "the model service is overloaded", WAIT, True),
+    ModelUnavailableError: failures.FAILING,
+    ModelServerError: failures.FAILING,
+    ModelTimeoutError: FailureCase("timeout", "the model service does not answer", WAIT, True),
+    ModelConnectionError: FailureCase(
         "model",
         "the line to the model service broke, or cannot be opened",
-        "Look at the network, then try again.",
-        True,
+        failures.UNREACHABLE.hint,
         True,
     ),
-    ModelRequestRejectedError: _Case("model", "the model service refused the request"),
+    ModelRequestRejectedError: failures.BAD_REQUEST,
 }
-_FORBIDDEN = _Case(
-    "model", "the account may not use this model", "Give the member another model, or key."
-)
-_UNCLEAR = _Case("model", "the model service gave an error", _WAIT, True)
-_GARBLED = _Case("protocol", "the model service sent what is no reply", _WAIT, True, True)
-_HALF = _Case("model", "the reply of the model broke off half-way", _WAIT, True, True)
+_FORBIDDEN = failures.FORBIDDEN.hinting("Give the member another model, or key.")
+_UNCLEAR = FailureCase("model", "the model service gave an error", WAIT, True)
+_GARBLED = FailureCase("protocol", "the model service sent what is no reply", WAIT, True)
+_HALF = FailureCase("model", "the reply of the model broke off half-way", WAIT, True)
 
 
 def half(choice: ModelChoice) -> ModelTrouble:
@@ -100,32 +78,24 @@ def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     case = _case(error)
     wait = _seconds(error)
     failure = _told(case, choice, _words(error))
-    if case is _LIMIT and wait is not None and wait > _SHORT_LIMIT:
-        return ModelTrouble(_until(failure, wait))
-    return ModelTrouble(failure, passing=case.passing, wait=wait, too_long=case.too_long)
+    if case is failures.LIMIT and wait is not None and wait > _SHORT_LIMIT:
+        at = datetime.fromisoformat(instant.now()) + timedelta(seconds=wait)
+        return ModelTrouble(replace(failure, until=instant.of(at)))
+    passing = case.retry and case is not _UNCLEAR
+    return ModelTrouble(failure, passing=passing, wait=wait, too_long=case is failures.TOO_LONG)
 
 
-def _case(error: ModelAPIError) -> _Case:
+def _case(error: ModelAPIError) -> FailureCase:
     status = error.status_code if isinstance(error, ModelHTTPError) else 0
     if status == _TOO_LARGE:
-        return _TOO_LONG
+        return failures.TOO_LONG
     if isinstance(error, ModelAuthenticationError) and status == 403:
         return _FORBIDDEN
     return next((case for kind, case in _CASES.items() if isinstance(error, kind)), _UNCLEAR)
 
 
-def _told(case: _Case, choice: ModelChoice, words: str) -> TurnFailed:
-    message = f"{case.ours} ({choice.provider}:{choice.name})"
-    if words:
-        message += f'. It says: "{words[:_LONGEST_WORDS]}"'
-    return TurnFailed(case.kind, message, retry=case.retry, hint=case.hint)
-
-
-def _until(failure: TurnFailed, seconds: float) -> TurnFailed:
-    at = datetime.fromisoformat(instant.now()) + timedelta(seconds=seconds)
-    return TurnFailed(
-        failure.kind, failure.message, retry=True, hint=failure.hint, until=instant.of(at)
-    )
+def _told(case: FailureCase, choice: ModelChoice, words: str) -> TurnFailed:
+    return case.failure("builtin", words, more=f" ({choice.provider}:{choice.name})")
 
 
 def _words(error: ModelAPIError) -> str:

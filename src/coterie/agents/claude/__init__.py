@@ -13,7 +13,6 @@ FACTS = AgentFacts(
     adapter=AdapterFacts(
         name="claude",
         make="coterie.agents.claude.adapter:ClaudeAdapter",
-        home="coterie.agents.claude.home:environment",
         is_ours=True,
     ),
     # Without the last three, a repository that was never trusted has its hooks and its MCP
@@ -45,6 +44,21 @@ FACTS = AgentFacts(
             "--input-format": 1,
             "--output-format": 1,
             "--permission-prompt-tool": 1,
+        },
+        chosen={
+            "--strict-mcp-config": 0,
+            "-c": 0,
+            "--continue": 0,
+            "--fork-session": 0,
+            "--no-session-persistence": 0,
+            "--dangerously-skip-permissions": 0,
+            "--allow-dangerously-skip-permissions": 0,
+            "--permission-mode": 1,
+            "--permission-prompts": 1,
+            "--setting-sources": 1,
+            "--session-id": 1,
+            "-r": 1,
+            "--resume": 1,
         },
         prompt=frozenset(
             {

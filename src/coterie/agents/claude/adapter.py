@@ -11,6 +11,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
+from coterie.agents.claude import FACTS
 from coterie.agents.claude.channel import (
     CONFIG,
     SUBTYPE,
@@ -23,7 +24,7 @@ from coterie.agents.claude.failures import signed_out
 from coterie.agents.claude.home import ClaudeHome, prepare
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
-from coterie.agents.program import ProgramAdapter, RefusedChannel, without
+from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import SERVER
 from coterie.errors import AgentMissing
@@ -60,7 +61,12 @@ class _ThreadLost(Exception):
 
 @dataclass(frozen=True)
 class ClaudeAdapter(ProgramAdapter):
-    """Opens members' lines to Claude."""
+    """Opens members' channels to Claude."""
+
+    @staticmethod
+    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare a member's home; returns the environment to start Claude in by hand.  Blocks."""
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -172,31 +178,6 @@ _NEVER = ("CronCreate", "CronDelete", "CronList", "ScheduleWakeup", "EnterWorktr
 """A turn ends when it ends, and worktrees are Coterie's to make."""
 _EDITS = ("Edit", "NotebookEdit", "Write")
 
-_CHOSEN: Mapping[str, int] = {
-    "-p": 0,
-    "--print": 0,
-    "--verbose": 0,
-    "--include-partial-messages": 0,
-    "--replay-user-messages": 0,
-    "--strict-mcp-config": 0,
-    "-c": 0,
-    "--continue": 0,
-    "--fork-session": 0,
-    "--no-session-persistence": 0,
-    "--dangerously-skip-permissions": 0,
-    "--allow-dangerously-skip-permissions": 0,
-    "--input-format": 1,
-    "--output-format": 1,
-    "--permission-mode": 1,
-    "--permission-prompt-tool": 1,
-    "--permission-prompts": 1,
-    "--setting-sources": 1,
-    "--session-id": 1,
-    "-r": 1,
-    "--resume": 1,
-}
-"""What is not for others to choose, and how many words more belong to each."""
-
 
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
     """All of it; `thread` says which conversation."""
@@ -210,7 +191,7 @@ def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str,
         chosen.append(f"--append-system-prompt={member.system_instruction}")
     if member.model:
         chosen.append(f"--model={member.model}")
-    return (*chosen, *without((*agent.base_args, *member.additional_args), _CHOSEN))
+    return (*chosen, *FACTS.flags.passed_on((*agent.base_args, *member.additional_args)))
 
 
 # -- whether somebody has signed in to Claude, by its own word, before anything is said to it ----

@@ -11,7 +11,6 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude.failures import exited
 from coterie.agents.claude.permissions import (
     EDITS,
     ClaudeQuestions,
@@ -22,8 +21,10 @@ from coterie.agents.claude.permissions import (
     is_harmless,
 )
 from coterie.agents.claude.turn import ClaudeTurn
+from coterie.agents.failures import exited
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
+from coterie.agents.program import ProcessChannel
 from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving
@@ -134,16 +135,14 @@ class ClaudeSession:
     """Whether the model is a stand-in, whose tokens nobody pays for."""
 
 
-class ClaudeChannel:
+class ClaudeChannel(ProcessChannel):
     """The line to one Claude."""
 
-    holds_past = True
-
     def __init__(self, wire: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
+        super().__init__(wire)
         self.thread: str | None = line.thread
         self.version = line.version
         """What Claude says that it is."""
-        self._wire = wire
         self._control = ControlChannel(wire)
         self._line = line
         self._server = server
@@ -152,16 +151,6 @@ class ClaudeChannel:
         """By its key: the request that a question belongs to."""
         self._waiting = anyio.CancelScope()
 
-    @property
-    def pid(self) -> int | None:
-        """The process, while it runs."""
-        return self._wire.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether another turn can be taken here."""
-        return self._wire.alive
-
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
@@ -169,7 +158,7 @@ class ClaudeChannel:
         self._clear_the_desk()
         self._server.serving.begin()
         said: Object = {"role": "user", "content": prompt.text}
-        self._wire.send({"type": "user", "uuid": turn.message_id, "message": said})
+        self._process.send({"type": "user", "uuid": turn.message_id, "message": said})
         try:
             async with aclosing(self._updates(turn)) as updates:
                 async for update in updates:
@@ -177,11 +166,11 @@ class ClaudeChannel:
             self.version: str = turn.version or self.version
             end = self._finished(turn.end())
         except AgentProcessEnded as gone:
-            end = turn.end() if turn.interrupted else exited(gone)
+            end = turn.end() if turn.interrupted else exited("claude", gone)
         finally:
             self._turn = None
         # What ran when Claude itself ended has no end: whether it came to one is unknown.
-        if self._wire.alive or turn.interrupted:
+        if self._process.alive or turn.interrupted:
             for ended in turn.calls.leave(broken_off=turn.interrupted):
                 yield ended
         yield end
@@ -210,7 +199,7 @@ class ClaudeChannel:
 
     async def close(self) -> None:
         """End the process and its whole tree."""
-        await self._wire.close()
+        await self._process.close()
 
     async def _updates(self, turn: ClaudeTurn) -> AsyncGenerator[Update]:
         while not turn.over:
@@ -230,14 +219,14 @@ class ClaudeChannel:
         patience = BACKGROUND if turn.answered else math.inf
         latest = min(turn.deadline, anyio.current_time() + patience)
         with anyio.CancelScope(deadline=latest) as self._waiting:
-            return await self._wire.receive()
+            return await self._process.receive()
         return None
 
     async def _out_of_patience(self, turn: ClaudeTurn) -> None:
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:
-            await self._wire.close()  # and so the next look at the wire finds its end
+            await self._process.close()  # and so the next look at the wire finds its end
             turn.deadline = math.inf
 
     def _finished(self, end: End) -> End:
@@ -286,7 +275,7 @@ class ClaudeChannel:
         """Refuse what was asked since the last turn: Claude must not wait for it for ever."""
         self._open.clear()
         self._server.forget()
-        for message in self._wire.drop_pending():
+        for message in self._process.drop_pending():
             request, request_id = mapping(message.get("request")), text(message.get("request_id"))
             if request.get("subtype") == SUBTYPE:
                 self._server.hear(request_id, request, in_turn=False)

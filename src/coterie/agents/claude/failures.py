@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from coterie.agents import failures
+from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, number, text
-from coterie.agents.process import AgentProcessEnded, Object
-from coterie.model.update import FailureKind, TurnFailed
+from coterie.agents.process import Object
+from coterie.model.update import TurnFailed
 
 SIGN_IN = "claude auth login"
-_LONGEST_WORDS = 600
 
 
 @dataclass(frozen=True)
@@ -28,75 +29,26 @@ def end_of(limit: Object) -> str | None:
     return limit_ends_at(number(limit.get("resetsAt")))
 
 
-@dataclass(frozen=True)
-class _FailureCase:
-    kind: FailureKind
-    ours: str
-    retry: bool = True
-    hint: str | None = None
-
-
-_SIGNED_OUT = _FailureCase(
-    "signed_out",
-    "claude is not signed in",
-    retry=False,
-    hint=f"In another terminal: {SIGN_IN} (it serves every claude member). Then try again.",
+_SIGNED_OUT = failures.SIGNED_OUT.hinting(
+    f"In another terminal: {SIGN_IN} (it serves every claude member). Then try again."
 )
-_BAD_KEY = _FailureCase(
-    "signed_out",
-    "the key or login that claude was given is refused",
-    retry=False,
-    hint=f"{SIGN_IN}, or mend ANTHROPIC_API_KEY",
-)
-_BILLING = _FailureCase(
-    "model", "the account has no credit left", retry=False, hint="Top it up, then try again."
-)
-_UNKNOWN_MODEL = _FailureCase(
-    "model",
-    "the model is not known, or not open to this account",
-    retry=False,
-    hint="Give the member another model in the team file.",
-)
-_TOO_LONG = _FailureCase(
-    "model",
-    "the conversation is longer than the model can take",
-    retry=False,
-    hint="Start a new task, or give the member less to read.",
-)
-_REFUSED = _FailureCase(
-    "refused", "the model will not answer this", retry=False, hint="Say it in another way."
-)
-_LIMIT = _FailureCase(
-    "rate_limit", "the model's rate limit is reached", hint="Wait, then try again."
-)
-_BAD_REQUEST = _FailureCase("model", "the model service refused the request", retry=False)
-_FORBIDDEN = _FailureCase("model", "the account may not use this model", retry=False, hint=SIGN_IN)
-_FAILING = _FailureCase("model", "the model service is failing", hint="Wait, then try again.")
-_UNREACHABLE = _FailureCase(
-    "model", "the model service cannot be reached", hint="Look at the network, then try again."
-)
-_OWN_LIMIT = _FailureCase(
+_BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend ANTHROPIC_API_KEY")
+_OWN_LIMIT = FailureCase(
     "refused",
     "claude stopped at a limit it was started with",
-    retry=False,
-    hint="Raise the limit in additionalArgs.",
+    "Raise the limit in additionalArgs.",
 )
-_BROKEN_OFF = _FailureCase("protocol", "claude broke the turn off by itself")
-
-_BY_STATUS: Mapping[int, _FailureCase] = {
-    400: _BAD_REQUEST,
+_BY_STATUS: Mapping[int, FailureCase] = {
+    **failures.BY_STATUS,
     401: _BAD_KEY,
-    403: _FORBIDDEN,
-    404: _UNKNOWN_MODEL,
-    413: _TOO_LONG,
-    429: _LIMIT,
+    403: failures.FORBIDDEN.hinting(SIGN_IN),
 }
-_BY_WORD: Mapping[str, _FailureCase] = {
+_BY_WORD: Mapping[str, FailureCase] = {
     "authentication_failed": _SIGNED_OUT,
-    "billing_error": _BILLING,
-    "model_not_found": _UNKNOWN_MODEL,
-    "rate_limit": _LIMIT,
-    "server_error": _UNREACHABLE,
+    "billing_error": failures.NO_CREDIT,
+    "model_not_found": failures.UNKNOWN_MODEL,
+    "rate_limit": failures.LIMIT,
+    "server_error": failures.UNREACHABLE,
 }
 
 
@@ -121,13 +73,7 @@ def key_refused(status: int) -> TurnFailed:
 
 def limited(status: int, until: str) -> TurnFailed:
     """The failure of a turn at a limit that is known to end later than Claude will try."""
-    return _told(_LIMIT, status, until=until)
-
-
-def exited(end: AgentProcessEnded) -> TurnFailed:
-    """The process ended before the turn did."""
-    message = f"claude ended with exit code {end.exit_code} in the middle of the turn"
-    return TurnFailed("exit", message, exit_code=end.exit_code, stderr_tail=end.tail)
+    return _told(failures.LIMIT, status, until=until)
 
 
 def unanswered() -> TurnFailed:
@@ -135,28 +81,27 @@ def unanswered() -> TurnFailed:
     return TurnFailed("protocol", "claude took the message and gave no result for it")
 
 
-def _case(result: Object, word: str) -> _FailureCase:
+def _case(result: Object, word: str) -> FailureCase:
     subtype, status = text(result.get("subtype")), int(number(result.get("api_error_status")))
     if subtype.startswith("error_max_"):
         return _OWN_LIMIT
     if subtype != "success":
-        return _BROKEN_OFF
+        return failures.BROKEN_OFF
     if result.get("terminal_reason") == "prompt_too_long":
-        return _TOO_LONG
+        return failures.TOO_LONG
     if result.get("stop_reason") == "refusal":
-        return _REFUSED
+        return failures.REFUSED
     if word == "billing_error":  # whatever the status, which is 400
-        return _BILLING
-    return _BY_STATUS.get(status) or (_FAILING if status else _BY_WORD.get(word, _FAILING))
+        return failures.NO_CREDIT
+    return _BY_STATUS.get(status) or (
+        failures.FAILING if status else _BY_WORD.get(word, failures.FAILING)
+    )
 
 
 def _told(
-    case: _FailureCase, status: int = 0, words: str = "", until: str | None = None
+    case: FailureCase, status: int = 0, words: str = "", until: str | None = None
 ) -> TurnFailed:
-    message = case.ours + (f" ({status})" if status else "")
-    until = until if case is _LIMIT else None
-    if until:
-        message += f" until {until[:10]} {until[11:16]} UTC"
-    if words:
-        message += f'. Claude says: "{words[:_LONGEST_WORDS]}"'
-    return TurnFailed(case.kind, message, retry=case.retry, hint=case.hint, until=until)
+    until = until if case is failures.LIMIT else None
+    code = f" ({status})" if status else ""
+    when = f" until {until[:10]} {until[11:16]} UTC" if until else ""
+    return case.failure("claude", words, more=code + when, until=until)

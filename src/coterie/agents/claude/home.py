@@ -75,11 +75,6 @@ def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
     return ClaudeHome(config, _environment(workspace, config))
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start Claude in by hand."""
-    return prepare(member, workspace).env
-
-
 # -- what it reads -----------------------------------------------------------------------------
 
 

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from coterie.agents.fields import bounded, brief, mapping, mappings, searched, text, unified
+from coterie.agents.fields import (
+    PERMISSION_OPTIONS,
+    bounded,
+    brief,
+    mapping,
+    mappings,
+    searched,
+    text,
+    unified,
+)
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.serving import choices_of, said_to
@@ -16,10 +25,8 @@ from coterie.model.action import Action, Effect
 from coterie.model.interaction import (
     APPROVE,
     NOBODY,
-    REJECT,
     ContentKind,
     Display,
-    Option,
     Response,
     Validation,
 )
@@ -158,10 +165,6 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
 QUESTION = "AskUserQuestion"
 PLAN = "ExitPlanMode"
 
-_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
-)
 _EXACT = 10_000_000
 """A permission is for exactly this input, however long."""
 
@@ -253,7 +256,7 @@ def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
         kind="Confirm",
         purpose="choose_strategy" if request.tool == PLAN else "confirm_risky_action",
         display=Display(title=title, content=content, content_kind=kind),
-        options=_OPTIONS,
+        options=PERMISSION_OPTIONS,
         call=PendingCall(
             call_id=request.call_id,
             name=request.tool,

@@ -13,7 +13,6 @@ FACTS = AgentFacts(
     adapter=AdapterFacts(
         name="codex",
         make="coterie.agents.codex.adapter:CodexAdapter",
-        home="coterie.agents.codex.home:environment",
         is_ours=True,
     ),
     base_args=("exec", "--json", "--skip-git-repo-check"),
@@ -36,6 +35,18 @@ FACTS = AgentFacts(
             "--color": 1,
             "-o": 1,
             "--output-last-message": 1,
+        },
+        chosen={
+            "--dangerously-bypass-approvals-and-sandbox": 0,
+            "--dangerously-bypass-hook-trust": 0,
+            "--full-auto": 0,
+            "--yolo": 0,
+            "-C": 1,
+            "--cd": 1,
+            "-a": 1,
+            "--ask-for-approval": 1,
+            "-s": 1,
+            "--sandbox": 1,
         },
         setting=frozenset({"-c", "--config"}),
         prompt_keys=frozenset(

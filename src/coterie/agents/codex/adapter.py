@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 
 from coterie import __version__
+from coterie.agents.codex import FACTS
 from coterie.agents.codex.channel import CodexChannel, CodexThread, Rollout
 from coterie.agents.codex.failures import readable, signed_out
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
@@ -25,43 +26,20 @@ from coterie.agents.process import (
     ProcessStart,
     RpcError,
 )
-from coterie.agents.program import ProgramAdapter, RefusedChannel, without
+from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import Tool
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 
-_CHOSEN = {
-    "-": 0,
-    "app-server": 0,
-    "e": 0,
-    "exec": 0,
-    "--dangerously-bypass-approvals-and-sandbox": 0,
-    "--dangerously-bypass-hook-trust": 0,
-    "--experimental-json": 0,
-    "--full-auto": 0,
-    "--json": 0,
-    "--skip-git-repo-check": 0,
-    "--yolo": 0,
-    "-C": 1,
-    "--cd": 1,
-    "--color": 1,
-    "-a": 1,
-    "--ask-for-approval": 1,
-    "-o": 1,
-    "--output-last-message": 1,
-    "-s": 1,
-    "--sandbox": 1,
-}
-"""What the adapter chooses itself, and how many words more belong to each."""
 _MODEL = ("-m", "--model")
 
 
 def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments without those; a model as a setting, which every way of calling takes."""
+    """The arguments without what the adapter chooses; a model as a setting, which always works."""
     kept: list[str] = []
-    rest = list(without(arguments, _CHOSEN))
+    rest = list(FACTS.flags.passed_on(arguments))
     while rest:
         flag, equals, value = rest.pop(0).partition("=")
         if flag in _MODEL:
@@ -95,7 +73,12 @@ class SignedOut(Exception):
 
 @dataclass(frozen=True)
 class CodexAdapter(ProgramAdapter):
-    """Opens members' lines to Codex."""
+    """Opens members' channels to Codex."""
+
+    @staticmethod
+    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare a member's home; returns the environment to start Codex in by hand.  Blocks."""
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

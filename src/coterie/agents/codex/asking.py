@@ -7,16 +7,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
-from coterie.agents.fields import bounded, brief, mapping, text
+from coterie.agents.fields import PERMISSION_OPTIONS, bounded, brief, mapping, text
 from coterie.agents.process import Object
 from coterie.model.action import Action
-from coterie.model.interaction import APPROVE, REJECT, ContentKind, Display, Option
+from coterie.model.interaction import ContentKind, Display
 from coterie.model.update import Asked, PendingCall
 
-_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
-)
 _LEAVES = "It would leave Codex's sandbox, and could write anywhere."
 _ACCEPT, _DECLINE = {"decision": "accept"}, {"decision": "decline"}
 
@@ -65,7 +61,7 @@ def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | N
         kind="Confirm",
         purpose="confirm_risky_action",
         display=Display(title=found.title, content=bounded(found.content), content_kind=found.kind),
-        options=_OPTIONS,
+        options=PERMISSION_OPTIONS,
         call=PendingCall(
             call_id=around.calls.asked(found.call_id),
             name=found.action.tool,

@@ -16,6 +16,7 @@ from coterie.agents.codex.failures import gone, refused
 from coterie.agents.codex.home import Leftovers
 from coterie.agents.codex.turn import CodexTurn, Tokens, tool_result
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
+from coterie.agents.program import ProcessChannel
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import NOBODY_ANSWERED
 from coterie.model.interaction import APPROVE, Response
@@ -39,16 +40,14 @@ class CodexThread:
     """Where the raw items stand, for a thread that was taken up again."""
 
 
-class CodexChannel:
+class CodexChannel(ProcessChannel):
     """`ports.Channel` on an app-server."""
-
-    holds_past = True
 
     def __init__(
         self, rpc: JsonRpc, thread: CodexThread, leftovers: Leftovers, serving: Serving
     ) -> None:
+        super().__init__(rpc.wire)
         self._rpc = rpc
-        self._wire = rpc.wire
         self._thread = thread
         self._leftovers = leftovers
         self._serving = serving
@@ -64,16 +63,6 @@ class CodexChannel:
     def version(self) -> str:
         """The version of Codex, as it told."""
         return self._thread.version
-
-    @property
-    def pid(self) -> int | None:
-        """The process, while it runs."""
-        return self._wire.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether another turn can be taken here."""
-        return self._wire.alive
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Send the prompt and yield what comes, the last of it an `End`."""
@@ -118,7 +107,7 @@ class CodexChannel:
 
     async def close(self) -> None:
         """End the process and all below it, and remove what it left in the working folder."""
-        await self._wire.close()
+        await self._process.close()
         await anyio.to_thread.run_sync(self._leftovers.remove)
 
     # -- one turn ------------------------------------------------------------------------------
@@ -129,7 +118,7 @@ class CodexChannel:
         turn.id = str(begun.get("turn", {}).get("id"))
         self._break_off(turn)
         while turn.end is None:
-            for update in await self._heard(turn, await self._wire.receive()):
+            for update in await self._heard(turn, await self._process.receive()):
                 yield update
         if isinstance(turn.end, TurnInterrupted):
             async with aclosing(self._cleaned(turn)) as updates:
@@ -200,7 +189,7 @@ class CodexChannel:
 
     async def _next(self, deadline: float) -> Object | None:
         with anyio.CancelScope(deadline=deadline):
-            return await self._wire.receive()
+            return await self._process.receive()
         return None
 
 

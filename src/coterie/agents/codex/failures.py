@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import cast
 
+from coterie.agents import failures
+from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, mapping, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
-from coterie.model.update import FailureKind, TurnFailed, Waiting
+from coterie.model.update import TurnFailed, Waiting
 from coterie.process.stdio_turns import clean
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -18,89 +19,49 @@ _RETRY = re.compile(r"(\d+)/(\d+)")
 _TAIL = 4000
 
 
-@dataclass(frozen=True)
-class _Sense:
-    """What an error means for a person."""
-
-    kind: FailureKind
-    words: str
-    hint: str | None = None
-    retry: bool = True
-
-
 SIGN_IN = "codex login"
-_WAIT = "Wait, then try again."
-_SIGNED_OUT = _Sense(
-    "signed_out",
-    "codex is not signed in",
-    f"In another terminal: {SIGN_IN} (it serves every codex member). Then try again.",
-    retry=False,
+_SIGNED_OUT = failures.SIGNED_OUT.hinting(
+    f"In another terminal: {SIGN_IN} (it serves every codex member). Then try again."
 )
-_BAD_KEY = _Sense(
-    "signed_out",
-    "the key or login that codex was given is refused",
-    f"{SIGN_IN}, or mend CODEX_API_KEY",
-    retry=False,
-)
-_LIMIT = _Sense("rate_limit", "the model's rate limit is reached", _WAIT)
-_NO_MODEL = _Sense(
-    "model",
-    "the model is not known, or not open to this account",
-    "Give the member another model in the team file.",
-    retry=False,
-)
-_BAD_REQUEST = _Sense("model", "the model service refused the request", retry=False)
-_UNREACHABLE = _Sense(
-    "model", "the model service cannot be reached", "Look at the network, then try again."
-)
-_CUT = _Sense("model", "the connection to the model was cut", _UNREACHABLE.hint)
-_FAILING = _Sense("model", "the model service is failing", _WAIT)
-
-_USED_UP = _Sense(
+_BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend CODEX_API_KEY")
+_USED_UP = FailureCase(
     "rate_limit",
     "the account's usage limit is reached",
     "Wait for its reset, or look at the plan of the account.",
-    retry=False,
 )
-
-_BY_NAME: Mapping[str, _Sense] = {
+_BY_NAME: Mapping[str, FailureCase] = {
     "usageLimitExceeded": _USED_UP,
-    "rateLimitExceeded": _LIMIT,
+    "rateLimitExceeded": failures.LIMIT,
     "unauthorized": _BAD_KEY,
-    "modelNotFound": _NO_MODEL,
-    "badRequest": _BAD_REQUEST,
-    "contextWindowExceeded": _Sense(
-        "model",
-        "the conversation is longer than the model can take",
-        "Start a new task, or give the member less to read.",
-        retry=False,
-    ),
-    "httpConnectionFailed": _UNREACHABLE,
-    "responseStreamDisconnected": _CUT,
+    "modelNotFound": failures.UNKNOWN_MODEL,
+    "badRequest": failures.BAD_REQUEST,
+    "contextWindowExceeded": failures.TOO_LONG,
+    "httpConnectionFailed": failures.UNREACHABLE,
+    "responseStreamDisconnected": failures.CUT,
 }
-_BY_STATUS: Mapping[int, _Sense] = {
-    400: _BAD_REQUEST,
+_BY_STATUS: Mapping[int, FailureCase] = {
+    **failures.BY_STATUS,
     401: _BAD_KEY,
-    403: _NO_MODEL,
-    404: _NO_MODEL,
-    429: _LIMIT,
+    403: failures.UNKNOWN_MODEL,
 }
-_BY_WORDS = (("stream disconnected", _CUT), ("invalid_request_error", _BAD_REQUEST))
+_BY_WORDS = (
+    ("stream disconnected", failures.CUT),
+    ("invalid_request_error", failures.BAD_REQUEST),
+)
 """For what Codex itself has no name: it says `other`."""
 
 
 def failed(error: Object, until: str | None = None) -> TurnFailed:
     """A turn that ended with this error; `until`: when the account's limit ends."""
     theirs = str(error.get("message", ""))
-    sense = _sense(*_info(error), theirs)
-    end = _told(sense, theirs)
+    case = _case(*_info(error), theirs)
     # Another 429 may come while an account that pays by use is past its limits.
-    return replace(end, until=until) if sense is _USED_UP else end
+    return case.failure("codex", clean(theirs), until=until if case is _USED_UP else None)
 
 
 def signed_out() -> TurnFailed:
     """A turn that was not begun: nobody has signed in."""
-    return _told(_SIGNED_OUT, "")
+    return _SIGNED_OUT.failure("codex")
 
 
 def refused(error: RpcError) -> TurnFailed:
@@ -110,13 +71,7 @@ def refused(error: RpcError) -> TurnFailed:
 
 def gone(end: AgentProcessEnded) -> TurnFailed:
     """The process ended in the middle."""
-    tail = readable(end.tail)
-    return TurnFailed(
-        "exit",
-        f"codex ended in the middle of the turn (exit code {end.exit_code})",
-        exit_code=end.exit_code,
-        stderr_tail=tail,
-    )
+    return failures.exited("codex", end, readable(end.tail))
 
 
 def waiting(error: Object) -> Waiting:
@@ -133,16 +88,11 @@ def readable(tail: str) -> str:
     return clean(_ANSI.sub("", tail))[-_TAIL:].strip()
 
 
-def _sense(name: str, status: int | None, theirs: str) -> _Sense:
+def _case(name: str, status: int | None, theirs: str) -> FailureCase:
     if status:
-        return _BY_STATUS.get(status, _FAILING)
-    by_words = next((sense for words, sense in _BY_WORDS if words in theirs), _FAILING)
+        return _BY_STATUS.get(status, failures.FAILING)
+    by_words = next((case for words, case in _BY_WORDS if words in theirs), failures.FAILING)
     return _BY_NAME.get(name, by_words)
-
-
-def _told(sense: _Sense, theirs: str) -> TurnFailed:
-    message = f"{sense.words}. Codex says: {clean(theirs)[:1000]}" if theirs else sense.words
-    return TurnFailed(sense.kind, message, retry=sense.retry, hint=sense.hint)
 
 
 def _info(error: Object) -> tuple[str, int | None]:

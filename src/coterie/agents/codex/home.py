@@ -102,11 +102,6 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     return CodexHome(path, cwd, _environment(path, workspace), read_only)
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start Codex in by hand."""
-    return prepare(member, workspace).env
-
-
 def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
     env = {**workspace.env, "CODEX_HOME": str(path)}
     if workspace.rehearsal is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,10 +12,11 @@ import anyio.to_thread
 from coterie.agents.acp.adapter import AcpOpening
 from coterie.agents.acp.channel import AcpChannel, served
 from coterie.agents.acp.failures import Failures
+from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.agents.gemini.home import GeminiHome, prepare
 from coterie.agents.process import AgentProcess, ProcessStart
-from coterie.agents.program import ProgramAdapter, without
+from coterie.agents.program import ProgramAdapter
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
@@ -27,7 +28,12 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 
 @dataclass(frozen=True)
 class GeminiAdapter(ProgramAdapter):
-    """Opens members' lines to Gemini."""
+    """Opens members' channels to Gemini."""
+
+    @staticmethod
+    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare a member's home; returns the environment to start Gemini in by hand.  Blocks."""
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -59,35 +65,5 @@ class GeminiAdapter(ProgramAdapter):
         self, member: Member, workspace: Workspace, home: GeminiHome, *call: str
     ) -> ProcessStart:
         model = ("--model", home.model) if home.model else ()
-        given = passed_on((*self.agent.base_args, *member.additional_args))
+        given = FACTS.flags.passed_on((*self.agent.base_args, *member.additional_args))
         return self.starting(member, workspace, home.cwd, home.env, *call, *model, *given)
-
-
-# -- the arguments that a registry entry and a team file give, as the adapter passes them on -----
-
-
-_CHOSEN: Mapping[str, int] = {
-    "--acp": 0,
-    "--experimental-acp": 0,
-    "--list-sessions": 0,
-    "--skip-trust": 0,
-    "-y": 0,
-    "--yolo": 0,
-    "--approval-mode": 1,
-    "--delete-session": 1,
-    "-i": 1,
-    "--prompt-interactive": 1,
-    "-o": 1,
-    "--output-format": 1,
-    "-p": 1,
-    "--prompt": 1,
-    "-r": 1,
-    "--resume": 1,
-    "--session-id": 1,
-}
-"""What is not for others to choose, and how many words more belong to each."""
-
-
-def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
-    """The arguments without those."""
-    return without(arguments, _CHOSEN)

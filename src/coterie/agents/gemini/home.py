@@ -89,11 +89,6 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     return GeminiHome(cwd, _environment(workspace), member.model or model)
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start Gemini in by hand."""
-    return prepare(member, workspace).env
-
-
 # -- what it reads -----------------------------------------------------------------------------
 
 

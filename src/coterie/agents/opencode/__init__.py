@@ -12,7 +12,6 @@ FACTS = AgentFacts(
     adapter=AdapterFacts(
         name="acp",
         make="coterie.agents.opencode.home:OpencodeAdapter",
-        home="coterie.agents.opencode.home:environment",
     ),
     base_args=("acp",),
     isolating=("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"),

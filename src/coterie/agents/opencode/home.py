@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup, prepare
+from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import (
@@ -100,16 +100,8 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
     return None
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start OpenCode in by hand."""
-    return prepare(member, workspace, set_up).env
-
-
 @dataclass(frozen=True)
 class OpencodeAdapter(AcpAdapter):
     """Opens members' channels to OpenCode."""
 
-    @staticmethod
-    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
-        """Write its settings."""
-        return set_up(member, workspace, cwd)
+    set_up = staticmethod(set_up)

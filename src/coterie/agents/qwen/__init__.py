@@ -12,7 +12,6 @@ FACTS = AgentFacts(
     adapter=AdapterFacts(
         name="acp",
         make="coterie.agents.qwen.home:QwenAdapter",
-        home="coterie.agents.qwen.home:environment",
     ),
     base_args=("--acp",),
     flags=FlagFacts(yes={"--approval-mode": frozenset({"yolo"})}, short_yes=True),

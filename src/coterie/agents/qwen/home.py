@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup, prepare
+from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import private_folder, write_private
@@ -57,16 +56,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
     )
 
 
-def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-    """The environment to start Qwen Code in by hand."""
-    return prepare(member, workspace, set_up).env
-
-
 @dataclass(frozen=True)
 class QwenAdapter(AcpAdapter):
     """Opens members' channels to Qwen Code."""
 
-    @staticmethod
-    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
-        """Write its settings."""
-        return set_up(member, workspace, cwd)
+    set_up = staticmethod(set_up)
