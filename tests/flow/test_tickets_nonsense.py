@@ -55,9 +55,9 @@ def in_turn(*said: object) -> Callable[[Member, str], object]:
 # -- the manager -------------------------------------------------------------------------------
 
 NONSENSE: dict[str, tuple[object, str]] = {
-    "a circle": (
+    "a cycle": (
         plan(part("a", "c"), part("b", "a"), part("c", "b")),
-        "The plan cannot be carried out: a -> c -> b -> a is a circle: none of them could ever "
+        "The plan cannot be carried out: a -> c -> b -> a is a cycle: none of them could ever "
         "begin",
     ),
     "an unknown worker": (

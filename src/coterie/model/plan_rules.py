@@ -1,4 +1,4 @@
-"""Whether a plan can be carried out: its parts are known, lead nowhere in circles, have workers."""
+"""Whether a plan can be carried out: known dependencies, no cycles, a worker for every part."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MOST_TASKS = 1_000
 
 
 def capable(workers: Iterable[Member], capability: str) -> list[Member]:
-    """Who has a capability; where nobody does, who is not said to have any in particular."""
+    """Workers with a capability; if nobody has it, those without any particular one."""
     known = list(workers)
     able = [worker for worker in known if capability in worker.capabilities]
     return able or [worker for worker in known if not worker.capabilities]
 
 
 def problems(plan: Plan, workers: Sequence[Member], done: Iterable[str] = ()) -> list[str]:
-    """All that is wrong, each in one sentence; nothing where the plan can be carried out.
+    """What is wrong with a plan, each problem in one sentence; none if it can be carried out.
 
-    `workers` are the members that may be given a part; `done` are parts of an earlier plan that
-    a part of this one may depend on.
+    `workers` are the members that a part may be assigned to; `done` are parts of an earlier plan
+    that a part of this one may depend on.
     """
     if len(plan.tasks) > MOST_TASKS:
         return [f"the plan has {len(plan.tasks)} tasks; at most {MOST_TASKS} can be looked over"]
@@ -37,17 +37,17 @@ def problems(plan: Plan, workers: Sequence[Member], done: Iterable[str] = ()) ->
             found.append(f"{task.task_id} is there twice")
         seen.add(task.task_id)
         found += _of_task(task, known, workers)
-    circle = cycle({task.task_id: task.dependencies for task in plan.tasks})
-    if circle:
-        found.append(f"{' -> '.join(circle)} is a circle: none of them could ever begin")
+    path = cycle({task.task_id: task.dependencies for task in plan.tasks})
+    if path:
+        found.append(f"{' -> '.join(path)} is a cycle: none of them could ever begin")
     return found
 
 
 def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list[str]:
     found = [
-        f"{task.task_id} depends on {one}, which is not in the plan"
-        for one in task.dependencies
-        if one not in known
+        f"{task.task_id} depends on {dependency}, which is not in the plan"
+        for dependency in task.dependencies
+        if dependency not in known
     ]
     named = task.assigned_to.role_id if task.assigned_to else None
     names = [worker.id for worker in workers]
@@ -62,7 +62,7 @@ def _of_task(task: PlanTask, known: set[str], workers: Sequence[Member]) -> list
 
 
 def cycle(dependencies: Mapping[str, Iterable[str]]) -> list[str]:
-    """A circle, its first part named again at its end; nothing where there is none."""
+    """The parts of a cycle, the first of them again at the end; empty if there is no cycle."""
     done: set[str] = set()
     for start in dependencies:
         # A stack of our own: a chain of a thousand parts is deeper than Python's.
