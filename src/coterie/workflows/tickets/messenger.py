@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 import anyio
 import anyio.to_thread
 
-from coterie.model import step_name
 from coterie.model.envelope import Envelope, Error, Payload, PayloadType
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import AppendEnvelope, Write
@@ -49,6 +48,8 @@ class PayloadRequest(NamedTuple):
     """The ticket that it is about: a reply about another one is refused."""
     tries: int | None = None
     """How often the agent may fail before that is the result; None: as often as in any turn."""
+    topic: str = ""
+    """Each topic has a thread of its own: workers have one for each ticket, the manager has one."""
 
 
 class Messenger:
@@ -83,9 +84,7 @@ class Messenger:
         why, prompt = "", asked.prompt
         for tries in range(1, _TRIES + 1):
             intent = [name, tries, [asked.wanted]]
-            brief = Brief(
-                prompt, intent, schema_of(asked.wanted), asked.tries, step_name.parse(name).topic
-            )
+            brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries, asked.topic)
             self._turns += 1
             reply = await self._context.turn(f"{name}/said/{tries}", member, self._turns, brief)
             if isinstance(reply, TurnFailed):

@@ -30,6 +30,17 @@ async def in_thread(
     return await anyio.to_thread.run_sync(call, *arguments)
 
 
+async def run_checks(
+    context: Context, name: str, commands: Sequence[str], folder: Path, tree: str
+) -> tuple[CheckOutcome, ...]:
+    """Run commands in a folder that holds this tree; `name` is the step that they are part of."""
+    outcomes = [
+        await context.check(step_name.check(name, number), command, folder)
+        for number, command in enumerate(commands, 1)
+    ]
+    return tuple(replace(outcome, tree=tree) for outcome in outcomes)
+
+
 @dataclass(frozen=True)
 class MergeResult:
     """What came of merging a ticket."""
@@ -72,8 +83,11 @@ class MergeQueue:
             if merge.conflicts:
                 return MergeResult(merge.conflicts)
             name = f"{name}/merge/{merge.tree[:12]}"
-            wanted = checks if merge.tree != checked or not checked else ()
-            result = MergeResult(checks=await self._check(name, merge, wanted))
+            result = MergeResult()
+            if checks and (merge.tree != checked or not checked):
+                folder = await in_thread(folders, folders.check_out, merge.commit)
+                outcomes = await run_checks(self._context, name, checks, folder, merge.tree)
+                result = MergeResult(checks=outcomes)
             if result.is_merged:
                 await self._move_branch(f"{name}/land", ticket, merge)
             return result
@@ -87,18 +101,6 @@ class MergeQueue:
 
         if merge.commit:
             await self._context.step(name, [ticket], land)
-
-    async def _check(
-        self, name: str, merge: Merge, checks: Sequence[str]
-    ) -> tuple[CheckOutcome, ...]:
-        outcomes: list[CheckOutcome] = []
-        folder = None
-        for number, command in enumerate(checks, 1):
-            if folder is None:
-                folder = await in_thread(self._folders, self._folders.check_out, merge.commit)
-            outcome = await self._context.check(step_name.check(name, number), command, folder)
-            outcomes.append(replace(outcome, tree=merge.tree))
-        return tuple(outcomes)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.errors import ArtifactWrong
-from coterie.model import step_name
 from coterie.model.about import FailedChecks
 from coterie.model.action import Action
 from coterie.model.check import CheckOutcome, ended
@@ -25,7 +24,7 @@ from coterie.model.envelope import (
 from coterie.model.interaction import Ask, Option
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
-from coterie.workflows.tickets.repository import MergeResult
+from coterie.workflows.tickets.repository import MergeResult, run_checks
 from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.session_files import check_artifact
 
@@ -140,16 +139,12 @@ class ReviewStage(TicketRun):
             unsettled = await self.git(services.folders.unsettled, self.id)
             if unsettled:
                 return CheckedTree(tree, (), unsettled)
-        folder = await self.folder()
-        outcomes: list[CheckOutcome] = []
-        for number, command in enumerate(commands, 1):
-            outcome = await services.context.check(step_name.check(name, number), command, folder)
-            outcomes.append(replace(outcome, tree=tree))
+        outcomes = await run_checks(services.context, name, commands, await self.folder(), tree)
         passed = sum(outcome.passed for outcome in outcomes)
         services.tracker.checks[self.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
         ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
-        return CheckedTree(tree, tuple(outcomes))
+        return CheckedTree(tree, outcomes)
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
         """The logs of checks, as artifacts; an error instead of one that is damaged."""

@@ -87,7 +87,7 @@ class PrepareStage(TicketRun):
             text = services.messenger.prompt(
                 "discuss", ticket=self.id, description=self.part.description, proposal=shown
             )
-            request = PayloadRequest(text, "report", self.id)
+            request = PayloadRequest(text, "report", self.id, topic=self.id)
             at_work = await self.at_work(worker)
             reply = await services.messenger.ask(self.step("discuss"), at_work, request)
             if not isinstance(reply, Report):
@@ -154,7 +154,7 @@ class WorkStage(TicketRun):
             self.step("work"),
             at_work,
             # A failure blocks the ticket, which is then retried by whoever can.
-            PayloadRequest(text, "report", self.id, tries=1),
+            PayloadRequest(text, "report", self.id, tries=1, topic=self.id),
         )
         assert isinstance(report, Report | TurnFailed)
         strays = await services.project.changed_since(before)
