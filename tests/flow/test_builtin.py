@@ -42,7 +42,7 @@ from coterie.testing.scripted import Recorder
 from coterie.testing.stage import TASK, Stage, stage
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.text_file import FileVersions
-from coterie.tools.toolbox import Toolbox, ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import Tool, Toolbox, ToolInput, ToolOutcome, Utf8Text
 from coterie.workflows.solo import Solo
 from coterie.workspace.folder import open_workspace
 from tests.contract.acp.house import Log
@@ -55,18 +55,19 @@ Calls = Sequence[tuple[str, Mapping[str, object]]]
 
 
 class CountInput(ToolInput):
+    """Counts."""
+
     what: Utf8Text = Field(description="Anything.")
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(Tool[CountInput]):
     """A tool whose runs are counted on disk, where no crash of ours undoes them."""
 
     name: str
-    read_only: bool
+    read_only: bool = field()  # no default: the one of Tool would come before `root`
     root: Path
 
-    description = "Counts."
     inputs = CountInput
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:

@@ -1,6 +1,6 @@
-"""What the CLIs ask a model for themselves: titles, summaries, choices between models.
+"""Requests that the CLIs make on their own account: titles, summaries, choices of a model.
 
-Such a request is no turn of anybody's, so it neither reaches the responder nor moves a script on.
+Such a request is no member's turn, so it neither reaches the responder nor advances a script.
 """
 
 from __future__ import annotations

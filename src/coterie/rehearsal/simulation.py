@@ -1,7 +1,7 @@
-"""The stand-in that answers when there is no script: by role, briefly, and saying what it is.
+"""The responder without a script: it answers by role, briefly, and says that it is a stand-in.
 
-It reads who it is from the role text and what is wanted from the newest message.  The same
-question gets the same answer.  It calls a tool only to read a file that the message names.
+Like a model, it learns its role from the system texts and its task from the newest message.  The
+same question gets the same answer.  It calls a tool only to read a file that the message names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coterie.rehearsal.side_calls import minimal_value
 
 _STAND_IN = "stand-in for a model in this rehearsal"
 _ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
-# The CLIs say of themselves who the model is; a member's own role comes after.
+# The CLIs' own system prompts say "You are …" too.
 _NOT_A_ROLE = re.compile(
     r"\b(?:CLI|Claude|Codex|Gemini|Qwen|opencode|agent working|epistemically|powered by)\b"
 )
@@ -53,7 +53,7 @@ class Simulation:
     """A responder that knows nothing, and says so."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
-        """Two sentences as the role, or one look into the file that was named."""
+        """Two sentences as the role, or a call that reads the file that was named."""
         message = newest_message(asked)
         if asked.schema:
             return reply(compact(minimal_value(asked.schema)))
@@ -70,8 +70,8 @@ def newest_message(asked: CompletionRequest) -> str:
 
 
 def role(asked: CompletionRequest) -> tuple[str, str]:
-    """Who the member is and what it was told to do, as far as its role text says."""
-    before = _SYSTEM.match(asked.newest)  # where an agent without a flag has it
+    """Who the member is and what its duty is, as far as its role text says."""
+    before = _SYSTEM.match(asked.newest)  # for an agent without a flag for it
     found = [*_ROLE.finditer(asked.instructions), *_ROLE.finditer(before[0] if before else "")]
     own = [match for match in found if not _NOT_A_ROLE.search(match["who"])]
     if not own:

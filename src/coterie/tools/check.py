@@ -1,4 +1,4 @@
-"""Checks: commands that Coterie runs itself, in the sandbox, with all that they print kept."""
+"""Checks: commands that Coterie runs itself, in the sandbox, with their output kept."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from coterie.tools.workspace_root import ToolError
 from coterie.workspace.session_files import artifacts_folder
 
 MEMBER = "coterie"
-"""Under this name a check's process is recorded: it is nobody's of the team."""
+"""The member that a check's process is recorded under: it belongs to nobody of the team."""
 _HEAD, _TAIL = 1 << 20, 4 << 20
-"""So much of what a check prints is kept: the beginning, and the end."""
+"""How much of a check's output is kept: the beginning, and the end."""
 _SHOWN = 4_000
 _NUMBER = re.compile(r"(\d+)-")
 _NUMBERING = threading.Lock()
-"""Several checks of a session may end at once; nobody else numbers its logs."""
+"""Several checks of a session may end at once."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SandboxedChecks:
     user_home: Path | None = None
 
     async def loose(self) -> str:
-        """What a person must know before they allow a command."""
+        """A warning for the person who allows a command, if nothing confines it."""
         best = await sandbox.best()
         return "" if best.confines else best.description
 
@@ -72,7 +72,7 @@ class SandboxedChecks:
             return CommandResult(None, str(refusal))
 
     def _workspace(self, folder: Path) -> Workspace:
-        """A home for all checks of the session, and a place for temporary files for each."""
+        """A home for all checks of the session, and a temporary folder for each."""
         place = artifacts_folder(self.root, self.session).parent / "checks"
         home = place / "home"
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class SandboxedChecks:
         )
 
     def _log(self, command: str, data: bytes) -> str:
-        """A file of its own for what was printed: whole, and in nobody's place."""
+        """Write the output to a numbered file of its own, atomically."""
         folder = artifacts_folder(self.root, self.session)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         slug = re.sub(r"[^a-z0-9]+", "-", self.redactor.text(command).lower()).strip("-")[:40]
@@ -112,5 +112,5 @@ class SandboxedChecks:
 
 
 def _remove(folder: Path) -> None:
-    """What a check left among its temporary files; some of it may not be removable."""
+    """Remove temporary files; some of them may not be removable."""
     shutil.rmtree(folder, ignore_errors=True)

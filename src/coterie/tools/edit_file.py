@@ -19,7 +19,7 @@ from coterie.model.action import Action
 from coterie.model.workspace import unfinished_name
 from coterie.tools.excerpt import truncated, visible
 from coterie.tools.text_file import WHOLE, FileVersions, TextFile, digest
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import MissingFolder, PathEntry, ToolError, WorkspaceRoot
 
 LINES_COMPARED = 5000
@@ -30,8 +30,8 @@ MATCHES_SHOWN = 5
 
 def replace_once(file: TextFile, old: str, new: str, path: str) -> tuple[str, int]:
     """The text with the one piece replaced, and its line; ToolError unless it occurs once."""
-    new = file.with_its_lines(new)
-    wanted = old if old in file.text else file.with_its_lines(old)
+    new = file.with_its_newlines(new)
+    wanted = old if old in file.text else file.with_its_newlines(old)
     places = list(islice(_matches(file.text, wanted), MATCHES_SHOWN + 1))
     if not places:
         raise ToolError(f"oldStr is not in {path}. {_nearest(file.text, old)}")
@@ -191,7 +191,7 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class EditFile(WorkspaceTool[EditFileInput]):
+class EditFile(Tool[EditFileInput]):
     """Changes a text file of a member's workspace."""
 
     root: WorkspaceRoot

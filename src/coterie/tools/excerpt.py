@@ -1,4 +1,4 @@
-"""Output as a model may see it: bounded, readable, and honest about what was left out."""
+"""Output for a model: bounded, valid UTF-8, with a note where something was left out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from collections import deque
 
 MOST = 30_000
-"""As much text as one tool call may answer with."""
+"""Characters that one tool call may answer with."""
 HEAD, TAIL = 20_000, 10_000
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 class Excerpt:
-    """The head and the tail of a stream of any length; what is between is counted, not kept."""
+    """The head and the tail of a stream of any length; what is between is only counted."""
 
     def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
         self._head_size, self._tail_size = head, tail
@@ -23,7 +23,7 @@ class Excerpt:
         self._total = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take in what comes next."""
+        """Append a chunk."""
         self._total += len(chunk)
         room = self._head_size - len(self._head)
         if room > 0:
@@ -43,7 +43,7 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """What is kept, with a word where something is missing."""
+        """What is kept, with a note where something is missing."""
         tail = b"".join(self._tail)
         if not self.left_out:
             return readable(bytes(self._head) + tail)
@@ -65,11 +65,11 @@ def readable(data: bytes) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with its NULs to be seen, and nothing in it that cannot be written as UTF-8."""
+    """The text with visible NULs, and without what cannot be encoded as UTF-8."""
     return _HALF.sub("\ufffd", text.replace("\0", "␀"))
 
 
 def _from_a_character(data: bytes) -> bytes:
-    """Without the rest of a character whose beginning was left out."""
+    """Without the rest of a character whose first bytes were left out."""
     start = next((at for at in range(min(4, len(data))) if data[at] & 0xC0 != 0x80), 0)
     return data[start:]

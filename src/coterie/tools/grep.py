@@ -18,12 +18,12 @@ from coterie.process.programs import CapturedOutput, CaptureRequest, capture
 from coterie.tools import scan
 from coterie.tools.excerpt import MOST, visible
 from coterie.tools.text_file import WHOLE, TextFile
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import COTERIE, GIT, ToolError, WorkspaceRoot
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 HITS = 256 * 1024
-"""How many bytes of names and line numbers are read at most; more lines could not be shown."""
+"""How many bytes of names and line numbers are read; more lines could not be shown."""
 LONGEST_LINE = 400
 NOTHING_FOUND = 1
 RIPGREP = "rg"
@@ -53,7 +53,7 @@ class GrepInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class Grep(WorkspaceTool[GrepInput]):
+class Grep(Tool[GrepInput]):
     """Searches the files of a member's workspace."""
 
     root: WorkspaceRoot
@@ -71,7 +71,7 @@ class Grep(WorkspaceTool[GrepInput]):
             words = await anyio.to_thread.run_sync(self._words, asked, name)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
             query = CaptureRequest(
-                words, _entered(folder, self.root.path / path), env, HITS, PATIENCE
+                words, _entered(folder, self.root.path / path), env, HITS, TIMEOUT
             )
             answer = await capture(query)
         finally:
@@ -141,7 +141,7 @@ def _entered(folder: int, path: Path) -> str:
 
 def _refuse_failed(answer: CapturedOutput) -> None:
     if answer.late and not answer.output:
-        raise ToolError(f"The search took over {PATIENCE:g} s. Look in fewer files.")
+        raise ToolError(f"The search took over {TIMEOUT:g} s. Look in fewer files.")
     if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:
         raise ToolError(f"The search failed: {answer.complaint.strip()[-1000:]}")
 

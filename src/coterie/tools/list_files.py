@@ -13,7 +13,7 @@ from pydantic import Field
 
 from coterie.errors import GitFailed
 from coterie.tools.excerpt import truncated, visible
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import COTERIE, GIT, WorkspaceRoot
 from coterie.workspace.git import Git, repository_of
 
@@ -86,7 +86,7 @@ class ListFilesInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class ListFiles(WorkspaceTool[ListFilesInput]):
+class ListFiles(Tool[ListFilesInput]):
     """Shows a member the files of a folder, and of the folders in it."""
 
     root: WorkspaceRoot

@@ -10,8 +10,8 @@ from typing import BinaryIO
 from pydantic import Field
 
 from coterie.tools.excerpt import MOST, truncated, visible
-from coterie.tools.text_file import LOOKED_AT, WHOLE, FileVersions, TextFile, digest
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
+from coterie.tools.text_file import SNIFFED, WHOLE, FileVersions, TextFile, digest
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import ToolError, WorkspaceRoot
 
 LINES = 2000
@@ -28,7 +28,7 @@ class ReadFileInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class ReadFile(WorkspaceTool[ReadFileInput]):
+class ReadFile(Tool[ReadFileInput]):
     """Shows a member a text file of its workspace."""
 
     root: WorkspaceRoot
@@ -58,7 +58,7 @@ class ReadFile(WorkspaceTool[ReadFileInput]):
 
 
 def _of_huge(file: BinaryIO, size: int, asked: ReadFileInput, path: str) -> dict[str, object]:
-    first = TextFile.read(file.read(LOOKED_AT))
+    first = TextFile.read(file.read(SNIFFED))
     if first is None or first.encoding != "utf-8":
         raise _binary(path, size)
     file.seek(0)

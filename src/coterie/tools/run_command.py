@@ -19,13 +19,13 @@ from coterie.process.child import Child, Spawn, start
 from coterie.tools import sandbox as sandboxes
 from coterie.tools.excerpt import Excerpt
 from coterie.tools.sandbox import Sandbox, sandbox_policy
-from coterie.tools.toolbox import ToolInput, ToolOutcome, Utf8Text, WorkspaceTool
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import ToolError
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
-# One stream for both, in the order in which they were written, and nothing to read.
+# stdout and stderr as one stream, in the order in which they were written; no input.
 _JOINED = 'exec "$@" 2>&1 < /dev/null'
-_PLAINLY = {
+_NON_INTERACTIVE = {
     "GIT_EDITOR": ":",
     "GIT_PAGER": "cat",
     "GIT_TERMINAL_PROMPT": "0",
@@ -33,25 +33,25 @@ _PLAINLY = {
     "PAGER": "cat",
     "TERM": "dumb",
 }
-"""Nobody is there to page, to edit or to be asked."""
-_VENDORS = re.compile(
+"""Nobody is there to page, edit or answer."""
+_MODEL_VARIABLES = re.compile(
     r"(?:ANTHROPIC|AZURE_OPENAI|CLAUDE|CODEX|COHERE|COTERIE|DASHSCOPE|DEEPSEEK|GEMINI|GOOGLE_API"
     r"|GOOGLE_GENAI|GROQ|MISTRAL|OPENAI|OPENROUTER|REHEARSAL|TOGETHER|XAI)_"
 )
-"""How the names of variables begin that hold what Coterie itself speaks to models with."""
+"""Prefixes of the variables that hold credentials and addresses of models."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What came of a command."""
+    """The result of a command."""
 
     exit_code: int | None
     """128+n for signal n; None when it was ended at its time limit."""
     output: str
     left: int = 0
-    """How many processes it had left running in the background, which were ended."""
+    """How many background processes it left behind, which were ended."""
     gone: bool = True
-    """Whether all that it began is proven to have ended."""
+    """Whether all processes that it started are proven to have ended."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +67,25 @@ class CommandRunner:
 
     @classmethod
     async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
-        """With the best sandbox that there is."""
+        """With the best sandbox that works here."""
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
         return cls(member, root, workspace, children, await sandboxes.best())
 
     @property
     def env(self) -> dict[str, str]:
-        """What a command sees: what its member does, without the keys of models."""
+        """The environment of a command: that of its member, without the keys of models."""
         given: Mapping[str, str] = self.workspace.env
-        kept = {name: value for name, value in given.items() if not _VENDORS.match(name)}
-        return {**kept, **_PLAINLY}
+        kept = {name: value for name, value in given.items() if not _MODEL_VARIABLES.match(name)}
+        return {**kept, **_NON_INTERACTIVE}
 
     async def run(
         self, command: str, seconds: float, output: Excerpt | None = None
     ) -> CommandResult:
         """Run it to its end or its time limit; nothing of it is left when this returns.
 
-        `output` takes what it prints, where more of that is wanted than a model may see.
-
-        It is recorded before it starts, so that whoever takes over from a dead Coterie finds it.
-        Refusal when it cannot be started.
+        `output` collects what it prints, where more is wanted than a model may see.  The process is
+        recorded before it starts, so that whoever takes over after a crash finds it.  Raises
+        ToolError when it cannot be started.
         """
         words = await anyio.to_thread.run_sync(self._words, command)
         mark = await self.children.starting(self.member, "runCommand")
@@ -144,7 +143,7 @@ class RunCommandInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class RunCommand(WorkspaceTool[RunCommandInput]):
+class RunCommand(Tool[RunCommandInput]):
     """Runs shell commands for a member."""
 
     commands: CommandRunner

@@ -14,7 +14,7 @@ from coterie.tools.list_files import ListFiles
 from coterie.tools.read_file import ReadFile
 from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.text_file import FileVersions
-from coterie.tools.toolbox import Tool, Toolbox
+from coterie.tools.toolbox import AnyTool, Toolbox
 from coterie.tools.workspace_root import WorkspaceRoot
 
 
@@ -22,7 +22,7 @@ async def open_toolbox(
     member: str,
     workspace: Workspace,
     children: ChildLog,
-    more: Iterable[Tool] = (),
+    more: Iterable[AnyTool] = (),
     versions: FileVersions | None = None,
 ) -> Toolbox:
     """The tools for the files and commands of a member's workspace, and more from elsewhere.
@@ -32,7 +32,7 @@ async def open_toolbox(
     root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
     commands = await CommandRunner.of(member, workspace, children)
     known = FileVersions() if versions is None else versions
-    tools: list[Tool] = [
+    tools: list[AnyTool] = [
         ReadFile(root, known),
         EditFile(root, known),
         ListFiles(root),

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 WHOLE = 16 * 1024 * 1024
-"""A larger file is only looked into, never held and never edited."""
-LOOKED_AT = 8192
-"""A NUL among the first bytes makes a file binary."""
-_MARKS = (
+"""A larger file is read in parts only, and never edited."""
+SNIFFED = 8192
+"""A NUL among so many first bytes makes a file binary."""
+_BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose bom it begins with
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -22,29 +22,29 @@ _MARKS = (
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of a file with its line ends as they are, and what else is kept when it changes."""
+    """The text of a file with its line endings, encoding and byte order bom."""
 
     text: str
     """Bytes that are no UTF-8 are in it as lone surrogates, and are written back as they were."""
     encoding: str = "utf-8"
-    mark: bytes = b""
+    bom: bytes = b""
 
     @classmethod
     def read(cls, data: bytes) -> TextFile | None:
-        """The text in these bytes; None if there is none."""
-        for mark, encoding in _MARKS:
-            if data.startswith(mark):
+        """Decode a file; None if it is binary."""
+        for bom, encoding in _BOMS:
+            if data.startswith(bom):
                 try:
-                    return cls(data[len(mark) :].decode(encoding), encoding, mark)
+                    return cls(data[len(bom) :].decode(encoding), encoding, bom)
                 except UnicodeDecodeError:
                     break
-        if b"\0" in data[:LOOKED_AT]:
+        if b"\0" in data[:SNIFFED]:
             return None
         return cls(data.decode("utf-8", "surrogateescape"))
 
     @property
     def newline(self) -> str:
-        """How most of its lines end."""
+        """The line ending that most of its lines have."""
         windows = self.text.count("\r\n")
         return "\r\n" if windows > self.text.count("\n") - windows else "\n"
 
@@ -54,11 +54,11 @@ class TextFile:
         return self.text.isascii() or not any("\udc80" <= one <= "\udcff" for one in self.text)
 
     def encode(self, text: str) -> bytes:
-        """Another text, written in the same way."""
-        return self.mark + text.encode(self.encoding, "surrogateescape")
+        """Another text in the same encoding."""
+        return self.bom + text.encode(self.encoding, "surrogateescape")
 
-    def with_its_lines(self, text: str) -> str:
-        """A text from elsewhere, its lines ended as those of this file are."""
+    def with_its_newlines(self, text: str) -> str:
+        """A text from elsewhere with the line endings of this file."""
         plain = text.replace("\r\n", "\n")
         return plain.replace("\n", self.newline)
 
@@ -70,16 +70,16 @@ def digest(data: bytes) -> str:
 
 @dataclass
 class FileVersions:
-    """The files that a member's tools have shown it, by path from the top of its workspace."""
+    """The versions of files that a member has read, so that it never edits one it does not know."""
 
     digests: dict[str, str] = field(default_factory=dict[str, str])
     lock: Lock = field(default_factory=Lock)
-    """Held by whoever changes a file, so that two calls at once do not lose each other's work."""
+    """Held while a file is changed, so that two calls at once do not lose each other's work."""
 
     def record(self, path: str, digest: str) -> None:
-        """The member has seen this file as it is now; also called to remember after a restart."""
+        """The member has read this version; also called to restore the state after a restart."""
         self.digests[path] = digest
 
     def is_stale(self, path: str, digest: str) -> bool:
-        """Whether the file is another than the one that was seen; one never seen is not stale."""
+        """Whether the file has changed since it was read; one never read is not stale."""
         return self.digests.get(path, digest) != digest

@@ -110,36 +110,6 @@ class ToolOutcome:
         return cls({"error": why}, is_error=True)
 
 
-class Tool(Protocol):
-    """One thing that an agent can do."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def description(self) -> str:
-        """What it does and when to use it, for the model."""
-        ...
-
-    @property
-    def inputs(self) -> type[BaseModel]:
-        """What it takes."""
-        ...
-
-    @property
-    def read_only(self) -> bool:
-        """Whether it changes nothing, so that it may be run again when nobody knows if it ran."""
-        ...
-
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """What it would do, in the terms of the permission rules."""
-        ...
-
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Do it; `given` is validated.  ToolError and OSError become an outcome too."""
-        ...
-
-
 @runtime_checkable
 class SupportsPreview(Protocol):
     """A tool that can show beforehand what it would change."""
@@ -149,29 +119,36 @@ class SupportsPreview(Protocol):
         ...
 
 
-class WorkspaceTool(Generic[_Input]):
-    """A tool that reads files in a workspace; it is described to models by the docstring of its
-    inputs.  What does more overrides `read_only` and `action`."""
+class Tool(Generic[_Input]):
+    """One thing that an agent can do.
+
+    Models know it by the docstring of its inputs.  By default it reads files of the workspace, in
+    a thread; what does something else overrides `read_only`, `action` and `run`.
+    """
 
     name: str
     inputs: type[_Input]
     read_only: bool = True
+    """Whether it changes nothing, so that it may be run again when nobody knows if it ran."""
 
     @property
     def description(self) -> str:
-        """What the model is told."""
+        """What it does and when to use it, for the model."""
         return " ".join((self.inputs.__doc__ or "").split())
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Reads the path that is given, or the whole workspace."""
+        """What it would do, in the terms of the permission rules."""
         return Action("read", self.name, cwd, paths=(str(given.get("path", ".")),), confined=True)
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Run it in a thread."""
+        """Do it; `given` is validated.  ToolError and OSError become an outcome too."""
         return await anyio.to_thread.run_sync(self._run, self.inputs.model_validate(given))
 
     def _run(self, asked: _Input) -> ToolOutcome:
         raise NotImplementedError
+
+
+AnyTool = Tool[Any]
 
 
 @dataclass(frozen=True)
@@ -187,7 +164,7 @@ class ToolSpec:
 class PreparedCall:
     """A tool call that can be run."""
 
-    tool: Tool
+    tool: AnyTool
     given: Mapping[str, object]
     action: Action
     must_ask: bool = False
@@ -197,7 +174,7 @@ class PreparedCall:
 class Toolbox:
     """The tools of one member, who works in `root`."""
 
-    def __init__(self, root: Path, sandbox: Sandbox, tools: Iterable[Tool]) -> None:
+    def __init__(self, root: Path, sandbox: Sandbox, tools: Iterable[AnyTool]) -> None:
         self.root = root
         self.sandbox = sandbox
         """What confines a command that is run."""
@@ -213,7 +190,7 @@ class Toolbox:
             for tool in self._tools.values()
         ]
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str) -> AnyTool | None:
         """The tool with exactly this name."""
         return self._tools.get(name)
 

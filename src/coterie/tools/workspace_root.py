@@ -1,9 +1,8 @@
 """Paths that stay inside the workspace, whatever links say and whoever swaps them meanwhile.
 
-A path is walked name by name, each opened below the folder that is already open and never
-through a link; where there is one, we read it and walk on from what it says.  What is opened at
-last is opened in the folder that the walk held, so there is no check that could be out of date
-by then.  All of it blocks: not for the event loop.
+A path is resolved name by name, each opened relative to the folder that is already open and never
+through a link; a link is read and resolved in the same way.  The file itself is opened in the
+last open folder, so there is no check that could be out of date by then.  Blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 COTERIE, GIT = ".coterie", ".git"
-KEPT_FROM_EDITS = frozenset({COTERIE, GIT})
+NEVER_EDITED = frozenset({COTERIE, GIT})
 MOST_LINKS = 40
 """As many as the kernel follows."""
 
@@ -28,26 +27,26 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ToolError(Exception):
-    """A tool does not do what it was asked; the text says why, and what would be better."""
+    """A tool does not do what it was asked; the text says why, and what to do instead."""
 
 
 class MissingFolder(ToolError):
-    """There is no such folder on the way, and it was not to be made."""
+    """A folder of the path does not exist, and was not to be made."""
 
 
 @dataclass(frozen=True)
 class PathEntry:
-    """A name in an open folder of the workspace; whether there is such a file is another matter."""
+    """A name in an open folder of the workspace; the file itself may not exist."""
 
     folder: int
     name: str
     path: str
-    """Where that is, from the top of the workspace and without links."""
+    """Its path from the top of the workspace, without links."""
 
     def open_file(self) -> BinaryIO:
-        """The file, to be read; Refusal where there is none, or what is there is no file."""
+        """Open the file for reading; raises ToolError unless it is a regular file."""
         try:
-            # Not to be held up by a pipe that nobody writes to.
+            # Does not block on a pipe that nobody writes to.
             fd = self._open(os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             raise ToolError(f"There is no file {self.path}.{self._near()}") from None
@@ -60,14 +59,14 @@ class PathEntry:
         raise ToolError(f"{self.path} is no file but a device or a pipe.")
 
     def open_folder(self) -> int:
-        """The folder, as a descriptor that the caller closes."""
+        """Open the folder; the caller closes the descriptor."""
         try:
             return self._open(_FOLDER)
         except FileNotFoundError:
             raise ToolError(f"There is no folder {self.path}.{self._near()}") from None
 
     def exists(self) -> bool:
-        """Whether anything is there now, a link included."""
+        """Whether it exists now, if only as a link."""
         try:
             os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -75,7 +74,7 @@ class PathEntry:
         return True
 
     def is_folder(self) -> bool:
-        """Whether it is one now."""
+        """Whether it is a folder now."""
         try:
             mode = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
@@ -106,14 +105,14 @@ class PathEntry:
 
 @dataclass
 class _Descent:
-    """The folders that are open, from the top down, and their names."""
+    """The open folders, from the top down, and their names."""
 
     folders: list[int]
     make: bool
     names: list[str] = field(default_factory=list[str])
 
     def link(self, name: str) -> str | None:
-        """Where a link points; None if it is none, or nothing."""
+        """The target of a link; None if it is no link or does not exist."""
         try:
             return os.readlink(name, dir_fd=self.folders[-1])
         except OSError as error:
@@ -141,18 +140,18 @@ class _Descent:
 
 @dataclass(frozen=True)
 class WorkspaceRoot:
-    """The workspace of one member, as its tools may enter it."""
+    """The top folder of one member's workspace, which its file tools cannot leave."""
 
     path: Path
-    """The top, with no link in it."""
+    """Without links."""
     alias: Path
-    """The top as it was named, which may be a link."""
+    """As it was named, which may be through a link."""
     own: tuple[str, ...] = ()
-    """What may be read of `.coterie`, from the top."""
+    """The paths below `.coterie` that may be read."""
 
     @classmethod
     def at(cls, folder: Path, own: Sequence[Path] = ()) -> WorkspaceRoot:
-        """The workspace with this top; of `.coterie` only what is the member's own is seen."""
+        """The workspace in this folder; of `.coterie` only the member's `own` paths may be read."""
         root = folder.resolve(strict=True)
         real = [path.resolve() for path in own]
         inside = [path.relative_to(root) for path in real if path.is_relative_to(root)]
@@ -162,37 +161,37 @@ class WorkspaceRoot:
     def resolve(
         self, path: str, *, writing: bool = False, make: bool = False
     ) -> Generator[PathEntry]:
-        """The place that a path means; Refusal where it leads out or to what is not to be touched.
+        """Resolve a path; raises ToolError if it leads out or to what tools must not touch.
 
-        With `make`, folders on the way are made.
+        With `make`, missing folders on the way are made.
         """
         walk = _Descent([os.open(self.path, _FOLDER)], make)
         try:
             name = self._follow(walk, path, writing=writing)
             place = PathEntry(walk.folders[-1], name, walk.path(name))
             if not writing:
-                self._refuse_unseen(place.path)
+                self._refuse_private(place.path)
             yield place
         finally:
             for folder in walk.folders:
                 os.close(folder)
 
     def may_read(self, path: str) -> bool:
-        """Whether a path from the top, without links, may be read."""
+        """Whether a resolved path may be read."""
         if COTERIE not in path.casefold().split("/"):
             return True
         return any(path == own or path.startswith(f"{own}/") for own in self.own)
 
-    def _refuse_unseen(self, path: str) -> None:
+    def _refuse_private(self, path: str) -> None:
         if not self.may_read(path):
             raise ToolError(f"{path} is Coterie's own and not for tools.")
 
     def _follow(self, walk: _Descent, path: str, *, writing: bool) -> str:
-        """Walk to the folder of the last name, which is returned."""
+        """Open the folders up to the last name, which is returned."""
         left, links = deque(self._parts(path, path)), 0
         while left:
             part = left.popleft()
-            if writing and part.casefold() in KEPT_FROM_EDITS:
+            if writing and part.casefold() in NEVER_EDITED:
                 raise ToolError(f"{path} is in {part}, which is not to be edited.")
             if part == "..":
                 if not walk.up():
@@ -209,7 +208,7 @@ class WorkspaceRoot:
         return "."
 
     def _through(self, walk: _Descent, target: str, path: str) -> list[str]:
-        """What a link adds to the way; one with a whole path starts again from the top."""
+        """The names that a link adds; an absolute one starts again from the top."""
         if not target.startswith("/"):
             return _split(target)
         parts = self._parts(target, path)

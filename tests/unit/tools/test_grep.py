@@ -111,7 +111,7 @@ async def test_a_search_that_is_broken_off_is_ended(shop: Workshop) -> None:
 async def test_a_pattern_that_takes_for_ever_is_stopped(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "PATIENCE", 0.5)
+    monkeypatch.setattr(grep, "TIMEOUT", 0.5)
     shop.write("evil.txt", "a" * 60 + "b\n")
     box = toolbox(shop, Grep(shop.root, OURS))
     with anyio.fail_after(20):

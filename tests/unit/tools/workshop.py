@@ -12,7 +12,7 @@ from pathlib import Path
 from coterie.model.workspace import Workspace
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.standard import workspace_root_of
-from coterie.tools.toolbox import PreparedCall, Tool, Toolbox, ToolOutcome
+from coterie.tools.toolbox import AnyTool, PreparedCall, Toolbox, ToolOutcome
 from coterie.tools.workspace_root import WorkspaceRoot
 
 
@@ -81,7 +81,7 @@ def workshop(folder: Path, *, git: bool = False, **env: str) -> Workshop:
     return Workshop(project, outside, user_home, workspace, workspace_root_of(workspace))
 
 
-def toolbox(shop: Workshop, *tools: Tool) -> Toolbox:
+def toolbox(shop: Workshop, *tools: AnyTool) -> Toolbox:
     return Toolbox(shop.root.path, Sandbox("none"), tools)
 
 

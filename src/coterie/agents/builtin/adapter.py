@@ -22,8 +22,7 @@ from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.tools.search.embeddings import HttpEmbedder
-from coterie.tools.search.index import CodeIndex
-from coterie.tools.search.tool import SearchCode
+from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.standard import open_toolbox, workspace_root_of
 from coterie.tools.text_file import FileVersions
 from coterie.tools.toolbox import Toolbox, ToolSpec

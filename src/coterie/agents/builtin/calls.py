@@ -36,11 +36,11 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
-from coterie.tools.toolbox import PreparedCall, ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import PreparedCall, Tool, ToolInput, ToolOutcome, Utf8Text
 
 
 class AskUserInput(ToolInput):
-    """What to ask."""
+    """Ask the person something that you must know and cannot find out. Waits for the answer."""
 
     question: Utf8Text = Field(
         min_length=1, description="The question, with all one needs to answer."
@@ -51,7 +51,8 @@ class AskUserInput(ToolInput):
 
 
 class AssignSubtaskInput(ToolInput):
-    """What to hand out."""
+    """Hand a part of the work to another member of the team and wait for what it reports. The
+    person decides who does it. The other knows nothing but the goal that you write."""
 
     goal: Utf8Text = Field(
         min_length=1, description="What is to be done, with all that the other must know."
@@ -60,15 +61,11 @@ class AssignSubtaskInput(ToolInput):
 
 
 @dataclass(frozen=True)
-class AskUser:
+class AskUser(Tool[AskUserInput]):
     """Asks the person; the answer is the result."""
 
     name = "askUser"
-    description = (
-        "Ask the person something that you must know and cannot find out. Waits for the answer."
-    )
     inputs = AskUserInput
-    read_only = True
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Touches nothing."""
@@ -80,16 +77,11 @@ class AskUser:
 
 
 @dataclass(frozen=True)
-class AssignSubtask:
+class AssignSubtask(Tool[AssignSubtaskInput]):
     """Hands a part of the work to another member; what it says at the end is the result."""
 
     name = "assignSubtask"
-    description = (
-        "Hand a part of the work to another member of the team and wait for what it reports. "
-        "The person decides who does it. The other knows nothing but the goal that you write."
-    )
     inputs = AssignSubtaskInput
-    read_only = True
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Touches nothing itself: what the other member does is asked of that one."""

@@ -84,10 +84,10 @@ FINDS = name_set("-exec -execdir -ok -okdir")
 
 
 MOST_COMMANDS = 200
-"""What holds more commands inside commands than these was made to be looked at for ever."""
+"""A line with more nested commands than this is not expanded further."""
 
 LONG = 2000
-"""What is not worth looking through is taken for the worst."""
+"""A longer sed script is assumed to run commands."""
 
 _PLAIN_SHELLS = frozenset(
     f"{folder}{name}"
@@ -98,7 +98,7 @@ _OWN_WORD = re.compile(r"-?[0-9.]+[smhd]?|[A-Za-z_]\w*=.*|--", re.DOTALL)
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 
 
-# -- for what is allowed -----------------------------------------------------------------------
+# -- for allow rules ---------------------------------------------------------------------------
 
 
 def without_shell(line: CommandLine) -> CommandLine:
@@ -136,7 +136,7 @@ def without_wrappers(command: SimpleCommand) -> SimpleCommand:
     return replace(command, words=words)
 
 
-# -- for what is forbidden ---------------------------------------------------------------------
+# -- for deny rules ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ def _scripts(words: Sequence[Word]) -> Iterator[str]:
 
 
 def _is_opaque(words: Sequence[Word]) -> bool:
-    """Whether a command runs text that is no command line, or that stands elsewhere."""
+    """Whether a command runs text that is no command line, or that is not in the line."""
     name, arguments = program(words), [word.text for word in words[1:]]
     if name in OPAQUE or name in AWKS or name == "parallel":
         return True

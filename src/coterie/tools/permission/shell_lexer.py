@@ -1,4 +1,4 @@
-"""One word of a command line: quotes and escapes taken away, expansions noticed, never done."""
+"""A lexer of shell words: quotes and escapes removed, expansions noticed but never performed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ META = frozenset("|&;()<> \t\n")
 """What ends a word unless it is quoted."""
 
 _HIDDEN = "\0"
-"""Stands for a quoted character where only unquoted ones mean something."""
+"""Replaces quoted characters where only unquoted ones matter."""
 
 _EXPANDED = re.compile(
     r"(^|[=:])~"  # a home; after = bash does it too when a word looks like an assignment
@@ -18,7 +18,7 @@ _EXPANDED = re.compile(
     r"|!(?!$|[\s=])"  # history, in an interactive shell
 )
 MOST_NESTED = 100
-"""Substitutions in one line; what has more is not taken apart."""
+"""Substitutions in one line; a line with more is not parsed."""
 _UNQUOTED = re.compile(r"[^|&;()<>\s\\'\"$`]+")
 _QUOTED = re.compile(r"[^\\\"$`!]+")
 _LITERAL_DOLLAR = frozenset(" \t\n;|&)")
@@ -65,7 +65,7 @@ class _Parts:
 
 
 class Lexer:
-    """A command line with a place in it; gathers what is found on the way."""
+    """Reads a command line, and collects its substitutions and ambiguities on the way."""
 
     def __init__(self, text: str) -> None:
         self.text: str = text
@@ -89,7 +89,7 @@ class Lexer:
         return self.text[self.at : self.at + count]
 
     def lost(self) -> None:
-        """From here on nobody can say what a shell would make of it."""
+        """From here on it is uncertain how a shell would read the line."""
         self.clear = self.understood = False
 
     def word(self) -> Word:
@@ -131,7 +131,7 @@ class Lexer:
         escaped = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         if escaped in ("", "\n"):
-            self.clear = False  # a line that goes on inside a word: not worth being right about
+            self.clear = False  # a line continued inside a word: not worth parsing
         else:
             parts.add(escaped, quoted=True)
 

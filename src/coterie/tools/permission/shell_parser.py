@@ -1,8 +1,8 @@
-"""A command line taken apart as bash would: its simple commands, its redirections, its doubts.
+"""A parser of shell command lines: simple commands, redirections, and what is ambiguous.
 
 It never guesses in favour of a command.  `clear` is False as soon as one word of the line is not
-exactly what a program would get; `understood` is False where not even the commands are sure.
-What stands inside substitutions is taken apart too, because it may be something forbidden.
+exactly what a program would get; `understood` is False where not even the commands are certain.
+Substitutions are parsed too, because they may contain something forbidden.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ class CommandLine:
     commands: tuple[SimpleCommand, ...]
     """In order; those inside substitutions come last."""
     clear: bool
-    """Whether every word is exactly what a program gets, but for the names of files."""
+    """Whether every word is exactly what a program gets, except for globs."""
     understood: bool
-    """Whether no other command can come out of it."""
+    """Whether it can run no other commands than these."""
 
     @property
     def said(self) -> str:
-        """All of it, as written, without quotes, and word by word: to look for a name in."""
+        """The text as written, without quotes, and word by word: to search for a name."""
         spelled = "\n".join(" ".join(command.texts) for command in self.commands)
         plain = re.sub(r"\\\n|[\\'\"]", "", self.text)
         return "\n".join((self.text, plain, _EXPANSION.sub("", plain), spelled))
@@ -80,7 +80,7 @@ OPAQUE = name_set(
     "eval source . alias unalias trap enable hash bind builtin fc history set shopt setopt "
     "unsetopt autoload emulate"
 )
-"""What changes the meaning of that which follows, or runs text that is made up meanwhile."""
+"""Builtins that change the meaning of what follows, or run text that is built meanwhile."""
 
 _EXPANSION = re.compile(r"\$(\w+|\{[^}]{0,80}\}|\([^)]{0,80}\)|.)|`[^`]{0,80}`", re.ASCII)
 """Roughly: what may come to nothing, and then `r$xm` is `rm`."""
@@ -151,7 +151,7 @@ class _Parser(Lexer):
     def _look_for_odd_characters(self) -> None:
         odd = [char for char in self.text if not (char.isprintable() or char in "\n\t")]
         if odd:
-            self.clear = False  # blanks that are none to bash, and letters that nobody sees
+            self.clear = False  # blanks that are none to bash, and invisible characters
         if any(char < " " or char == "\x7f" for char in odd) or self._depth > DEEPEST:
             self.lost()
 
@@ -330,7 +330,7 @@ class _Parser(Lexer):
 
 @lru_cache(maxsize=64)
 def parse(text: str, depth: int = 0) -> CommandLine:
-    """Take a command line apart."""
+    """Parse a command line."""
     if len(text) > LONGEST or depth > DEEPEST + 1:
         return CommandLine(text, (), clear=False, understood=False)
     return _Parser(text, depth).line()

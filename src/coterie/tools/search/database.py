@@ -1,20 +1,20 @@
-"""The index as SQLite keeps it: every file on three shelves, in passages, whole and in outline.
+"""The index in SQLite: every file in three full-text tables, by passages, whole and in outline.
 
-Each shelf is a full-text table of FTS5, which stems the words and weighs them by BM25.  Blocks.
+FTS5 stems the words and weighs them by BM25.  Blocks.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import log
 
 from coterie.tools.search.passages import IndexedFile, IndexedText
 from coterie.tools.search.vocabulary import STEMMER
 
 VERSION = 1
-"""Of the tables, and of how files are cut up: an index of another is made anew."""
+"""Of the tables, and of how files are split: an index of another version is rebuilt."""
 PASSAGES, WHOLES, OUTLINES = "passages", "wholes", "outlines"
 TABLES = (PASSAGES, WHOLES, OUTLINES)
 WEIGHTS = (1.8, 1.8, 1.2, 0.6)
@@ -22,7 +22,7 @@ WEIGHTS = (1.8, 1.8, 1.2, 0.6)
 
 Small on the whole, so that saying a word again counts for more than FTS5's own `k1` has it."""
 MOST_ROWS = 5_000
-"""As many as one word may find on a shelf: the best."""
+"""The best so many rows that one word may find in a table."""
 
 _SCHEMA = (
     "CREATE TABLE files (id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL)",
@@ -32,14 +32,14 @@ _SCHEMA = (
     " PRIMARY KEY (model, digest)) WITHOUT ROWID",
     "CREATE INDEX places_of_file ON places (file)",
     *(
-        f"CREATE VIRTUAL TABLE {shelf} USING fts5(path, names, prose, code, tokenize='{STEMMER}')"
-        for shelf in TABLES
+        f"CREATE VIRTUAL TABLE {table} USING fts5(path, names, prose, code, tokenize='{STEMMER}')"
+        for table in TABLES
     ),
     f"PRAGMA user_version={VERSION}",
 )
-_FOR_ASKING = tuple(
-    f"CREATE VIRTUAL TABLE temp.{shelf}_used USING fts5vocab('main', '{shelf}', 'row')"
-    for shelf in TABLES
+_TERM_COUNTS = tuple(
+    f"CREATE VIRTUAL TABLE temp.{table}_used USING fts5vocab('main', '{table}', 'row')"
+    for table in TABLES
 )
 
 
@@ -50,39 +50,38 @@ class IndexDatabase:
         self._connection = connection
         if self._one("PRAGMA user_version") == 0:
             self._run(_SCHEMA)
-        self._run(_FOR_ASKING)
+        self._run(_TERM_COUNTS)
 
     @property
     def fits(self) -> bool:
-        """Whether it is of the kind that this Coterie makes."""
+        """Whether it has the version of this Coterie."""
         return self._one("PRAGMA user_version") == VERSION
 
     @property
     def sound(self) -> bool:
-        """Whether nothing damaged it; looks at every page."""
+        """Whether it is undamaged; reads every page."""
         return self._one("PRAGMA quick_check(1)") == "ok"
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     # -- files -----------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Nothing that follows is seen by others until `commit`."""
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """All changes inside are made together, or none of them."""
         self._connection.execute("BEGIN IMMEDIATE")
-
-    def commit(self) -> None:
-        """Keep what was changed."""
-        self._connection.execute("COMMIT")
-
-    def rollback(self) -> None:
-        """Forget what was changed, if anything was begun."""
-        with suppress(sqlite3.Error):
-            self._connection.rollback()
+        try:
+            yield
+            self._connection.execute("COMMIT")
+        except BaseException:
+            with suppress(sqlite3.Error):
+                self._connection.rollback()
+            raise
 
     def stamps(self) -> dict[str, str]:
-        """Every file that is indexed, and what it looked like then."""
+        """The stamp of every indexed file."""
         return dict(self._connection.execute("SELECT path, stamp FROM files"))
 
     def paths(self) -> dict[int, str]:
@@ -108,7 +107,7 @@ class IndexDatabase:
         ask(_insert(OUTLINES), _row(file, page.outline))
 
     def drop(self, path: str) -> None:
-        """Take a file out, if it is in."""
+        """Remove a file, if it is indexed."""
         ask = self._connection.execute
         for (file,) in ask("SELECT id FROM files WHERE path = ?", (path,)).fetchall():
             ask(
@@ -123,7 +122,7 @@ class IndexDatabase:
     # -- vectors ---------------------------------------------------------------------------------
 
     def without_vector(self, model: str, most: int) -> list[tuple[str, int, int]]:
-        """The path and lines of passages that a model has not been asked about."""
+        """The path and lines of passages without a vector of this model."""
         return self._connection.execute(
             "SELECT path, first, last FROM places JOIN files ON files.id = file"
             " WHERE digest NOT IN (SELECT digest FROM vectors WHERE model = ?)"
@@ -132,7 +131,7 @@ class IndexDatabase:
         ).fetchall()
 
     def keep_vectors(self, model: str, vectors: Mapping[str, bytes]) -> None:
-        """Remember what a model said of passages, and forget it of those that are gone."""
+        """Store the vectors of passages, and drop those of passages that are gone."""
         self._connection.executemany(
             "INSERT OR REPLACE INTO vectors (model, digest, vector) VALUES (?, ?, ?)",
             [(model, digest, vector) for digest, vector in vectors.items()],
@@ -142,7 +141,7 @@ class IndexDatabase:
         )
 
     def vectors(self, model: str) -> Iterator[tuple[int, int, bytes]]:
-        """Each passage that a model knows: its number, its file's, and the vector."""
+        """Each passage with a vector of this model: its id, its file's id, and the vector."""
         yield from self._connection.execute(
             "SELECT places.id, file, vector FROM places JOIN vectors USING (digest)"
             " WHERE model = ?",
@@ -151,23 +150,23 @@ class IndexDatabase:
 
     # -- words -----------------------------------------------------------------------------------
 
-    def rarity(self, shelf: str, stems: Mapping[str, str]) -> dict[str, float]:
-        """How much each word tells, as BM25 has it; those that are nowhere are left out."""
-        total = self._one(f"SELECT count(*) FROM {shelf}_docsize")  # noqa: S608
+    def rarity(self, table: str, stems: Mapping[str, str]) -> dict[str, float]:
+        """The inverse document frequency of each word, as in BM25; unknown words are left out."""
+        total = self._one(f"SELECT count(*) FROM {table}_docsize")  # noqa: S608
         assert isinstance(total, int)
-        told: dict[str, float] = {}
+        rarities: dict[str, float] = {}
         for word, stem in stems.items():
-            sql = f"SELECT doc FROM temp.{shelf}_used WHERE term = ?"  # noqa: S608
+            sql = f"SELECT doc FROM temp.{table}_used WHERE term = ?"  # noqa: S608
             for (count,) in self._connection.execute(sql, (stem,)):
-                told[word] = max(log((total - count + 0.5) / (count + 0.5)), 1e-6)
-        return told
+                rarities[word] = max(log((total - count + 0.5) / (count + 0.5)), 1e-6)
+        return rarities
 
-    def find(self, shelf: str, expression: str) -> dict[int, float]:
+    def find(self, table: str, expression: str) -> dict[int, float]:
         """The rows that an FTS5 expression finds, and how well they fit."""
         weights = ", ".join(map(str, WEIGHTS))
         rows = self._connection.execute(
-            f"SELECT rowid, -bm25({shelf}, {weights}) AS fit FROM {shelf}"  # noqa: S608
-            f" WHERE {shelf} MATCH ? ORDER BY fit DESC LIMIT {MOST_ROWS}",
+            f"SELECT rowid, -bm25({table}, {weights}) AS fit FROM {table}"  # noqa: S608
+            f" WHERE {table} MATCH ? ORDER BY fit DESC LIMIT {MOST_ROWS}",
             (expression,),
         )
         return dict(rows)
@@ -180,8 +179,8 @@ class IndexDatabase:
         return self._connection.execute(sql).fetchone()[0]
 
 
-def _insert(shelf: str) -> str:
-    return f"INSERT INTO {shelf} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+def _insert(table: str) -> str:
+    return f"INSERT INTO {table} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
 
 
 def _row(number: int | None, words: IndexedText) -> tuple[object, ...]:

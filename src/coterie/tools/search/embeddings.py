@@ -1,4 +1,4 @@
-"""Meaning by a model of the user's: vectors of passages, and their rank joined to that by words."""
+"""Search by embeddings: vectors of passages, and their ranking fused with that by words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from operator import mul
@@ -17,13 +17,13 @@ import anyio.to_thread
 from coterie.tools.search.ranking import Ranked
 
 Vector = Sequence[float]
-PATIENCE = 30.0
+TIMEOUT = 30.0
 SMOOTHING = 60
-"""Of reciprocal rank fusion: how little it matters to be first rather than second."""
+"""The constant of reciprocal rank fusion."""
 
 
 class Embedder(Protocol):
-    """A model that turns texts into vectors, those of like meaning near each other."""
+    """A model that turns texts into vectors."""
 
     @property
     def model(self) -> str:
@@ -58,7 +58,7 @@ class HttpEmbedder:
             self.base_url.rstrip("/") + "/embeddings", body, headers
         )
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=TIMEOUT) as reply:  # noqa: S310
                 return _vectors(json.load(reply), len(texts))
         except urllib.error.HTTPError as error:
             error.close()  # it holds the connection
@@ -96,16 +96,12 @@ def by_meaning(known: Iterable[tuple[int, int, bytes]], question: Vector) -> lis
 
 
 def fused(by_words: Sequence[Ranked], by_vectors: Sequence[Ranked]) -> list[Ranked]:
-    """Both ranks in one: what either puts first comes early, what both do comes first."""
+    """Both rankings fused by reciprocal rank."""
     scores: dict[int, float] = {}
     passages: dict[int, int | None] = {}
     for ranked in (by_words, by_vectors):
         for place, one in enumerate(ranked, 1):
             scores[one.file] = scores.get(one.file, 0.0) + 1 / (SMOOTHING + place)
             passages.setdefault(one.file, one.passage)
-    return _ordered(scores, passages)
-
-
-def _ordered(scores: Mapping[int, float], passages: Mapping[int, int | None]) -> list[Ranked]:
-    ranked = [Ranked(file, score, passages[file]) for file, score in scores.items()]
-    return sorted(ranked, key=lambda one: (-one.score, one.file))
+    merged = [Ranked(file, score, passages[file]) for file, score in scores.items()]
+    return sorted(merged, key=lambda one: (-one.score, one.file))

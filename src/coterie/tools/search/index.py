@@ -1,6 +1,7 @@
-"""The index of a workspace: kept fresh by what files look like from outside, mended by making anew.
+"""searchCode, and the index of a workspace that it searches.
 
-Blocks; the tool calls it from a thread.
+The index is refreshed by comparing file stamps, and rebuilt when it is damaged.  It blocks; the
+tool calls it from a thread.
 """
 
 from __future__ import annotations
@@ -16,25 +17,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import anyio.to_thread
+from pydantic import Field
+
+from coterie.tools.excerpt import truncated, visible
 from coterie.tools.list_files import files_below
 from coterie.tools.search import vocabulary
 from coterie.tools.search.database import IndexDatabase
-from coterie.tools.search.embeddings import Vector, by_meaning, fused, packed
+from coterie.tools.search.embeddings import Embedder, Vector, by_meaning, fused, packed
 from coterie.tools.search.passages import digest, split_file
 from coterie.tools.search.ranking import rank
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_root import ToolError, WorkspaceRoot
 
 LARGEST = 1024 * 1024
 LONGEST_LINES = 400
-"""On average: what is longer was made by a program, for programs."""
-PATIENCE = 30.0
+"""On average; a file with longer lines was generated."""
+LOCK_TIMEOUT = 30.0
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class RefreshCounts:
-    """How many files came, changed and went since the index was last looked at."""
+    """How many files were added, changed and removed since the last refresh."""
 
     added: int
     changed: int
@@ -43,7 +49,7 @@ class RefreshCounts:
 
 @dataclass(frozen=True)
 class Hit:
-    """A file that may answer the question, and the lines of it that are most likely to."""
+    """A file that may answer the question, and its most relevant lines."""
 
     path: str
     first_line: int
@@ -67,26 +73,28 @@ class CodeIndex:
         self._path = path
         self._root = root
         self._sound: tuple[int, int] | None = None
-        """The file that was looked through and found undamaged."""
+        """The device and inode of the file that was checked and is undamaged."""
 
     def refresh(self) -> RefreshCounts:
-        """Take in what changed."""
+        """Index what changed."""
         return self._with(self._refresh)
 
-    def search(self, question: str, limit: int = 10, meant: QueryVector | None = None) -> list[Hit]:
+    def search(
+        self, question: str, limit: int = 10, query_vector: QueryVector | None = None
+    ) -> list[Hit]:
         """The files that answer a question best, as they were at the last `refresh`."""
-        return self._with(lambda shelves: self._search(shelves, question, limit, meant))
+        return self._with(lambda database: self._search(database, question, limit, query_vector))
 
     def unembedded(self, model: str, most: int) -> dict[str, str]:
-        """Passages that a model has not been asked about, by their digests."""
-        wanted = self._with(lambda shelves: shelves.without_vector(model, most))
+        """Passages without a vector of this model, by their digests."""
+        wanted = self._with(lambda database: database.without_vector(model, most))
         texts = ("\n".join(self._lines(path)[first - 1 : last]) for path, first, last in wanted)
         return {digest(text): text for text in texts}
 
     def keep(self, model: str, vectors: Mapping[str, Vector]) -> None:
-        """Remember what a model said of passages."""
+        """Store the vectors of passages."""
         stored = {name: packed(vector) for name, vector in vectors.items()}
-        self._with(lambda shelves: shelves.keep_vectors(model, stored))
+        self._with(lambda database: database.keep_vectors(model, stored))
 
     # -- the file --------------------------------------------------------------------------------
 
@@ -94,37 +102,37 @@ class CodeIndex:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             try:
-                return self._used(use)
+                return self._with_open(use)
             except sqlite3.Error as error:
                 if error.sqlite_errorcode & 0xFF not in _DAMAGE:
                     raise ToolError(f"The index of the code cannot be used: {error}.") from error
-            # It holds nothing that is not in the files, so nothing is lost.
+            # All of it can be built again from the files.
             self._remove()
-            return self._used(use)
+            return self._with_open(use)
 
-    def _used(self, use: Callable[[IndexDatabase], _T]) -> _T:
-        shelves = self._open()
-        if not self._good(shelves):
-            shelves.close()
+    def _with_open(self, use: Callable[[IndexDatabase], _T]) -> _T:
+        database = self._open()
+        if not self._is_sound(database):
+            database.close()
             self._remove()
-            shelves = self._open()
+            database = self._open()
         try:
-            return use(shelves)
+            return use(database)
         finally:
-            shelves.close()
+            database.close()
 
-    def _good(self, shelves: IndexDatabase) -> bool:
+    def _is_sound(self, database: IndexDatabase) -> bool:
         state = self._path.stat()
         if self._sound != (state.st_dev, state.st_ino):
-            if not (shelves.fits and shelves.sound):
+            if not (database.fits and database.sound):
                 return False
             self._sound = (state.st_dev, state.st_ino)
-        return shelves.fits
+        return database.fits
 
     def _open(self) -> IndexDatabase:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
         try:
-            # A power cut may damage it, and then it is made anew; a killed process never does.
+            # A power cut may damage it, and then it is rebuilt; a killed process never does.
             connection.execute("PRAGMA synchronous=OFF")
             connection.execute("PRAGMA temp_store=MEMORY")
             return IndexDatabase(connection)
@@ -138,11 +146,11 @@ class CodeIndex:
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """Hold off other threads and processes: one of them may have to make the file anew."""
+        """Exclude other threads and processes: one of them may have to rebuild the file."""
         lock = self._path.with_name(f".{self._path.name}.lock")
         descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            deadline = time.monotonic() + PATIENCE
+            deadline = time.monotonic() + LOCK_TIMEOUT
             while not _taken(descriptor):
                 if time.monotonic() > deadline:
                     raise ToolError("The index of the code is in use for too long: use grep.")
@@ -153,27 +161,22 @@ class CodeIndex:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def _refresh(self, shelves: IndexDatabase) -> RefreshCounts:
-        known, present = shelves.stamps(), self._present()
+    def _refresh(self, database: IndexDatabase) -> RefreshCounts:
+        known, present = database.stamps(), self._present()
         gone = known.keys() - present.keys()
         new = present.keys() - known.keys()
         changed = {path for path in known.keys() & present.keys() if known[path] != present[path]}
         if gone or new or changed:
-            shelves.begin()
-            try:
+            with database.transaction():
                 for path in gone | changed:
-                    shelves.drop(path)
+                    database.drop(path)
                 for path in sorted(new | changed):
                     # Files that are no text are in it too, so that they are not read again.
-                    shelves.put(path, present[path], split_file(path, self._text(path)))
-                shelves.commit()
-            except BaseException:
-                shelves.rollback()
-                raise
+                    database.put(path, present[path], split_file(path, self._text(path)))
         return RefreshCounts(len(new), len(changed), len(gone))
 
     def _present(self) -> dict[str, str]:
-        """Every file that counts, and what it looks like from outside."""
+        """The stamp of every file to index: times and size."""
         root = os.open(self._root.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             found: dict[str, str] = {}
@@ -187,7 +190,7 @@ class CodeIndex:
             os.close(root)
 
     def _text(self, path: str) -> str:
-        """What is in a file; nothing if it went away, is too large, or nobody wrote it."""
+        """The text of a file; empty if it is gone, too large, binary or generated."""
         try:
             with self._root.resolve(path) as place, place.open_file() as file:
                 data = file.read(LARGEST + 1)
@@ -201,14 +204,20 @@ class CodeIndex:
     # -- answers ---------------------------------------------------------------------------------
 
     def _search(
-        self, shelves: IndexDatabase, question: str, limit: int, meant: QueryVector | None
+        self,
+        database: IndexDatabase,
+        question: str,
+        limit: int,
+        query_vector: QueryVector | None,
     ) -> list[Hit]:
-        if not shelves.stamps():  # never filled, or just made anew
-            self._refresh(shelves)
-        paths, places = shelves.paths(), shelves.places()
-        ranked = rank(shelves, question)
-        if meant is not None:
-            ranked = fused(ranked, by_meaning(shelves.vectors(meant.model), meant.vector))
+        if not database.stamps():  # never filled, or just rebuilt
+            self._refresh(database)
+        paths, places = database.paths(), database.places()
+        ranked = rank(database, question)
+        if query_vector is not None:
+            ranked = fused(
+                ranked, by_meaning(database.vectors(query_vector.model), query_vector.vector)
+            )
         hits: list[Hit] = []
         for one in ranked[:limit]:
             first, last = places[one.passage][1:] if one.passage is not None else (1, 1)
@@ -227,3 +236,72 @@ def _taken(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+# -- the tool ----------------------------------------------------------------------------------
+
+BATCH, MOST_BATCHES = 64, 20
+"""Passages per request to the embedding model, and requests per search; the rest follow with the
+next searches."""
+
+
+class SearchCodeInput(ToolInput):
+    """Find code by a question in plain words, when you do not know what it is called. Gives files,
+    best first, each with its most fitting lines. For a known name use grep."""
+
+    query: Utf8Text = Field(description="A question, or what the code does, in plain words.")
+
+
+@dataclass(frozen=True)
+class SearchCode(Tool[SearchCodeInput]):
+    """Finds places in a member's workspace by what they are about."""
+
+    index: CodeIndex
+    embedder: Embedder | None = None
+    """An embedding model of the user's, if there is one."""
+
+    name = "searchCode"
+    inputs = SearchCodeInput
+
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+        """The files as they are now."""
+        query = SearchCodeInput.model_validate(given).query
+        await anyio.to_thread.run_sync(self.index.refresh)
+        query_vector, problem = await self._query_vector(query)
+        hits = await anyio.to_thread.run_sync(
+            lambda: self.index.search(query, query_vector=query_vector)
+        )
+        output: dict[str, object] = {"count": len(hits), "results": _shown(hits)}
+        if problem:
+            output["note"] = f"Found by words alone: the embedding model failed ({problem})."
+        return ToolOutcome(output)
+
+    async def _query_vector(self, query: str) -> tuple[QueryVector | None, str]:
+        """The vector of the question, or what went wrong."""
+        if self.embedder is None:
+            return None, ""
+        try:
+            await self._embed_passages(self.embedder)
+            (vector,) = await self.embedder.embed([query])
+        except (OSError, ValueError) as error:
+            return None, str(error)
+        return QueryVector(self.embedder.model, vector), ""
+
+    async def _embed_passages(self, embedder: Embedder) -> None:
+        for _ in range(MOST_BATCHES):
+            texts = await anyio.to_thread.run_sync(self.index.unembedded, embedder.model, BATCH)
+            if not texts:
+                return
+            vectors = await embedder.embed(list(texts.values()))
+            known_vectors = dict(zip(texts, vectors, strict=True))
+            await anyio.to_thread.run_sync(self.index.keep, embedder.model, known_vectors)
+
+
+def _shown(hits: list[Hit]) -> str:
+    return truncated(
+        visible(
+            "\n\n".join(
+                f"{hit.path}:{hit.first_line}-{hit.last_line}\n{hit.snippet}" for hit in hits
+            )
+        )
+    )

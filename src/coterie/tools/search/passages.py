@@ -1,6 +1,6 @@
-"""A file as it is indexed: cut into passages, with what is said in words apart from what is code.
+"""A file as it is indexed: split into passages, with prose and code apart.
 
-Knows no language: definitions and comments are told by forms that most of them share.
+Knows no language: definitions and comments are recognised by forms that most languages share.
 """
 
 from __future__ import annotations

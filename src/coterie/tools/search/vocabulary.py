@@ -11,7 +11,7 @@ from pathlib import Path
 
 SHORTEST = 2
 MOST_TERMS = 24
-"""A question says what it is about in fewer words; more would only take time."""
+"""More words of a question would only take time."""
 
 _STOP_WORDS = Path(__file__).with_name("stop_words.txt")
 _NAME = re.compile(r"\w+")
@@ -31,25 +31,25 @@ def split_words(text: str) -> str:
 
 
 def terms(question: str) -> list[str]:
-    """What a question is about: its words, without the small ones unless there are no others."""
+    """The words of a question, without stop words unless there are no others."""
     words = list(dict.fromkeys(split_words(question).split()))
     return ([word for word in words if word not in stop_words()] or words)[:MOST_TERMS]
 
 
 @cache
 def stop_words() -> frozenset[str]:
-    """Words that say nothing about what is looked for."""
+    """Words that say nothing about the subject."""
     return frozenset(_STOP_WORDS.read_text(encoding="utf-8").split())
 
 
 STEMMER = "porter unicode61"
-"""The tokenizer of FTS5 that takes the endings off words, here and in the index."""
+"""The stemming tokenizer of FTS5, here and in the index."""
 
 _FILE = Path(__file__).with_name("thesaurus.txt")
 
 
 def stems(words: Iterable[str]) -> dict[str, str]:
-    """Each word without its endings."""
+    """The stem of each word."""
     listed = list(words)
     with closing(sqlite3.connect(":memory:")) as scratch:
         scratch.execute(f"CREATE VIRTUAL TABLE forms USING fts5(word, tokenize='{STEMMER}')")
@@ -61,7 +61,7 @@ def stems(words: Iterable[str]) -> dict[str, str]:
 
 
 def related(stem: str) -> dict[str, str]:
-    """The words that may stand for one with this stem, and their own stems."""
+    """The synonyms of words with this stem, and their stems."""
     return _by_stem().get(stem, {})
 
 
@@ -84,14 +84,14 @@ def _by_stem() -> dict[str, dict[str, str]]:
 
 
 HEIGHT, WIDTH = 8, 160
-_ALIKE = 5
-"""Words that begin with the same letters are near enough to choose what is shown."""
+_PREFIX = 5
+"""Words with the same first letters count as the same when lines are chosen."""
 
 
 def best_lines(lines: Sequence[str], question: str) -> str:
     """At most `HEIGHT` lines: those with the most words of the question, else the first."""
-    wanted = {term[:_ALIKE] for term in terms(question)}
-    found = [wanted & {word[:_ALIKE] for word in split_words(line).split()} for line in lines]
+    wanted = {term[:_PREFIX] for term in terms(question)}
+    found = [wanted & {word[:_PREFIX] for word in split_words(line).split()} for line in lines]
     starts = range(max(1, len(lines) - HEIGHT + 1))
     start = max(starts, key=lambda at: (len(set[str]().union(*found[at : at + HEIGHT])), -at))
     return "\n".join(line[:WIDTH].rstrip() for line in lines[start : start + HEIGHT]).strip("\n")

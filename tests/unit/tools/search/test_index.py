@@ -121,7 +121,7 @@ def test_one_index_outlives_the_removal_of_its_file(shop: Workshop) -> None:
 def test_an_index_that_is_held_too_long_is_refused(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(index_module, "LOCK_TIMEOUT", 0.0)
     index = index_of(shop)
     with index._locked(), pytest.raises(ToolError, match="use grep"):
         index.refresh()

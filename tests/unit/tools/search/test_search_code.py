@@ -12,8 +12,7 @@ import pytest
 
 from coterie.model.action import Action
 from coterie.tools.search.embeddings import Embedder, HttpEmbedder
-from coterie.tools.search.index import CodeIndex
-from coterie.tools.search.tool import SearchCode
+from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.toolbox import PreparedCall, ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
