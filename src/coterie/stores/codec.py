@@ -39,6 +39,7 @@ Value = str | int | bytes | None
 """What a column may hold."""
 Row = tuple[Any, ...]
 """What a database gives back; its columns hold what the schema says."""
+Convert = Callable[[Any], Any]
 
 
 class Decoder(Protocol[T_co]):
@@ -72,57 +73,67 @@ class Codec(Generic[T]):
         self._body = [] if alone is None else [name for name in names if name not in alone]
         own = [name for name in names if name not in self._body]
         self.columns: tuple[str, ...] = (*own, "body") if self._body else tuple(own)
-        self._json = frozenset(name for name in own if not _fits(hints[name]))
-        self._shaped = {name: hints[name] for name in names if _is_shaped(hints[name])}
         self._fields = attrgetter(*own)
-        self._is_plain = not (first or self._body or self._json or self._shaped)
+        self._by_name = bool(first or self._body)
+        converted = [(place, hints[name]) for place, name in enumerate(own)]
+        converted = [(place, hint) for place, hint in converted if _is_converted(hint)]
+        self._encoders = [(place, int if _fits(hint) else json_of) for place, hint in converted]
+        self._decoders = [
+            (place, bool if _fits(hint) else _read(hint)) for place, hint in converted
+        ]
+        self._shapes = {name: hints[name] for name in self._body if not _fits(hints[name])}
 
     def row(self, value: T) -> tuple[Value, ...]:
         """The value as a row."""
         own: tuple[Any, ...] = self._fields(value)
-        if self._shaped:
-            own = tuple(map(self._held, self.columns, own))
+        if self._encoders:
+            own = _with(own, self._encoders)
         if self._body:
             return (*own, json_of({name: getattr(value, name) for name in self._body}))
         return own
 
-    def _held(self, name: str, field: Any) -> Value:
-        """What the column holds: a hash over rows must not depend on who wrote them."""
-        if field is None:
-            return None
-        if name in self._json:
-            return json_of(field)
-        return int(field) if isinstance(field, bool) else field
-
     def value(self, row: Row, **apart: object) -> T:
         """The value of a row; `apart` are the fields that are kept in another table."""
-        if self._is_plain:
+        if self._decoders:
+            row = _with(row, self._decoders)
+        if not self._by_name:
             return self.kind(*row, **apart)
         found: dict[str, Any] = dict(zip(self.columns, row, strict=True))
-        for name in self._json:
-            if found[name] is not None:
-                found[name] = json.loads(found[name])
         if self._body:
+            # What was written before a field was there has none of it: that is its default.
             found.update(json.loads(found.pop("body")))
-        for name, hint in self._shaped.items():
-            if found.get(name) is not None:  # a body of before the field was has none of it
-                found[name] = _shaped(hint)(found[name])
+            for name in self._shapes.keys() & found.keys():
+                found[name] = _shape(self._shapes[name])(found[name])
         return self.kind(**found, **apart)
 
 
+def _with(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
+    """The row with some of its fields converted, where they are not None."""
+    fields = list(row)
+    for place, convert in converters:
+        if fields[place] is not None:
+            fields[place] = convert(fields[place])
+    return tuple(fields)
+
+
 def _fits(hint: Any) -> bool:
-    """Whether a column holds it as it is."""
+    """Whether a column holds it as it is, or as a number."""
     return all(kind in (str, int, bool) or get_origin(kind) is Literal for kind in _kinds(hint))
 
 
-def _is_shaped(hint: Any) -> bool:
-    """Whether what is read has to be made into the type: a column knows no booleans or tuples."""
+def _is_converted(hint: Any) -> bool:
+    """Whether a column holds something else: it knows no booleans, mappings or tuples."""
     return not _fits(hint) or bool in _kinds(hint)
 
 
+def _read(hint: Any) -> Convert:
+    return lambda text: _shape(hint)(json.loads(text))
+
+
 @cache
-def _shaped(hint: Any) -> Callable[[Any], Any]:
-    return bool if _kinds(hint) == [bool] else TypeAdapter(hint).validate_python
+def _shape(hint: Any) -> Convert:
+    """What makes the type of a field from JSON that was read."""
+    return TypeAdapter(hint).validate_python
 
 
 def _kinds(hint: Any) -> list[Any]:
