@@ -24,7 +24,7 @@ from coterie.model.message import Message
 from coterie.model.prompt import Prompt
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
-from coterie.stores.ledger import Ledger
+from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.testing.scripted import ScriptedChannels
 from coterie.testing.stage import TASK, stage
 from coterie.workflows.tickets import Tickets
@@ -57,7 +57,7 @@ async def _carried_out(folder: Path, tickets: int) -> float:
         created = _created()
         opening = Message(TASK, 1, "you", TEXT, created.at)
         assert await it.storage.create(created, it.owner.id, opening) is not None
-        services = replace(it.engine.services, ledger=Ledger(home, it.storage.tickets, TASK))
+        services = replace(it.engine.services, ledger=EnvelopeFiles(home, it.storage.tickets, TASK))
         it.engine = replace(it.engine, root=folder, services=services)
         cpu = time.process_time()
         result = await it.run(ScriptedChannels(_script(tickets)))

@@ -25,7 +25,7 @@ from coterie.model.journal import AppendEnvelope
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
 from coterie.ports import ChildLog
-from coterie.stores.ledger import Ledger
+from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import created
 from coterie.testing.contracts.storage_tickets import said
@@ -55,8 +55,8 @@ def logs(project: Path) -> Path:
     return project / ".coterie" / "logs" / TASK
 
 
-def ledger(on: Played, *, signed: bool = False) -> Ledger:
-    return Ledger(on.project / ".coterie", on.on.storage.tickets, TASK, signed=signed)
+def ledger(on: Played, *, signed: bool = False) -> EnvelopeFiles:
+    return EnvelopeFiles(on.project / ".coterie", on.on.storage.tickets, TASK, signed=signed)
 
 
 async def compare(on: Played) -> dict[str, bytes]:
@@ -164,7 +164,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
     """Nobody runs a task again that has ended: what is not told by then would never be."""
     seen: list[tuple[str, int]] = []
 
-    class Looking(Ledger):
+    class Looking(EnvelopeFiles):
         async def flush(self) -> None:
             await super().flush()
             (row,) = await on.on.storage.events.tasks()
@@ -291,7 +291,7 @@ async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
             asked.append((after, len(rows)))
             return rows
 
-    kept = Ledger(tmp_path, Counting(), created().session_id)
+    kept = EnvelopeFiles(tmp_path, Counting(), created().session_id)
     for minute in range(1, 40):
         await storage.commit(fence, AppendEnvelope(said(minute)))
         await kept.flush()

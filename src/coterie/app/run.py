@@ -237,10 +237,10 @@ def with_session(
 
 def ledger_of(root: Path, store: TicketStore, created: TaskCreated) -> Ledger:
     """What tells a session in files."""
-    from coterie.stores import ledger
+    from coterie.stores.envelope_files import EnvelopeFiles
 
     folder, session = Project(root).folder, created.session_id
-    return ledger.Ledger(folder, store, session, signed=created.scheduler.sign)
+    return EnvelopeFiles(folder, store, session, signed=created.scheduler.sign)
 
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:

@@ -7,7 +7,7 @@ JSON in it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import cache
 from operator import attrgetter
@@ -202,8 +202,3 @@ def mended(text: str) -> str:
 def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
     """The row with every text mended; only worth its time where writing it has failed."""
     return tuple(mended(field) if isinstance(field, str) else field for field in row)
-
-
-def mended_fields(given: Mapping[str, Value]) -> dict[str, Value]:
-    """The same for values by name."""
-    return dict(zip(given, mended_row(given.values()), strict=True))

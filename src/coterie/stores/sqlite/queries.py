@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -30,7 +30,6 @@ from coterie.stores.codec import (
     EventDecoder,
     Row,
     Value,
-    mended_fields,
     mended_row,
 )
 
@@ -89,15 +88,12 @@ def values(
     return [decoder.value(row) for row in select(connection, name, *given)]
 
 
-def execute(
-    connection: sqlite3.Connection, statement: str, given: Sequence[Value] | Mapping[str, Value]
-) -> sqlite3.Cursor:
+def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
     """Write a row; text that UTF-8 cannot hold is mended rather than refused."""
     try:
-        return connection.execute(statement, given)
+        return connection.execute(statement, row)
     except UnicodeEncodeError:
-        whole = mended_fields(given) if isinstance(given, Mapping) else mended_row(given)
-        return connection.execute(statement, whole)
+        return connection.execute(statement, mended_row(row))
 
 
 class QuestionDecoder:

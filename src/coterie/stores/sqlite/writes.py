@@ -70,7 +70,7 @@ def _by_field(name: str, problem: str) -> tuple[str, Callable[[object], tuple[Va
     return re.sub(r":\w+", "?", SQL[name]), attrgetter(*fields), problem
 
 
-_UPDATES = {
+_UPDATES: dict[type, tuple[str, Callable[[object], tuple[Value, ...]], str]] = {
     AppendThread: _by_field("insert_thread", "{thread} has no place {place} next"),
     CloseStep: _by_field("close_step", "step {name!r} is not open"),
     SpendTurn: _by_field("spend_turn", "attempt {attempt} of {step!r} is not open"),
