@@ -6,12 +6,14 @@ plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
 
 from __future__ import annotations
 
-from coterie.testing.contracts.storage_inbox import InboxContract
-from coterie.testing.contracts.storage_leases import LeasesContract
+from coterie.testing.contracts.storage_processes import (
+    InboxContract,
+    LeasesContract,
+    WakeupContract,
+)
 from coterie.testing.contracts.storage_records import RecordsContract
 from coterie.testing.contracts.storage_tickets import TicketsContract
 from coterie.testing.contracts.storage_values import ValuesContract
-from coterie.testing.contracts.storage_wakeup import WakeupContract
 from coterie.testing.contracts.storage_writes import WritesContract
 
 

@@ -1,0 +1,269 @@
+"""What processes of one project write to each other: questions, requests, leases; and waking up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+
+from coterie.errors import LeaseLost
+from coterie.model.interaction import Question
+from coterie.model.journal import (
+    AppendEvent,
+    AppendMessage,
+    Fence,
+    IllegalWrite,
+    Lease,
+    Request,
+    TakeRequest,
+)
+from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
+from coterie.ports import Storage
+from coterie.testing.contracts.samples import (
+    STEP,
+    TASK,
+    answered,
+    asked,
+    at,
+    child,
+    closed,
+    created,
+    interaction,
+    message,
+    started,
+)
+from coterie.testing.contracts.storage_opening import OpenedStorage
+
+
+class InboxContract(OpenedStorage):
+    """The inbox."""
+
+    async def test_ids_are_never_given_out_twice(self, tmp_path: Path, storage: Storage) -> None:
+        async with self.opened(tmp_path) as other:
+            given = [await each.inbox.allocate() for each in (storage, other, storage, other)]
+        assert given == ["q1", "q2", "q3", "q4"]
+
+    async def test_a_question_is_asked_and_answered_once(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.commit(fence, asked("q1"))
+        question = Question(interaction("q1"), f"{STEP}/ask/q1", "open", at(2))
+        assert await storage.inbox.questions() == [question]
+        assert [row.status for row in await storage.events.tasks()] == ["waiting"]
+        async with self.opened(tmp_path) as other:
+            assert await other.inbox.question("q1") == question
+            assert await other.inbox.respond(answered("q1"))
+            assert not await other.inbox.respond(answered("q1", by="late"))
+        assert not await storage.inbox.respond(answered("q1", by="later"))
+        assert await storage.inbox.questions() == []
+        assert await storage.inbox.question("q1") == Question(
+            interaction("q1"),
+            f"{STEP}/ask/q1",
+            "answered",
+            at(2),
+            answered("q1").response,
+            at(3),
+        )
+        assert [row.status for row in await storage.events.tasks()] == ["running"]
+
+    async def test_a_task_waits_until_its_last_question_is_answered(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.commit(fence, asked("q2"), asked("q1"))
+        assert await storage.inbox.respond(answered("q1"))
+        assert [row.status for row in await storage.events.tasks()] == ["waiting"]
+        assert await storage.inbox.respond(answered("q2"))
+        assert [row.status for row in await storage.events.tasks()] == ["running"]
+
+    async def test_questions_come_in_the_order_they_were_asked(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        other = await storage.create(created("b"), "me", None)
+        await storage.commit(other, started("b"), asked("q9", "b"))
+        await storage.commit(fence, asked("q10"), asked("q2"))
+        assert [q.interaction.interaction_id for q in await storage.inbox.questions()] == [
+            "q9",
+            "q10",
+            "q2",
+        ]
+
+    async def test_what_nobody_answered_is_closed(self, storage: Storage, fence: Fence) -> None:
+        await storage.commit(fence, asked("q1"), asked("q2"))
+        await storage.commit(fence, AppendEvent(closed("q1")))
+        await storage.commit(fence, AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
+        questions = await storage.inbox.questions(only_open=False)
+        assert [(q.state, q.answered_at) for q in questions] == [
+            ("closed", at(3)),
+            ("closed", None),
+        ]
+        assert not await storage.inbox.respond(answered("q2"))
+
+    async def test_an_answer_to_nothing(self, storage: Storage, fence: Fence) -> None:
+        assert await storage.inbox.question("q7") is None
+        assert not await storage.inbox.respond(answered("q7"))
+        assert not await storage.inbox.respond(answered("q7", task_id="none"))
+        with pytest.raises(IllegalEvent):
+            await storage.inbox.respond(TaskStarted(task_id=TASK, at=at(1)))
+
+    async def test_answers_race_and_one_wins(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.commit(fence, asked("q1"))
+        won: list[bool] = []
+
+        async def answer(by: Storage, who: str) -> None:
+            won.append(await by.inbox.respond(answered("q1", by=who)))
+
+        async with self.opened(tmp_path) as other, anyio.create_task_group() as group:
+            for number in range(10):
+                group.start_soon(answer, (storage, other)[number % 2], f"you {number}")
+        assert sorted(won) == [False] * 9 + [True]
+
+    async def test_requests_wait_until_they_are_taken(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        async with self.opened(tmp_path) as other:
+            first = await other.inbox.request(TASK, "say", "max", "be quick")
+            second = await other.inbox.request(TASK, "stop", "max", "")
+            await other.inbox.request("another", "stop", "max", "")
+        found = await storage.inbox.requests(TASK)
+        assert found == [
+            Request(first, TASK, "say", "max", "be quick", found[0].at),
+            Request(second, TASK, "stop", "max", "", found[1].at),
+        ]
+        await storage.commit(fence, TakeRequest(first))
+        await storage.inbox.discard_requests(TASK, ["stop", "cancel"])
+        assert await storage.inbox.requests(TASK) == []
+        assert len(await storage.inbox.requests("another")) == 1
+
+    async def test_a_number_that_was_taken_does_not_come_again(
+        self, storage: Storage, fence: Fence
+    ) -> None:
+        first = await storage.inbox.request(TASK, "say", "max", "one")
+        await storage.commit(fence, TakeRequest(first))
+        await storage.commit(fence, TakeRequest(first))
+        assert await storage.inbox.request(TASK, "say", "max", "two") > first
+
+
+class LeasesContract(OpenedStorage):
+    """Who may run a task."""
+
+    async def test_a_lease_goes_from_hand_to_hand(self, storage: Storage, fence: Fence) -> None:
+        leases = storage.leases
+        await leases.park(fence)
+        assert await leases.get(TASK) == Lease(TASK, "me", 1, "parked")
+        assert await leases.claim(TASK, "other", 7) is None
+        assert await leases.claim(TASK, "other", 0) is None
+        assert await leases.claim(TASK, "other", 1) == 2
+        assert await leases.claim(TASK, "third", 1) is None
+        assert await leases.get(TASK) == Lease(TASK, "other", 2, "reclaiming")
+        assert not await leases.confirm(fence)
+        assert await leases.confirm(Fence(TASK, 2))
+        assert not await leases.confirm(Fence(TASK, 2))
+        await leases.park(fence)  # no longer ours: nothing happens
+        assert await leases.all() == [Lease(TASK, "other", 2, "running")]
+
+    async def test_a_lease_that_never_was(self, storage: Storage) -> None:
+        assert await storage.leases.get("none") is None
+        assert await storage.leases.claim("none", "me", 1) is None
+        assert await storage.leases.claim("none", "me", 0) == 1
+        assert await storage.leases.get("none") == Lease("none", "me", 1, "reclaiming")
+
+    async def test_claims_race_and_one_wins(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        tokens: list[int | None] = []
+
+        async def claim(by: Storage, owner: str) -> None:
+            tokens.append(await by.leases.claim(TASK, owner, 1))
+
+        async with self.opened(tmp_path) as other, anyio.create_task_group() as group:
+            for number in range(10):
+                group.start_soon(claim, (storage, other)[number % 2], f"owner {number}")
+        assert [token for token in tokens if token is not None] == [2]
+
+    async def test_children_are_known_from_before_their_start(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        await storage.create(created("b"), "me", None)
+        await storage.leases.record_child(fence, child("m2"))
+        await storage.leases.record_child(fence, child("m1"))
+        await storage.leases.record_child(Fence("b", 1), child("m3", "b"))
+        storage.leases.set_child_pid("m1", 4242)
+        storage.leases.set_child_pid("gone", 4243)
+        assert await storage.leases.children(TASK) == [replace(child("m1"), pid=4242), child("m2")]
+        assert len(await storage.leases.children()) == 3
+        storage.leases.drop_child("m1")
+        storage.leases.drop_child("m1")
+        assert await storage.leases.children(TASK) == [child("m2")]
+        with pytest.raises(IllegalWrite):
+            await storage.leases.record_child(fence, child("m2"))
+        async with self.opened(tmp_path) as other:
+            assert await other.leases.children(TASK) == [child("m2")]
+
+    async def test_no_child_under_an_old_token(self, storage: Storage, fence: Fence) -> None:
+        await storage.leases.claim(TASK, "other", 1)
+        with pytest.raises(LeaseLost):
+            await storage.leases.record_child(fence, child("m1"))
+        assert await storage.leases.children() == []
+
+
+class WakeupContract(OpenedStorage):
+    """`changed`."""
+
+    async def test_the_first_look_is_at_once(self, storage: Storage) -> None:
+        with anyio.fail_after(1):
+            assert await storage.changed(0) > 0
+
+    async def test_our_own_answers_and_requests_wake(self, storage: Storage, fence: Fence) -> None:
+        await storage.commit(fence, asked("q1"))
+        seen = await storage.changed(0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(storage.inbox.respond, answered("q1"))
+            with anyio.fail_after(1):
+                seen = await storage.changed(seen)
+        async with anyio.create_task_group() as group:
+            group.start_soon(storage.inbox.request, TASK, "stop", "max", "")
+            with anyio.fail_after(1):
+                await storage.changed(seen)
+
+    async def test_our_own_other_writes_do_not_wake(self, storage: Storage, fence: Fence) -> None:
+        seen = await storage.changed(0)
+        await storage.commit(fence, AppendMessage(message(1)))
+        storage.post(fence, AppendMessage(message(2)))
+        with anyio.move_on_after(0.2) as waited:
+            await storage.changed(seen)
+        assert waited.cancelled_caught
+
+    async def test_another_process_wakes_all_who_wait(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        seen = await storage.changed(0)
+        woken: list[int] = []
+
+        async def wait() -> None:
+            woken.append(await storage.changed(seen))
+
+        async with self.opened(tmp_path) as other:
+            with anyio.fail_after(2):
+                async with anyio.create_task_group() as group:
+                    group.start_soon(wait)
+                    group.start_soon(wait)
+                    await anyio.sleep(0.1)
+                    assert woken == []
+                    await other.inbox.request(TASK, "say", "max", "hello")
+        assert len(woken) == 2
+
+    async def test_what_came_between_two_waits_is_not_missed(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        seen = await storage.changed(0)
+        with anyio.move_on_after(0.01):
+            await storage.changed(seen)
+        async with self.opened(tmp_path) as other:
+            await other.inbox.request(TASK, "say", "max", "hello")
+            await storage.commit(fence, AppendMessage(message(1)))  # hides nothing
+            with anyio.fail_after(2):
+                await storage.changed(seen)
