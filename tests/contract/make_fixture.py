@@ -25,18 +25,19 @@ from coterie.stores.sqlite import SqliteStorage
 from coterie.stores.sqlite.opening import migrations
 from coterie.testing.contracts.samples import (
     TASK,
+    TICKET,
     answered,
     asked,
     at,
     child,
     closing,
     created,
+    envelope,
     message,
     opening,
     started,
 )
 from coterie.testing.contracts.storage_records import ENTRIES
-from coterie.testing.contracts.storage_tickets import TICKET, said
 
 FIXTURES = Path(__file__).with_name("fixtures")
 
@@ -50,7 +51,7 @@ async def fill(database: Path) -> None:
     await storage.commit(
         fence,
         AppendThread(TASK, "thread-1", 1, '{"kind":"prompt"}'),
-        AppendEnvelope(said(1)),
+        AppendEnvelope(envelope(1)),
         PutTicket(TASK, TICKET, None),
     )
     await storage.commit(fence, *opening("round/1/turn/bob"))

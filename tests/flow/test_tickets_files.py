@@ -27,8 +27,7 @@ from coterie.model.team import Member
 from coterie.ports import ChildLog
 from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.stores.sqlite import SqliteStorage
-from coterie.testing.contracts.samples import created
-from coterie.testing.contracts.storage_tickets import said
+from coterie.testing.contracts.samples import created, envelope
 from coterie.testing.stage import TASK
 from coterie.workspace.session_files import key_path
 from tests.conftest import House
@@ -293,7 +292,7 @@ async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
 
     kept = EnvelopeFiles(tmp_path, Counting(), created().session_id)
     for minute in range(1, 40):
-        await storage.commit(fence, AppendEnvelope(said(minute)))
+        await storage.commit(fence, AppendEnvelope(envelope(minute)))
         await kept.flush()
     await storage.close()
     assert asked == [(number, 1) for number in range(39)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from coterie.model.journal import Fence, TaskHistory, Write
@@ -36,33 +36,18 @@ class MortalStorage:
     dead: bool = False
     _queued: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
-    @property
-    def events(self) -> Any:
-        return _Mortal(self, self.real.events)
+    events: Any = field(init=False)
+    audit: Any = field(init=False)
+    conversation: Any = field(init=False)
+    journal: Any = field(init=False)
+    tickets: Any = field(init=False)
+    inbox: Any = field(init=False)
+    leases: Any = field(init=False)
 
-    @property
-    def audit(self) -> Any:
-        return _Mortal(self, self.real.audit)
-
-    @property
-    def conversation(self) -> Any:
-        return _Mortal(self, self.real.conversation)
-
-    @property
-    def journal(self) -> Any:
-        return _Mortal(self, self.real.journal)
-
-    @property
-    def tickets(self) -> Any:
-        return _Mortal(self, self.real.tickets)
-
-    @property
-    def inbox(self) -> Any:
-        return _Mortal(self, self.real.inbox)
-
-    @property
-    def leases(self) -> Any:
-        return _Mortal(self, self.real.leases)
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not each.init:
+                setattr(self, each.name, _Mortal(self, getattr(self.real, each.name)))
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """Pass on."""

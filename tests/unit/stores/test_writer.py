@@ -18,7 +18,7 @@ from coterie.model.journal import AppendAudit, AppendEvent, AppendMessage, Fence
 from coterie.model.message import Message
 from coterie.model.task import UserInteractionRequested
 from coterie.model.tool_call import AuditEntry
-from coterie.stores.sqlite import SqliteStorage, watch, writer
+from coterie.stores.sqlite import SqliteStorage, writer
 from coterie.stores.sqlite import storage as storage_module
 from coterie.stores.sqlite.opening import open_database
 from coterie.testing.contracts.samples import (
@@ -93,9 +93,9 @@ async def test_others_are_looked_for_only_while_somebody_waits(
         await storage.changed(seen)
     looks = said.count("PRAGMA data_version")
     assert 3 <= looks <= 8
-    await anyio.sleep(2 * watch.LOOK)
+    await anyio.sleep(2 * writer.POLL)
     looks = said.count("PRAGMA data_version")
-    await anyio.sleep(4 * watch.LOOK)
+    await anyio.sleep(4 * writer.POLL)
     assert said.count("PRAGMA data_version") <= looks + 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coterie.model.envelope import Envelope, TicketPayload
 from coterie.model.interaction import NOBODY, Display, Interaction, Option, Response
 from coterie.model.journal import (
     AppendEvent,
@@ -24,6 +25,7 @@ from coterie.model.task import (
     UserInteractionResponded,
 )
 from coterie.model.team import Member, Team
+from coterie.model.ticket import Moment, Ticket
 
 TASK = "k3f9"
 STEP = "round/1/turn/ann"
@@ -123,3 +125,12 @@ def closing(name: str = STEP, seq: int = 1, task_id: str = TASK) -> tuple[Write,
 def child(mark: str, task_id: str = TASK) -> ChildLease:
     """A process that is about to start."""
     return ChildLease(task_id, "ann", "claude", mark, "boot-1", "pid:[1]", "here", at(6))
+
+
+TICKET = Ticket("T1", "t-1", "Coupon model", history=(Moment(at(1), "created"),))
+
+
+def envelope(minute: int) -> Envelope:
+    """That there is a ticket."""
+    payload = TicketPayload(ticket_id="T1", task_id="t-1", owner=None, status="pending")
+    return Envelope.of(TASK, at(minute), "coterie", "mira", payload, "T1")

@@ -11,8 +11,7 @@ from coterie.testing.contracts.storage_processes import (
     LeasesContract,
     WakeupContract,
 )
-from coterie.testing.contracts.storage_records import RecordsContract
-from coterie.testing.contracts.storage_tickets import TicketsContract
+from coterie.testing.contracts.storage_records import RecordsContract, TicketsContract
 from coterie.testing.contracts.storage_values import ValuesContract
 from coterie.testing.contracts.storage_writes import WritesContract
 

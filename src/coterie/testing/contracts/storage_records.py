@@ -1,4 +1,4 @@
-"""What comes back: events, tasks, audit, conversation and journal."""
+"""What comes back: events, tasks, audit, conversation, journal and tickets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from coterie.model.envelope import Envelope, Report
 from coterie.model.journal import (
     AppendAudit,
+    AppendEnvelope,
     AppendEvent,
     AppendMessage,
     AppendThread,
@@ -21,6 +23,7 @@ from coterie.model.journal import (
     IllegalWrite,
     OpenStep,
     OpenTurn,
+    PutTicket,
     SetMemberState,
     SpendTurn,
     Step,
@@ -30,16 +33,19 @@ from coterie.model.journal import (
     TurnOutcome,
 )
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
+from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.ports import Storage
 from coterie.stores.codec import json_of
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,
+    TICKET,
     at,
     child,
     closing,
     created,
+    envelope,
     message,
     opening,
     started,
@@ -308,3 +314,47 @@ class RecordsContract(OpenedStorage):
         ]
         storage.post(fence, state("ann", "working"), state("bob", "idle"))
         assert await storage.member_states(TASK) == []
+
+
+class TicketsContract(OpenedStorage):
+    """A ticket's state and its envelope are one."""
+
+    async def _fence(self, storage: Storage) -> Fence:
+        fence = await storage.create(created(), "me", None)
+        assert fence is not None
+        return fence
+
+    async def test_tickets_come_back_in_the_order_they_were_made(self, storage: Storage) -> None:
+        fence = await self._fence(storage)
+        other = Ticket("T0", "t-0", "Price rules", dependencies=("T1",))
+        await storage.commit(fence, PutTicket(TASK, TICKET, None), PutTicket(TASK, other, None))
+        moved = replace(TICKET.moved("in_progress", at(2), "go"), owner="wren")
+        await storage.commit(fence, PutTicket(TASK, moved, "pending"))
+        assert await storage.tickets.tickets(TASK) == [moved, other]
+        assert await storage.tickets.tickets("other") == []
+        assert await storage.tickets.tickets(TASK, {"T1": 1, "T0": 0}) == [moved]
+        assert await storage.tickets.tickets(TASK, {"T1": 2}) == [other]
+
+    async def test_envelopes_have_numbers_without_gaps(self, storage: Storage) -> None:
+        fence = await self._fence(storage)
+        with pytest.raises(IllegalWrite):
+            await storage.commit(
+                fence, AppendEnvelope(envelope(1)), PutTicket(TASK, TICKET, "in_progress")
+            )
+        await storage.commit(fence, AppendEnvelope(envelope(2)))
+        report = Envelope.of(TASK, at(3), "wren", "mira", Report(status="completed"), "T1")
+        await storage.commit(fence, AppendEnvelope(report))
+        assert await storage.tickets.envelopes(TASK) == [(1, envelope(2)), (2, report)]
+        assert await storage.tickets.envelopes(TASK, after=1) == [(2, report)]
+
+    async def test_a_move_that_the_table_does_not_have_is_refused(self, storage: Storage) -> None:
+        fence = await self._fence(storage)
+        await storage.commit(fence, PutTicket(TASK, TICKET, None))
+        with pytest.raises(IllegalWrite, match="never done"):
+            await storage.commit(fence, PutTicket(TASK, replace(TICKET, state="done"), "pending"))
+        moved = replace(TICKET, state="in_progress")
+        with pytest.raises(IllegalWrite, match="is not blocked"):
+            await storage.commit(fence, PutTicket(TASK, moved, "blocked"))
+        with pytest.raises(IllegalWrite, match="there already"):
+            await storage.commit(fence, PutTicket(TASK, TICKET, None))
+        assert await storage.tickets.tickets(TASK) == [TICKET]
