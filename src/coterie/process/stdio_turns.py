@@ -6,7 +6,7 @@ import codecs
 import re
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -110,8 +110,7 @@ BIG_LINE = 256 * 1024
 """From here on a line is judged in a thread: decoding and parsing it would be felt."""
 
 
-@dataclass(frozen=True)
-class ReplyChunk:
+class ReplyChunk(NamedTuple):
     """Something was printed; `text` is what it adds to the reply, empty where it only
     speaks of it."""
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import psutil
 
@@ -28,8 +28,7 @@ REPOSITORY = "a repository of its own"
 """Why a folder is excluded; it has snapshots of its own, unless it is new."""
 
 
-@dataclass(frozen=True)
-class ExcludedFile:
+class ExcludedFile(NamedTuple):
     """A file or folder that is there but is not stored."""
 
     path: str
@@ -250,7 +249,7 @@ class SnapshotRepository:
         excluded = facts.pop("snapshot")["excluded"]
         facts |= {key: facts.pop(name) for key, name in _STORED_AS.items()}
         facts["folder"] = self._named(record.snapshot.folder)
-        facts["left_out"] = [list(file.values()) for file in excluded]
+        facts["left_out"] = [list(file) for file in excluded]
         words = ("commit-tree", record.snapshot.tree, "-F", "-")
         commit = self.run(*words, input=json.dumps(facts)).strip()
         ref = f"{_REFS}/{span.task}/{span.number}/{span.part}/{side}"
