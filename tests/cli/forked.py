@@ -87,7 +87,14 @@ def _imported() -> None:
 
     for verb in {**verbs.VERBS, **verbs.UNLISTED}.values():
         importlib.import_module(f"coterie.cli.{verb.target.partition(':')[0]}")
-    for name in ("app", "cli.running", "cli.demo_tickets", "workflows.tickets.scheduler"):
+    more = (
+        "app.start",
+        "app.demo",
+        "cli.running",
+        "cli.ticket_events",
+        "workflows.tickets.scheduler",
+    )
+    for name in more:
         importlib.import_module(f"coterie.{name}")
 
 

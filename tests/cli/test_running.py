@@ -11,8 +11,7 @@ from inline_snapshot import snapshot
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.records import JsonLines
-from coterie.cli.running import Parking, carry
-from coterie.cli.work import Patience
+from coterie.cli.running import Parking, Patience, carry
 from coterie.model.record import MemberRecord, ResultRecord
 from coterie.ports import Observer
 from tests.cli.recorded import TEAM

@@ -56,7 +56,9 @@ async def test_the_branch_moves_forward_and_it_is_on_record(project: Path) -> No
         assert (head(project), git(project, "status", "--porcelain")) == (work, "")
         assert (project / "T1.txt").exists()
         assert head(project, f"refs/coterie/accepted/{TASK}") == work
-        asked, ended = [one.entry for one in await app.audit() if one.entry.tool_name == "accept"]
+        asked, ended = [
+            one.entry for one in await app.storage.audit.chain() if one.entry.tool_name == "accept"
+        ]
         assert (asked.author_actor_id, ended.is_error) == ("you", False)
         assert asked.input == {
             "branch": "main",

@@ -118,7 +118,7 @@ async def run(house: House, team: Team, script: list[Answer], answers: Answers) 
         result = await app.run(task, Told(send), patience=None)
         send.close()
         bodies = [json.dumps(turn.body) for turn in server.turns]
-        audit = [one.entry for one in await app.audit()]
+        audit = [one.entry for one in await app.storage.audit.chain()]
         ended.append(Ran(result.status, result.turns, asked, bodies, audit))
     return ended[0]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from coterie.app.probe import STEPS, Probed, Tried, probe, steps
 from coterie.errors import UsageError
-from coterie.probe import STEPS, Probed, Tried, probe, steps
 from tests.cli.command import Inside
 from tests.conftest import House
 

@@ -19,9 +19,8 @@ from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
 from coterie.agents.known import KNOWN_AGENTS
+from coterie.app.demo import DemoProject, kept, start_tickets_demo, tickets_demo
 from coterie.app.project import App
-from coterie.cli.demo_outcome import kept
-from coterie.cli.demo_tickets import Stage, begun, furnished
 from coterie.config.scan import by_hand
 from coterie.config.schemas import FOLDER
 from coterie.model import instant
@@ -65,12 +64,12 @@ class Asking:
 
 
 @pytest.fixture
-def stage(house: House, tmp_path: Path) -> Stage:
+def stage(house: House, tmp_path: Path) -> DemoProject:
     missing = [name for name in AGENTS if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
     known = [by_hand(KNOWN_AGENTS, name, [str(BINS / name)], instant.now(), {}) for name in AGENTS]
-    return furnished(tmp_path / "demo", AGENTS, known)
+    return tickets_demo(tmp_path / "demo", AGENTS, known)
 
 
 async def answered_run(app: App, task_id: str) -> tuple[ResultRecord, list[str]]:
@@ -108,13 +107,13 @@ def mistakes(envelopes: Iterable[Envelope]) -> list[str]:
     return [error.message for one in envelopes for error in judge.iter_errors(one)]
 
 
-async def test_the_whole_diagram_with_real_clis(stage: Stage) -> None:
+async def test_the_whole_diagram_with_real_clis(stage: DemoProject) -> None:
     root = stage.project.root
     async with (
         RehearsalServer(Diagram()) as server,
         App.open(root, stage.home, server.url) as app,
     ):
-        task = await begun(app, stage)
+        task = await start_tickets_demo(app, stage)
         with anyio.fail_after(SLOWEST):
             result, answered = await answered_run(app, task)
         assert (result.status, result.reason, answered) == ("completed", "done", ["q1"])

@@ -25,7 +25,6 @@ from coterie.app.run import (
     with_session,
 )
 from coterie.app.sessions import Sessions
-from coterie.config.environment import search_path
 from coterie.config.learned_rules import learn_rule, learned_rules, with_learned
 from coterie.config.project import Project, make_project
 from coterie.config.scheduler_file import load_scheduler
@@ -46,11 +45,8 @@ from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, base_of
 from coterie.model.ticket import TicketView
-from coterie.model.tool_call import ChainedEntry
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.ports import Observer
-from coterie.process import programs
-from coterie.process.bubblewrap import problem
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workflows.chat import Chat
@@ -253,14 +249,6 @@ class App:
         """Agents whose process runs now."""
         return await self._look.running(task_id)
 
-    async def audit(self) -> list[ChainedEntry]:
-        """Every tool call as it is on record, in order, with its place in the chain of hashes."""
-        return await self.storage.audit.chain()
-
-    async def event_count(self) -> int:
-        """How many domain events are on record."""
-        return (await self.storage.events.head())[0]
-
     async def costs(self, task_id: str | None = None, since: str = "") -> list[Cost]:
         """What turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)
@@ -384,13 +372,3 @@ def _prepared(project: Project, home: Path | None) -> Settings:
 def _new_id(length: int) -> str:
     rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
     return secrets.choice(_LETTERS) + rest
-
-
-def version_of(command: str) -> str | None:
-    """The version a program says it is; None when it cannot be asked.  Blocks."""
-    return programs.version_of(command, search_path())
-
-
-def keeper_problem(keeper: str) -> str | None:
-    """Why agents cannot run under a keeper on this machine; None when they can.  Blocks."""
-    return anyio.run(problem) if keeper == "bubblewrap" else None

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
@@ -23,7 +23,7 @@ from coterie.config.teams import reading_for
 from coterie.config.trust import is_material_trusted
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
 from coterie.engine.task_run import RunServices
-from coterie.errors import CoterieError, UsageError
+from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model.journal import Fence
 from coterie.model.paths import member_folder
 from coterie.model.record import ErrorRecord, ResultRecord
@@ -33,6 +33,7 @@ from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace
 from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketStore
 from coterie.process.processes import Machine
+from coterie.process.programs import exec_program
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots import FolderSnapshots
 
@@ -141,6 +142,7 @@ def _secrets(env: Mapping[str, str]) -> set[str]:
 class ByHand:
     """A member's CLI as a person starts it."""
 
+    member: str
     words: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
@@ -153,10 +155,20 @@ def by_hand(members: Members, member: Member) -> ByHand:
         raise UsageError(f"{member.id} has no program to open.", "coterie team show")
     workspace = members.workspace(member)
     return ByHand(
+        member.id,
         (agent.command, *member.additional_args),
         workspace.execution_dir,
         home_environment(agent, member, workspace),
     )
+
+
+def open_by_hand(started: ByHand) -> NoReturn:
+    """Replace this process by a member's CLI; raises AgentMissing if it cannot be started."""
+    try:
+        exec_program(started.words, started.cwd, started.env)
+    except OSError as error:
+        program = started.words[0]
+        raise AgentMissing(started.member, str(started.cwd), program, str(error)) from None
 
 
 # -- snapshots, checks, a stand-in for the models -----------------------------------------------

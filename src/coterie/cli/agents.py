@@ -6,15 +6,10 @@ from typing import Literal
 
 import click
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.app.agents import Agents, Registry, Scan, program
 from coterie.cli.call import Call, command, group, pass_call
-from coterie.cli.project import notices
+from coterie.cli.project import show_notices
 from coterie.cli.text import one_line, table
-from coterie.config import migrate as migration
-from coterie.config.registry import Registry, add_agent, load_registry
-from coterie.config.scan import Scan, by_hand, place, program
-from coterie.config.scan import scan as scan_for
-from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 
 Given = str | int | bool | None
@@ -39,10 +34,8 @@ def list_(call: Call) -> None:
 @pass_call
 def scan(call: Call) -> None:
     """Look for agents on PATH and enter what is found; what you changed by hand is kept."""
-    from coterie.app.project import version_of
-
-    made = scan_for(KNOWN_AGENTS, version_of, instant.now())
-    notices(call, made.registry.notices)
+    made = Agents().scan()
+    show_notices(call, made.registry.notices)
     call.record("scan", fields_of_scan(made))
     call.line(said_of_scan(made))
     _list(call, made.registry)
@@ -65,8 +58,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     """Enter an agent by hand: any program that reads a prompt and prints a reply."""
     facts = _facts(options)
     pty, replace = options["pty"] is True, options["replace"] is True
-    entry = by_hand(KNOWN_AGENTS, name, program_, instant.now(), facts, use_pty=pty)
-    registry = add_agent(KNOWN_AGENTS, entry, replacing=replace)
+    entry, registry = Agents().add(name, program_, facts, use_pty=pty, replacing=replace)
     call.record("agent", fields_of(entry))
     call.line(f"Added {name} to {registry.path}.")
     if program(entry.command) is None:
@@ -77,7 +69,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
 @pass_call
 def migrate(call: Call) -> None:
     """Rewrite an old registry to the newest form; a copy is kept, dropped prompts are shown."""
-    done = migration.migrate(KNOWN_AGENTS)
+    done = Agents().migrate()
     dropped = [vars(one) for one in done.dropped]
     fields = {"path": str(done.path), "changed": done.changed, "dropped": dropped}
     call.record("migration", fields | {"backup": str(done.backup) if done.backup else None})
@@ -89,7 +81,7 @@ def migrate(call: Call) -> None:
         call.line(f"  dropped from {one.agent}: {one.flag} {one_line(one.text)}")
     if done.dropped:
         call.line("A role's prompt belongs to a member: put it into the team file as `prompt`.")
-    notices(call, done.notices)
+    show_notices(call, done.notices)
 
 
 for _one in (list_, scan, add, migrate):
@@ -122,13 +114,13 @@ def fields_of_scan(made: Scan) -> dict[str, object]:
 def fields_of(agent: AgentDefinition) -> dict[str, object]:
     """An entry, for machines; the values of its environment are not shown."""
     shown: dict[str, object] = agent.model_dump(mode="json", exclude={"env"})
-    return shown | {"env": sorted(agent.env), "found": place(KNOWN_AGENTS, agent)}
+    return shown | {"env": sorted(agent.env), "found": Agents().place(agent)}
 
 
 def _list(call: Call, registry: Registry | None = None) -> None:
     if registry is None:
-        registry = load_registry(KNOWN_AGENTS)
-        notices(call, registry.notices)
+        registry = Agents().registry()
+        show_notices(call, registry.notices)
     for agent in registry.agents.values():
         call.record("agent", fields_of(agent))
     if not registry.agents:
@@ -140,7 +132,7 @@ def _list(call: Call, registry: Registry | None = None) -> None:
 
 
 def _row(agent: AgentDefinition) -> tuple[str, str, str, str]:
-    where = place(KNOWN_AGENTS, agent)
+    where = Agents().place(agent)
     state: Literal["ready", "not found"] = "ready" if where else "not found"
     return (f"  {agent.name}", agent.version or "-", state, where or agent.command)
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,55 +12,15 @@ from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.lines import telling
 from coterie.cli.project import look
 from coterie.cli.text import Since, clock, counted, duration, one_line, table
-from coterie.config.files import write_atomically
-from coterie.errors import UsageError
 from coterie.model.paths import shown
-from coterie.model.tool_call import DENIED, AuditEntry, ChainedEntry
+from coterie.model.tool_call import AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
+    from coterie.app.audit import AuditCheck, AuditView, ToolUse
     from coterie.app.project import App
 
 _FEW = 100
 """So many rows are shown to a reader who did not say how many."""
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """Which calls are meant; an empty field means all."""
-
-    task: str | None
-    member: str | None
-    tool: str | None
-    since: str | None
-
-    def fits(self, entry: AuditEntry) -> bool:
-        tool = (self.tool or "").casefold()
-        return (
-            self.task in (None, entry.task_id)
-            and self.member in (None, entry.author_actor_id)
-            and tool in entry.tool_name.casefold()
-            and entry.timestamp >= (self.since or "")
-        )
-
-
-@dataclass(frozen=True)
-class _Use:
-    """A tool call: its request and its completion, where it has both."""
-
-    entry: AuditEntry
-    completed: AuditEntry | None
-    outcome: str
-    """`ok`, `failed`, `denied`; `open` while its task runs, `unknown` after."""
-
-
-@dataclass(frozen=True)
-class _Found:
-    rows: list[ChainedEntry]
-    running: frozenset[str]
-    """Tasks that somebody runs now."""
-    problems: list[str]
-    events: int
-    task: str | None
 
 
 @command("audit", "coterie audit last --errors")
@@ -85,68 +42,36 @@ def audit(
 
     Rows are only ever added, each with a hash over itself and the row before.
     """
-    found = look(call, lambda app: _read(app, id_, verify=verify))
+    from coterie.app.audit import AuditFilter, check_audit, read_audit
+
+    async def check(app: App) -> AuditCheck:
+        return await check_audit(app)
+
+    async def read(app: App) -> AuditView:
+        task = await app.find_task(id_) if id_ else None
+        wanted = AuditFilter(task, given["member"], given["tool"], given["since"])
+        return await read_audit(app, wanted)
+
+    if verify:
+        if checked := look(call, check):
+            _verified(call, checked)
+        return
+    found = look(call, read)
     if found is None:
         return
-    if verify:
-        _verified(call, found)
-        return
-    wanted = _Wanted(found.task, given["member"], given["tool"], given["since"])
     if path is not None:
-        rows = [row for row in found.rows if wanted.fits(row.entry)]
-        _export(call, rows[-limit:] if limit else rows, path)
+        _export(call, found.rows[-limit:] if limit else found.rows, path)
         return
-    uses = [use for use in _uses(found) if wanted.fits(use.entry)]
+    uses = found.uses
     if given["errors"]:
         uses = [use for use in uses if use.outcome not in ("ok", "open")]
     _list(call, uses, limit)
 
 
-async def _read(app: App, id_: str | None, *, verify: bool) -> _Found:
-    views = await app.tasks()
-    return _Found(
-        await app.audit(),
-        frozenset(view.id for view in views if view.pid is not None),
-        await app.problems() if verify else [],
-        await app.event_count(),
-        await app.find_task(id_) if id_ else None,
-    )
-
-
 # -- listing -----------------------------------------------------------------------------------
 
 
-def _uses(found: _Found) -> list[_Use]:
-    """Requests with their completions, in the order of the requests."""
-    ended: dict[int, AuditEntry] = {}
-    waiting: dict[tuple[str, str, str], list[int]] = {}
-    firsts: list[tuple[int, AuditEntry]] = []
-    for row in found.rows:
-        entry = row.entry
-        calls = waiting.setdefault((entry.task_id, entry.author_actor_id, entry.tool_call_id), [])
-        if entry.kind == "ToolCallRequested":
-            calls.append(row.sequence)
-            firsts.append((row.sequence, entry))
-        elif calls:
-            ended[calls.pop()] = entry
-        else:  # its request was never told
-            firsts.append((row.sequence, entry))
-            ended[row.sequence] = entry
-    return [
-        _Use(entry, ended.get(number), _outcome(ended.get(number), entry.task_id in found.running))
-        for number, entry in firsts
-    ]
-
-
-def _outcome(completed: AuditEntry | None, running: bool) -> str:
-    if completed is None:
-        return "open" if running else "unknown"
-    if DENIED in (completed.output or {}):
-        return "denied"
-    return "failed" if completed.is_error else "ok"
-
-
-def _list(call: Call, uses: Sequence[_Use], limit: int | None) -> None:
+def _list(call: Call, uses: Sequence[ToolUse], limit: int | None) -> None:
     kept = limit or (len(uses) if call.json else _FEW)
     older = len(uses) - kept
     uses = uses[-kept:]
@@ -161,7 +86,7 @@ def _list(call: Call, uses: Sequence[_Use], limit: int | None) -> None:
         call.line(f"{older} older: coterie audit --limit {len(uses) + older}")
 
 
-def _row(use: _Use) -> tuple[str, ...]:
+def _row(use: ToolUse) -> tuple[str, ...]:
     entry, took = use.entry, use.completed.duration_ms if use.completed else None
     return (
         clock(entry.timestamp),
@@ -178,7 +103,7 @@ def _said(completed: AuditEntry | None) -> str:
     return telling(completed.output or {}) if completed else ""
 
 
-def _fields(use: _Use) -> Mapping[str, object]:
+def _fields(use: ToolUse) -> Mapping[str, object]:
     entry, completed = use.entry, use.completed
     return {
         "task": entry.task_id,
@@ -197,12 +122,11 @@ def _fields(use: _Use) -> Mapping[str, object]:
 # -- the chain ---------------------------------------------------------------------------------
 
 
-def _verified(call: Call, found: _Found) -> None:
-    calls = len(found.rows)
-    fields = {"rows": calls, "events": found.events, "whole": not found.problems}
+def _verified(call: Call, found: AuditCheck) -> None:
+    fields = {"rows": found.rows, "events": found.events, "whole": not found.problems}
     call.record("audit_check", {**fields, "problems": found.problems})
     if not found.problems:
-        call.line(f"audit    {counted(calls, 'row')}, chain whole")
+        call.line(f"audit    {counted(found.rows, 'row')}, chain whole")
         call.line(f"events   {counted(found.events, 'row')}, chain whole")
         return
     for problem in found.problems:
@@ -210,36 +134,13 @@ def _verified(call: Call, found: _Found) -> None:
     raise click.exceptions.Exit(1)
 
 
-def _export(call: Call, rows: Iterable[ChainedEntry], path: str) -> None:
-    """Rows with the names of the design, and what others need to check the chain."""
-    lines = [_exported(row) for row in rows]
+def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
+    from coterie.app.audit import export_audit, exported
+
     if path == "-":
-        for line in lines:
-            write(sys.stdout, line)
+        for row in rows:
+            write(sys.stdout, exported(row))
         return
-    target = Path(path).expanduser().absolute()
-    if target.is_dir() or not target.parent.is_dir():
-        raise UsageError(f"{target} cannot be a file.", "Name a file in a folder that exists.")
-    write_atomically(target, "".join(f"{line}\n" for line in lines))
-    call.record("export", {"rows": len(lines), "path": str(target)})
-    call.line(f"Wrote {counted(len(lines), 'row')} to {shown(target)}")
-
-
-def _exported(row: ChainedEntry) -> str:
-    entry = row.entry
-    fields = {
-        "sequence": row.sequence,
-        "kind": entry.kind,
-        "toolCallId": entry.tool_call_id,
-        "toolName": entry.tool_name,
-        "authorActorId": entry.author_actor_id,
-        "taskId": entry.task_id,
-        "input": entry.input,
-        "output": entry.output,
-        "isError": entry.is_error,
-        "durationMs": entry.duration_ms,
-        "timestamp": entry.timestamp,
-        "previous": row.previous,
-        "hash": row.hash,
-    }
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    target = export_audit(rows, path)
+    call.record("export", {"rows": len(rows), "path": str(target)})
+    call.line(f"Wrote {counted(len(rows), 'row')} to {shown(target)}")

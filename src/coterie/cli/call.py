@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TextIO, TypeVar
 
 import click
 
+from coterie.app import terminal
 from coterie.cli import text
 from coterie.cli.text import Paint
-from coterie.config import environment
 
 if TYPE_CHECKING:
     from coterie.errors import CoterieError
@@ -51,12 +51,12 @@ class Call:
         """Whether stdout takes colour."""
         if self.json or not sys.stdout.isatty() or self._is_dumb:
             return False
-        return not environment.passthrough(("NO_COLOR",)).get("NO_COLOR")
+        return not terminal.wants_no_colour()
 
     @property
     def _is_dumb(self) -> bool:
         """Whether the terminal can neither move its cursor nor show colour."""
-        return environment.passthrough().get("TERM", "").lower() in ("dumb", "unknown")
+        return (terminal.terminal_type() or "").lower() in ("dumb", "unknown")
 
     @property
     def width(self) -> int:

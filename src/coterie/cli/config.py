@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
+from coterie.app.projects import AllSettings, Setting, change_setting, settings_of
 from coterie.cli.call import Call, command, group, pass_call
 from coterie.cli.project import here, made
 from coterie.cli.text import table, wrap
-from coterie.config.settings import (
-    FILE_NAME,
-    AllSettings,
-    Setting,
-    load_settings,
-    set_value,
-    unset_value,
-    user_settings_path,
-)
 from coterie.errors import UsageError
 
 
@@ -57,12 +47,8 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
     if unset == (value is not None):
         raise UsageError("Give a value, or --unset.", f"coterie config set {key} VALUE")
     _all(call).get(key)  # an unknown key is refused before anything is made
-    path = user_settings_path() if user else _project_file(call)
-    if value is None:
-        unset_value(path, key)
-    else:
-        set_value(path, key, value)
-    found = _all(call).get(key)
+    project = here(call) if user else made(call, here(call))
+    found, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(found) | {"path": str(path)})
     call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
 
@@ -71,13 +57,8 @@ for _one in (list_, get, set_):
     config.add_command(_one)
 
 
-def _project_file(call: Call) -> Path:
-    return made(call, here(call)).folder / FILE_NAME
-
-
 def _all(call: Call) -> AllSettings:
-    project = here(call)
-    return load_settings(project.folder if project.exists else None)
+    return settings_of(here(call))
 
 
 def _list(call: Call) -> None:

@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from coterie.cli.call import Call, command, pass_call
-from coterie.errors import UsageError
+from coterie.cli.lines import Surface
+from coterie.cli.records import JsonLines
+from coterie.errors import CoterieError, UsageError
+from coterie.model.interaction import Interaction
+from coterie.model.message import YOU
+from coterie.model.record import InteractionRecord, Record, ResultRecord
+
+if TYPE_CHECKING:
+    from coterie.app.demo import DemoProject, Promise
+    from coterie.app.project import App
+    from coterie.cli.running import Parking
+
+DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
+PATIENCE = 20.0
+_UNATTENDED = 0.0
+"""Nothing is asked in the demo of tickets; what is asked all the same is a failure."""
 
 
 @command("demo", "coterie demo --agents codex,claude")
@@ -23,17 +46,230 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
     if not chat and agents is None and not _has_built_in():
         call.note('The built-in agent is not installed (pip install "coterie[builtin]"): a chat.')
         chat = True
-    if chat:
-        from coterie.cli.demo_chat import chat as talk
-
-        raise click.exceptions.Exit(talk(call, keep=keep))
-    from coterie.cli.demo_tickets import tickets
-
-    raise click.exceptions.Exit(tickets(call, agents))
+    raise click.exceptions.Exit(_chat(call, keep=keep) if chat else _tickets(call, agents))
 
 
 def _has_built_in() -> bool:
-    from coterie.agents.builtin import FACTS
-    from coterie.config.registry import is_included
+    from coterie.app.agents import has_built_in_agent
 
-    return is_included(FACTS)
+    return has_built_in_agent()
+
+
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
+
+
+# -- a conversation ----------------------------------------------------------------------------
+
+
+def _chat(call: Call, *, keep: bool) -> int:
+    """Three scripted members review a small file; returns the exit code."""
+    import anyio
+
+    from coterie.app.demo import REVIEWERS, review_demo
+
+    base = _folder()
+    try:
+        stage = review_demo(base)
+        root = stage.project.root
+        call.record("demo", {"folder": str(root), "kept": keep, "members": list(REVIEWERS)})
+        call.prose(
+            "Three scripted members review a small file, cart.py, one after the other. "
+            "Each is a real process that reads the file; what they say is kept in a real "
+            "database. No login, no tokens; all of it happens in a temporary folder."
+        )
+        code = anyio.run(_talk, call, stage, (f"coterie log last -C {root}",) if keep else ())
+    finally:
+        if not keep:
+            shutil.rmtree(base, ignore_errors=True)
+    call.line()
+    call.prose(
+        "Every turn was on disk before the next one began: kill it at any moment, and "
+        "`coterie resume` goes on where it was. The same works with your own agents."
+    )
+    if keep:
+        call.line(f"Kept     {root}")
+    call.line("Next     coterie doctor   your agents")
+    call.line("         coterie init     a first team")
+    call.line('         coterie "what the team should do"')
+    return code
+
+
+async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> int:
+    import anyio
+
+    from coterie.app.demo import REVIEW_GOAL
+    from coterie.app.project import App
+    from coterie.cli.running import Parking, Patience, carry, signals
+    from coterie.cli.transcript import PlainOutput
+    from coterie.model.task import Caps
+
+    parking = Parking()
+    code = 1
+    shown: Surface = JsonLines(call.record) if call.json else PlainOutput(call, stage.view.team)
+    with signals(parking):
+        async with (
+            App.open(stage.project.root, home=stage.home) as app,
+            anyio.create_task_group() as group,
+        ):
+            task_id = await app.start(stage.view.team, REVIEW_GOAL, Caps())
+
+            def answer(question: Interaction) -> None:
+                group.start_soon(_answered, call, app, question)
+
+            face = _Answering(shown, answer, following)
+            face.opened(REVIEW_GOAL)
+            code = await carry(call, app, task_id, face, parking, Patience(PATIENCE))
+    return code
+
+
+async def _answered(call: Call, app: App, question: Interaction) -> None:
+    """Answer a question by its default, and say so."""
+    default = next((option.id for option in question.options if option.default), None)
+    if question.kind != "Input" and default is None:
+        return
+    text = DEFAULT_ANSWER if question.kind == "Input" else None
+    note = f"{question.interaction_id} is answered by default in the demo"
+    call.record("note", {"message": note})
+    call.line(f"     {note}" + (f": {default}\n" if default else "\n"))
+    with contextlib.suppress(CoterieError):  # the task may have ended meanwhile
+        await app.answer(question.interaction_id, choice=default, text=text, author=YOU)
+
+
+class _Answering(Surface):
+    """Shows the run, and has every question answered."""
+
+    def __init__(
+        self, surface: Surface, answer: Callable[[Interaction], None], following: tuple[str, ...]
+    ) -> None:
+        self._surface = surface
+        self._answer = answer
+        self._following = following
+
+    def opened(self, goal: str, author: str = YOU) -> None:
+        """The word that the task starts with."""
+        self._surface.opened(goal, author)
+
+    def saw(self, record: Record) -> None:
+        self._surface.saw(record)
+        if isinstance(record, InteractionRecord) and record.state == "open":
+            self._answer(record.interaction)
+
+    def finished(self, result: ResultRecord) -> None:
+        """How it ended."""
+        self._surface.finished(replace(result, next=self._following))
+
+
+# -- tickets -----------------------------------------------------------------------------------
+
+
+def _tickets(call: Call, spec: str | None) -> int:
+    """A manager and two workers add coupons to a small shop; returns the exit code."""
+    import anyio
+
+    from coterie.app.demo import TESTS, demo_agents, tickets_demo
+
+    agents, known = demo_agents(spec)
+    stage = tickets_demo(_folder(), agents, known)
+    root = stage.project.root
+    members = {member.id: member.agent for member in stage.view.team.members}
+    call.record("demo", {"folder": str(root), "kept": True, "members": members})
+    who = "built-in agents" if not known else ", ".join(agents)
+    call.prose(
+        f"A manager and two workers ({who}) on a small repository with a failing test. The "
+        "processes, git, the database and the checks are real; the model is a stand-in: no "
+        "login, no tokens. The plan is approved for you (--yes), the workers may edit files and "
+        f"run {TESTS}, so nothing is asked. All of it happens in {root}."
+    )
+    call.line()
+    return anyio.run(_work, call, stage)
+
+
+async def _work(call: Call, stage: DemoProject) -> int:
+    from coterie.app.demo import kept, start_tickets_demo
+    from coterie.app.project import App
+    from coterie.cli.running import Parking, signals
+
+    parking = Parking()
+    with signals(parking):
+        async with App.open(stage.project.root, stage.home) as app:
+            task_id = await start_tickets_demo(app, stage)
+            show = _on_screen if call.live else _in_lines
+            code = await show(call, app, stage, task_id, parking)
+            promises = await kept(app, task_id) if code == 0 else ()
+    _farewell(call, stage.project.root, task_id, promises)
+    return code or int(not all(promise.kept for promise in promises))
+
+
+async def _in_lines(
+    call: Call, app: App, stage: DemoProject, task_id: str, parking: Parking
+) -> int:
+    from coterie.app.demo import GOAL
+    from coterie.cli.running import Patience, carry
+    from coterie.cli.ticket_events import PlainTickets
+
+    surface: Surface = _Outcome(call) if call.json else PlainTickets(call, stage.view.team)
+    surface.opened(GOAL)
+    return await carry(call, app, task_id, surface, parking, Patience(_UNATTENDED))
+
+
+class _Outcome(JsonLines):
+    """JSON lines with what came of the demo before the result, which is always the last."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__(call.record)
+        self._record = call.record
+        self._result: ResultRecord | None = None
+
+    def finished(self, result: ResultRecord) -> None:
+        self._result = result
+
+    async def conclude(self, app: App) -> None:
+        """Say what came of it, then how it ended."""
+        from coterie.app.demo import kept
+
+        if self._result is None:
+            return
+        if self._result.status == "completed":
+            promises = await kept(app, self._result.task)
+            self._record("outcome", {"promises": {one.what: one.kept for one in promises}})
+        super().finished(self._result)
+
+
+async def _on_screen(
+    call: Call, app: App, stage: DemoProject, task_id: str, parking: Parking
+) -> int:
+    from coterie.app.demo import GOAL
+    from coterie.cli.running import Patience, carry
+    from coterie.cli.screen.tickets import TicketScreen
+
+    screen = TicketScreen(call, stage.view.team, None, stage.project.folder / "history")
+    async with screen.shown(parking.request):
+        screen.attach(app, task_id)
+        screen.opened(GOAL)
+        return await carry(call, app, task_id, screen, parking, Patience(_UNATTENDED))
+
+
+def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise]) -> None:
+    call.line()
+    for promise in promises:
+        mark = call.paint("ok", "good") if promise.kept else call.paint("NO", "bad")
+        call.line(f" {mark}     {promise.what}: {promise.how}")
+    call.line()
+    call.line(f" Look   cd {root}")
+    for words, what in _LOOK if promises else _STOPPED:
+        call.line(f"        coterie {words.format(task=task_id):<14} {what}")
+
+
+_STOPPED = (
+    ("resume {task}", "go on where it was"),
+    ("tickets", "how far they are"),
+    ("log {task}", "all that was said"),
+)
+_LOOK = (
+    ("tickets", "the tickets, and who did them"),
+    ("show {task}/T4", "the one that was sent back"),
+    ("log {task}", "all that was said"),
+    ("diff {task}", "what was changed"),
+    ("accept {task}", "take it into main; until then it is on a branch"),
+)

@@ -15,11 +15,8 @@ from coterie.cli.text import Meaning, Paint, clock, counted, one_line, printable
 from coterie.model.paths import shown
 
 if TYPE_CHECKING:
+    from coterie.app.changes import FileDiffStat, Patch, RevertResult, TaskDiff
     from coterie.app.project import App
-    from coterie.workspace.git import FileDiffStat
-    from coterie.workspace.snapshots.changes import Patch
-    from coterie.workspace.snapshots.folder_snapshots import TaskDiff
-    from coterie.workspace.snapshots.revert import RevertResult
 
 _STARTS: dict[str, Meaning] = {
     "diff --git ": "title",

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import anyio
 import click
 
+from coterie.app.inbox import GivenAnswer, Inbox, OpenQuestions
+from coterie.app.inbox import waiting as waiting_in
+from coterie.app.projects import project_around
 from coterie.cli import card, records
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.project import all_known, around, named, opened
-from coterie.cli.reply import refuse_lost_words
+from coterie.cli.project import all_known, named
 from coterie.cli.text import ago, asking, one_line
-from coterie.config.learned_rules import rules_path
-from coterie.config.project import Project
-from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
-from coterie.model.interaction import choose
-from coterie.model.message import YOU
+from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model.paths import shown
 from coterie.model.view import QuestionView
 
 if TYPE_CHECKING:
-    from coterie.app.project import Answered, App
+    from coterie.app.project import App
 
 _ID = re.compile(r"q\d+|last", re.I)
 
@@ -41,19 +39,12 @@ def inbox(call: Call) -> None:
         call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
 
 
-def waiting(call: Call) -> list[QuestionView]:
+def waiting(call: Call) -> tuple[QuestionView, ...]:
     """Open questions of every known project; one that cannot be opened does not hide the others."""
-    found: list[QuestionView] = []
-    for project in all_known(call):
-        try:
-            found += opened(project, _open_questions)
-        except CoterieError as error:
-            call.problem(error)
-    return sorted(found, key=lambda view: view.asked_at)
-
-
-async def _open_questions(app: App) -> list[QuestionView]:
-    return await app.questions()
+    found: OpenQuestions = anyio.run(waiting_in, all_known(call))
+    for error in found.failures:
+        call.problem(error)
+    return found.questions
 
 
 def asked(call: Call, view: QuestionView) -> card.QuestionContext:
@@ -62,7 +53,7 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     who = asking(view.member, question.author_actor_id)
     place = f"{question.task_id} {one_line(view.task_title)}"
     elsewhere = ""
-    near = around(call)
+    near = project_around(call.directory)
     if near is None or view.project != near.root:
         place = f"{shown(view.project)} · {place}"
         elsewhere = f" -C {shlex.quote(str(view.project))}"
@@ -71,12 +62,6 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
 
 
 # -- answer ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Given:
-    choice: str | None
-    text: str | None
 
 
 @command("answer", "coterie answer q3 q4 once")
@@ -98,10 +83,9 @@ def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None
         raise UsageError("Questions first, then one choice.", "coterie answer q3 q4 once")
     if not choices and say is None:
         raise UsageError("There is no answer.", f"coterie show {ids[0]}")
-    given = _Given(choices[0] if choices else None, say)
-    failures = [error for name in ids if (error := _answer_one(call, name, given))]
-    if failures:
-        raise click.exceptions.Exit(max(error.exit_code for error in failures))
+    code = anyio.run(_answer_all, call, ids, choices[0] if choices else None, say)
+    if code:
+        raise click.exceptions.Exit(code)
 
 
 def _open_of(call: Call, task: str) -> list[str]:
@@ -118,17 +102,24 @@ def _open_of(call: Call, task: str) -> list[str]:
     return named(call, task, body)
 
 
-def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
-    """Answer one question; what was wrong with it does not keep the others from being answered."""
-    try:
-        project, view = find_question(call, name)
-        done = opened(project, lambda app: _give(app, view, given))
-    except CoterieError as error:
-        call.problem(error)
-        return error
+async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:
+    """Answer each; what was wrong with one does not keep the others from being answered."""
+    code = 0
+    async with Inbox.open(all_known(call)) as inbox:
+        for name in names:
+            try:
+                _show_answered(call, await inbox.answer(name, choice, text), text)
+            except CoterieError as error:
+                call.problem(error)
+                code = max(code, error.exit_code)
+    return code
+
+
+def _show_answered(call: Call, given: GivenAnswer, text: str | None) -> None:
+    view, done = given.view, given.answered
     question = view.interaction
-    rules = shown(rules_path(project, done.team)) if done.rule is not None else None
-    said = given.text if done.rule is None and question.kind != "Input" else None
+    rules = shown(given.rules) if given.rules else None
+    said = text if done.rule is None and question.kind != "Input" else None
     call.record(
         "interaction",
         records.question(view)
@@ -147,62 +138,16 @@ def _answer_one(call: Call, name: str, given: _Given) -> CoterieError | None:
     if done.resumable:
         place = asked(call, view).project
         call.line(f"Nobody runs {done.task_id} now:  coterie resume{place} {done.task_id}")
-    return None
 
 
-async def _give(app: App, view: QuestionView, given: _Given) -> Answered:
-    question = view.interaction
-    choice, text = given.choice, given.text
-    if question.kind == "Input":
-        if choice is not None and text is not None:
-            raise AnswerRefused(
-                f"{question.interaction_id} takes text alone. It stays open.",
-                f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
-            )
-        choice, text = None, text or choice
-    elif choice is not None and view.state == "open":
-        chosen = choose(question, choice)
-        refuse_lost_words(question, next(o for o in question.options if o.id == chosen), text)
-    return await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+def find_question(call: Call, name: str) -> QuestionView:
+    """The question a person means: in this project, else in the one other that has it."""
 
+    async def inside() -> QuestionView:
+        async with Inbox.open(all_known(call)) as inbox:
+            return await inbox.find(name)
 
-def find_question(call: Call, name: str) -> tuple[Project, QuestionView]:
-    """The question a person means: in this project, else in the one other that has it.
-
-    One that this project has already closed counts too: an answer that comes too late must be
-    refused, and not be taken for the answer to a question of the same number elsewhere.
-    """
-    first = around(call)
-    found: list[tuple[Project, QuestionView]] = []
-    for project in all_known(call):
-        if first is not None and project.root != first.root and found and found[0][0] == first:
-            break
-        views = opened(project, _every_question)
-        found += [(project, view) for view in _called(name, views)]
-    if not found:
-        raise NotFound(f'No question "{name}" in any project.', "coterie inbox")
-    found = [one for one in found if one[1].state == "open"] or found
-    if len(found) > 1:
-        places = ", ".join(
-            f"{view.interaction.interaction_id} in {shown(project.root)}" for project, view in found
-        )
-        raise UsageError(f'"{name}" could be {places}.', "Name the project: -C DIR")
-    return found[0]
-
-
-async def _every_question(app: App) -> list[QuestionView]:
-    return await app.questions(only_open=False)
-
-
-def _called(name: str, views: list[QuestionView]) -> list[QuestionView]:
-    if name.lower() == "last":
-        return [view for view in views if view.state == "open"][-1:]
-    exact = [view for view in views if view.interaction.interaction_id == name.lower()]
-    return exact or [
-        view
-        for view in views
-        if view.state == "open" and view.interaction.interaction_id.startswith(name.lower())
-    ]
+    return anyio.run(inside)
 
 
 # -- say ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +14,7 @@ from coterie.cli.failure import NoVerb
 
 if TYPE_CHECKING:
     from coterie.app.project import App
-    from coterie.config.project import Project
+    from coterie.app.projects import Project
     from coterie.model.view import QuestionView, TaskView
 
 _FRESH = """\
@@ -26,14 +27,13 @@ _FEW = 5
 
 def overview(call: Call) -> None:
     """What waits, what runs, what to type next."""
+    from coterie.app.projects import project_around
+    from coterie.cli import records
     from coterie.cli.inbox import waiting
-    from coterie.cli.project import around
 
-    project = around(call)
+    project = project_around(call.directory)
     questions = waiting(call)
     tasks = _tasks(project)
-    from coterie.cli import records
-
     call.records("task", map(records.task, tasks))
     if not tasks and not questions:
         fresh = project is None or not project.exists
@@ -58,7 +58,7 @@ def _tasks(project: Project | None) -> list[TaskView]:
     return opened(project, body)
 
 
-def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> list[str]:
+def _lines(call: Call, tasks: list[TaskView], questions: Sequence[QuestionView]) -> list[str]:
     from coterie.cli import card
     from coterie.cli.text import clip, one_line
 
@@ -76,7 +76,7 @@ def _lines(call: Call, tasks: list[TaskView], questions: list[QuestionView]) -> 
     return [clip(row, call.width) for row in rows]
 
 
-def _next(tasks: list[TaskView], questions: list[QuestionView]) -> str:
+def _next(tasks: list[TaskView], questions: Sequence[QuestionView]) -> str:
     if questions:
         return "coterie inbox"
     running = [task.id for task in tasks if task.pid is not None]

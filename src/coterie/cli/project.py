@@ -1,16 +1,20 @@
-"""Which project a command is about, and opening it for a look without making anything."""
+"""Which project a command is about, and running something on it without making anything."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from coterie.app.projects import (
+    Notice,
+    Project,
+    ProjectsAtWork,
+    find_project,
+    open_folder,
+    projects_at_work,
+)
 from coterie.cli.call import Call
-from coterie.config.known_projects import KnownProjects, known_projects, remember_project
-from coterie.config.mistakes import Notice
-from coterie.config.project import Project, find_project, make_project
-from coterie.errors import NotFound, UsageError
-from coterie.model import instant
+from coterie.errors import NotFound
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -23,30 +27,20 @@ def here(call: Call) -> Project:
     return find_project(call.directory)
 
 
-def around(call: Call) -> Project | None:
-    """The same; None in a home folder, which is no project and no reason to complain either."""
-    try:
-        return here(call)
-    except UsageError:
-        if call.directory is not None:
-            raise
-        return None
-
-
 def made(call: Call, project: Project, *, announced: bool = True) -> Project:
     """The project with its `.coterie`, which is announced when it is new."""
-    if make_project(project) and announced:
+    opened = open_folder(project)
+    if opened.is_new and announced:
         call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
-    notices(call, (remember_project(project, instant.now()),))
+    show_notices(call, opened.notices)
     return project
 
 
-def notices(call: Call, told: tuple[Notice | None, ...]) -> None:
-    """What was worth saying about a file, on stderr."""
-    for notice in told:
-        if notice is not None:
-            hint = f"  {notice.hint}" if notice.hint else ""
-            call.note(f"note: {notice.message}{hint}")
+def show_notices(call: Call, notices: Iterable[Notice]) -> None:
+    """What is worth knowing about a file, on stderr."""
+    for notice in notices:
+        hint = f"  {notice.hint}" if notice.hint else ""
+        call.note(f"note: {notice.message}{hint}")
 
 
 def look(call: Call, body: Callable[[App], Awaitable[T]]) -> T | None:
@@ -80,11 +74,8 @@ def opened(project: Project, body: Callable[[App], Awaitable[T]]) -> T:
     return anyio.run(inside)
 
 
-def all_known(call: Call) -> tuple[Project, ...]:
+def all_known(call: Call) -> ProjectsAtWork:
     """Every project something was done in, this one first."""
-    known: KnownProjects = known_projects()
-    notices(call, known.notices)
-    first = around(call)
-    others = [one for one in known.projects if first is None or one.root != first.root]
-    found = [first, *others] if first is not None else others
-    return tuple(one for one in found if one.database.exists())
+    known = projects_at_work(call.directory)
+    show_notices(call, known.notices)
+    return known

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from coterie.cli.card import word
 from coterie.errors import AnswerRefused
-from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
-
-_WITH_WORDS = (REJECT, BY_RULE)
-"""Answers to a risky action that go with words: why not, or the rule."""
+from coterie.model.interaction import BY_RULE, Interaction, Option, refuse_lost_words
 
 
 def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
@@ -36,17 +33,6 @@ def _names(question: Interaction) -> list[tuple[str, Option]]:
         for name in (str(number), option.id, option.label, word(option))
     ]
     return sorted(names, key=lambda named: -len(named[0]))
-
-
-def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:
-    """Raise AnswerRefused where words were typed with an answer that takes none to the agent."""
-    if text is None or question.permission is None or option.id in _WITH_WORDS:
-        return
-    raise AnswerRefused(
-        f"{question.interaction_id}: {option.label} takes no words with it, nobody would hear "
-        "them. It stays open.",
-        f'coterie say {question.task_id} "…", or deny and say why',
-    )
 
 
 def alike(one: Interaction, other: Interaction) -> bool:

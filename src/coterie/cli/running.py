@@ -10,21 +10,20 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 
 from coterie.app.costs import tally
 from coterie.app.project import App
+from coterie.app.projects import Project
+from coterie.app.start import Start
 from coterie.cli import report
 from coterie.cli.call import Call
 from coterie.cli.lines import Surface
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
 from coterie.cli.transcript import PlainOutput
-from coterie.cli.work import Patience
-from coterie.config.project import Project
 from coterie.errors import CoterieError, TaskBusy
 from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Record, ResultRecord
 from coterie.model.task import Caps
@@ -40,16 +39,19 @@ _LOOK_BACK = 12
 
 
 @dataclass(frozen=True)
-class Start:
-    """What a new conversation is made of."""
+class Patience:
+    """What is waited for."""
 
-    team: Team
-    goal: str | None
-    """None: the first line that is typed."""
-    caps: Caps
-    team_file: Path | None = None
-    rehearsal: bool | Path = False
-    workflow: str = "chat"
+    seconds: float | None
+    """How long an open question is waited for; None: for ever."""
+    at_reset: bool = False
+    """Whether the end of a rate limit is waited for too, however long that takes."""
+
+    @classmethod
+    def of(cls, call: Call, wait: float | None, *, at_reset: bool = False) -> Patience:
+        """As told; else for ever where a person sits, and not at all where nobody could answer."""
+        default = None if call.live else 0.0
+        return cls(default if wait is None else wait, at_reset)
 
 
 async def begin(call: Call, project: Project, start: Start, patience: Patience) -> int:

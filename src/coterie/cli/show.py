@@ -50,7 +50,7 @@ def show(call: Call, id_: str) -> None:
 
 
 def _show_question(call: Call, name: str) -> None:
-    _, view = find_question(call, name)
+    view = find_question(call, name)
     question = asked(call, view)
     call.record("interaction", records.question(view))
     call.lines(card.card(question, call.width, paint=call.paint))

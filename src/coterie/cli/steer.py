@@ -1,7 +1,8 @@
-"""`stop`, `resume` and `cancel`."""
+"""`stop`, `resume`, `cancel` and `accept`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -10,14 +11,17 @@ from coterie.cli import records, report
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.look import task_row
 from coterie.cli.project import here, look, named
-from coterie.cli.text import table
-from coterie.cli.work import Patience, Span
+from coterie.cli.text import counted, one_line, table
+from coterie.cli.work import Span
 from coterie.errors import NotFound, TaskBusy, UsageError
 from coterie.model.task import ENDED
 from coterie.model.view import TaskView
 
 if TYPE_CHECKING:
+    from coterie.app.changes import Accepted
     from coterie.app.project import App
+
+_SHORT = 7
 
 
 @command("stop", "coterie stop k3f9")
@@ -76,11 +80,11 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -> None:
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
     project = here(call)
-    patience = Patience.of(call, wait, at_reset=at_reset)
 
     async def body(app: App) -> int:
-        from coterie.cli.running import again
+        from coterie.cli.running import Patience, again
 
+        patience = Patience.of(call, wait, at_reset=at_reset)
         task_id = await app.find_task(id_) if id_ else await _only(app)
         try:
             return await again(call, project, app, task_id, patience)
@@ -121,3 +125,33 @@ async def _follow(call: Call, app: App, task_id: str) -> int:
 
 async def _view(app: App, task_id: str) -> TaskView:
     return next(view for view in await app.tasks() if view.id == task_id)
+
+
+@command("accept", "coterie accept last")
+@click.argument("id_", metavar="ID")
+@click.option("--recheck", is_flag=True, help="Your branch has moved: run the checks on both.")
+@pass_call
+def accept(call: Call, id_: str, *, recheck: bool) -> None:
+    """Take the approved work of a session into the branch that you have checked out.
+
+    It is refused where your branch moved since the checks; --recheck then merges both and runs
+    the checks again. Nothing is changed unless they pass. coterie revert takes it back out.
+    """
+
+    async def body(app: App) -> Accepted:
+        return await app.accept(await app.find_task(id_), recheck=recheck)
+
+    call.lines(_lines(call, named(call, id_, body)))
+
+
+def _lines(call: Call, done: Accepted) -> list[str]:
+    call.record("accept", {**asdict(done), "checks": [asdict(one) for one in done.checks]})
+    added = sum(one.added or 0 for one in done.files)
+    removed = sum(one.removed or 0 for one in done.files)
+    many = f"{counted(len(done.files), 'file')} +{added} -{removed}"
+    head = f"{call.paint('Accepted', 'good')}  {done.task} into {done.branch}"
+    lines = [f"{head} at {done.commit[:_SHORT]}   {many}"]
+    if done.checks:
+        ran = ", ".join(f"{one_line(one.command)} exit {one.exit_code}" for one in done.checks)
+        lines.append(f"  checked  {ran}, on your branch as it is now")
+    return [*lines, f"  undo     coterie revert {done.task}"]

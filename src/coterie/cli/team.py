@@ -7,45 +7,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
 from coterie.cli.call import Call, command, group, pass_call
-from coterie.cli.opening import looked_at, read_team, show_powers
-from coterie.cli.project import here, made, notices, opened
+from coterie.cli.project import here, made, opened, show_notices
 from coterie.cli.text import Paint, about, one_line, table, warned
-from coterie.config.presets import PRESETS, ready, seated, workflow_of
-from coterie.config.project import Project
-from coterie.config.registry import load_registry
-from coterie.config.settings import Settings, load_settings
-from coterie.config.team_edit import (
-    Entry,
-    add_member,
-    entry_of,
-    full_form,
-    new_team,
-    rename_member,
-    render,
-)
-from coterie.config.team_file import LoadedTeam
-from coterie.config.teams import mark_default, seats, teams_of
-from coterie.config.trust import trust as record_trust
-from coterie.config.trust import trust_material
-from coterie.errors import AgentMissing, CoterieError, UsageError
-from coterie.model import instant
+from coterie.cli.work import agrees, show_powers
+from coterie.errors import CoterieError
 from coterie.model.paths import shown
 from coterie.model.team import Member
-from coterie.workspace.folder import (
-    keep_saved_prompt,
-    make_folder,
-    save_prompt,
-    save_prompt_if_new,
-    with_saved_prompts,
-)
-from coterie.workspace.own_worktree import branching_point
 
 if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.app.run import ByHand
+
+_TEAM = click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
 
 
 @group("team", "coterie team new review --preset review")
@@ -65,35 +41,23 @@ def list_(call: Call) -> None:
 
 @command("new", "coterie team new review --preset review")
 @click.argument("name")
-@click.option("--preset", type=click.Choice(list(PRESETS)), help="What kind of team (pair).")
+@click.option("--preset", type=click.Choice(PRESET_NAMES), help="What kind of team (pair).")
 @click.option("--agents", metavar="A,B", help="Who is in it: claude,codex or sec=claude:opus.")
 @click.option("--default", "default", is_flag=True, help="Mean this team when none is named.")
 @pass_call
 def new(call: Call, name: str, preset: str | None, agents: str | None, *, default: bool) -> None:
     """Write a new team into the project, and the folders of its members."""
-    from coterie.agents.table import has_adapter
-
-    registry = load_registry(KNOWN_AGENTS)
-    if agents is not None and preset is None:
-        entries: list[Entry] = [entry_of(seat) for seat in seats(agents)]
-    else:
-        named = [seat.agent for seat in seats(agents)] if agents else None
-        wanted = ready(registry, has_adapter) if named is None else named
-        if not wanted:
-            raise UsageError("No agent is ready to be a member.", "coterie doctor")
-        entries = seated(preset or "pair", wanted)
-    project = made(call, here(call))
-    loaded = new_team(project, name, entries, registry, workflow_of(preset))
-    _settle_folders(project, loaded)
-    if default:
-        mark_default(project, name)
-    _tell(call, loaded, project)
-    call.line(f"Edit:  {shown(loaded.path or project.teams)}")
+    teams = Teams(here(call))
+    entries = teams.entries(preset, agents)
+    made(call, teams.project)
+    view = teams.write(name, entries, preset=preset, default=default)
+    _show(call, teams, view)
+    call.line(f"Edit:  {shown(view.loaded.path or teams.project.teams)}")
 
 
 @command("add", "coterie team add rex2 --like rex --agent claude")
 @click.argument("member")
-@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@_TEAM
 @click.option("--agent", metavar="NAME", help="The agent it runs on; none: a human.")
 @click.option("--prompt", metavar="TEXT", help="Who it is and what it does.")
 @click.option("--role", metavar="TEXT", help="What it is for, in a few words.")
@@ -112,19 +76,13 @@ def add(
     **given: str | None,
 ) -> None:
     """Add a member to a team, with a folder of its own."""
-    project = here(call)
-    if worktree:
-        branching_point(project.root)  # before anything is written
-        given["work"] = "worktree"
-    registry = load_registry(KNOWN_AGENTS)
-    loaded, _ = read_team(project, word, registry, _settings(project))
-    if loaded.path is None:
-        raise UsageError("A team without a file cannot be added to.", "coterie team new NAME")
+    teams = Teams(here(call))
     entry = {"id": member, **{key: value for key, value in given.items() if value is not None}}
-    changed = add_member(loaded.path, entry, registry, project, like)
-    made(call, project)
-    _settle_folders(project, changed, only=member)
-    _tell(call, changed, project)
+    if worktree:
+        entry["work"] = "worktree"
+    view = teams.add(word, entry, like)
+    made(call, teams.project)
+    _show(call, teams, view)
 
 
 @command("show", "coterie team show pair --full")
@@ -133,15 +91,16 @@ def add(
 @pass_call
 def show(call: Call, word: str | None, *, full: bool) -> None:
     """A team and its members; --full prints a file that means the same."""
-    project = here(call)
-    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
+    teams = Teams(here(call))
+    view = teams.read(word)
     if full:
-        call.record("team", full_form(loaded.team.sealed()))
-        call.line(render(full_form(loaded.team.sealed())).rstrip())
+        fields, text = view.full()
+        call.record("team", fields)
+        call.line(text.rstrip())
         return
-    _tell(call, loaded, project)
-    if refused is not None:
-        call.problem(refused)
+    _show(call, teams, view)
+    if view.refused is not None:
+        call.problem(view.refused)
 
 
 @command("validate", "coterie team validate ./team.json")
@@ -149,91 +108,80 @@ def show(call: Call, word: str | None, *, full: bool) -> None:
 @pass_call
 def validate(call: Call, words: tuple[str, ...]) -> None:
     """Check team files, by name or path; alone: all of this project."""
-    project = here(call)
-    registry = load_registry(KNOWN_AGENTS)
-    wanted = words or tuple(place.name for place in teams_of(project))
+    teams = Teams(here(call))
+    wanted = words or teams.names()
     if not wanted:
         call.line("There is no team here yet.   coterie init")
     failed = 0
     for word in wanted:
         try:
-            loaded, _ = read_team(project, word, registry, _settings(project))
+            view = teams.read(word)
         except CoterieError as error:
             call.problem(error)
             failed = max(failed, error.exit_code)
             continue
-        call.record("team", _fields(loaded, project) | {"valid": True})
-        call.line(f"{word}: ok, {len(loaded.team.members)} members")
+        call.record("team", _fields(view, teams) | {"valid": True})
+        call.line(f"{word}: ok, {len(view.team.members)} members")
     if failed:
         raise click.exceptions.Exit(failed)
 
 
 @command("update", "coterie team update ada")
 @click.argument("member")
-@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@_TEAM
 @pass_call
 def update(call: Call, member: str, word: str | None) -> None:
     """Let a member be who its edited prompt says; its memory is kept."""
-    project = here(call)
-    loaded, _ = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
-    save_prompt(project.root, loaded.team.name, loaded.team.member(member))
-    call.record("member", {"member": member, "team": loaded.team.name, "identity": "updated"})
-    call.line(f"{member} is now who its team file says.")
+    _settle(call, member, word, updated=True)
 
 
 @command("keep", "coterie team keep ada")
 @click.argument("member")
-@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@_TEAM
 @pass_call
-def keep_(call: Call, member: str, word: str | None) -> None:
+def keep(call: Call, member: str, word: str | None) -> None:
     """Let a member stay who it was, whatever its edited prompt says."""
-    project = here(call)
-    loaded, _ = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
-    keep_saved_prompt(project.root, loaded.team.name, loaded.team.member(member))
-    call.record("member", {"member": member, "team": loaded.team.name, "identity": "kept"})
-    call.line(f"{member} stays who it was.")
+    _settle(call, member, word, updated=False)
+
+
+def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None:
+    teams = Teams(here(call))
+    team = teams.read(word).team
+    (teams.update_prompt if updated else teams.keep_prompt)(team, member)
+    identity = "updated" if updated else "kept"
+    call.record("member", {"member": member, "team": team.name, "identity": identity})
+    now = "is now who its team file says" if updated else "stays who it was"
+    call.line(f"{member} {now}.")
 
 
 @command("rename", "coterie team rename ada ada2")
 @click.argument("member")
 @click.argument("name")
-@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@_TEAM
 @pass_call
 def rename(call: Call, member: str, name: str, word: str | None) -> None:
     """Make a member a new one, with a folder of its own; the old folder is kept."""
-    project = here(call)
-    registry = load_registry(KNOWN_AGENTS)
-    loaded, _ = read_team(project, word, registry, _settings(project))
-    if loaded.path is None:
-        raise UsageError("A team without a file cannot be changed.", "coterie team new NAME")
-    changed = rename_member(loaded.path, member, name, registry, project)
-    _settle_folders(project, changed)
-    _tell(call, changed, project)
+    teams = Teams(here(call))
+    _show(call, teams, teams.rename(word, member, name))
 
 
 @command("open", "coterie team open ada")
 @click.argument("member")
-@click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
+@_TEAM
 @pass_call
 def open_(call: Call, member: str, word: str | None) -> None:
     """Start a member's CLI itself, in its folder, with its home and environment."""
-    from coterie.process.programs import exec_program
+    from coterie.app.run import open_by_hand
 
-    project = here(call)
-    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
-    if refused is not None:
-        raise refused
-    team = with_saved_prompts(project.root, loaded.team)
+    teams = Teams(here(call))
+    team = teams.trusted(teams.read(word)).team
 
     async def body(app: App) -> ByHand:
         return app.by_hand(team, team.member(member))
 
-    started = opened(made(call, project), body)
+    started = opened(made(call, teams.project), body)
     call.note(f"{member}: {started.words[0]} in {started.cwd}")
-    try:
-        exec_program(started.words, started.cwd, started.env)
-    except OSError as error:
-        raise AgentMissing(member, str(started.cwd), started.words[0], str(error)) from None
+    open_by_hand(started)
 
 
 @command("trust", "coterie team trust ./team.json")
@@ -246,79 +194,65 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
     PATH may be the project's folder: then its CLAUDE.md, AGENTS.md and GEMINI.md may reach the
     models, as text.
     """
-    project = here(call)
-    if Path(word).resolve() == project.root:
-        trust_material(project.root, instant.now())
-        call.record("trust", {"path": str(project.root), "digest": None})
-        call.line(f"Its instruction files may reach the models: {project.root}")
+    teams = Teams(here(call))
+    root = teams.project.root
+    if Path(word).resolve() == root:
+        teams.trust_material()
+        call.record("trust", {"path": str(root), "digest": None})
+        call.line(f"Its instruction files may reach the models: {root}")
         return
-    loaded, refused = read_team(project, word, load_registry(KNOWN_AGENTS), _settings(project))
-    if refused is None:
+    view = teams.read(word)
+    if view.refused is None:
         call.line(f"{word} needs no trust: it asks for nothing, or it is yours.")
-    elif call.attended and not yes:
-        if not looked_at(call, loaded, project):
-            raise refused
-    else:
-        show_powers(call, loaded, project)
-    record_trust(loaded, instant.now())
-    call.record("trust", {"path": str(loaded.path), "digest": loaded.digest})
-    call.line(f"Trusted, as it is now: {shown(loaded.path or project.root)}")
+    elif not call.attended or yes:
+        show_powers(call, teams, view)
+    elif not agrees(call, teams, view):
+        raise view.refused
+    teams.trust(view)
+    path = view.loaded.path
+    call.record("trust", {"path": str(path), "digest": view.loaded.digest})
+    call.line(f"Trusted, as it is now: {shown(path or root)}")
 
 
-for _one in (list_, new, add, show, validate, update, keep_, rename, open_, trust):
+for _one in (list_, new, add, show, validate, update, keep, rename, open_, trust):
     team.add_command(_one)
-
-
-def _settle_folders(project: Project, loaded: LoadedTeam, only: str | None = None) -> None:
-    """Make the members' folders; a folder that is new remembers who lives there."""
-    team = loaded.team
-    for member in team.members:
-        if only in (None, member.id):
-            make_folder(project.root, team.name, member)
-            save_prompt_if_new(project.root, team.name, member)
 
 
 # -- showing -----------------------------------------------------------------------------------
 
 
-def _settings(project: Project) -> Settings:
-    return load_settings(project.folder if project.exists else None).values
-
-
 def _list(call: Call) -> None:
-    project = here(call)
-    registry = load_registry(KNOWN_AGENTS)
-    default = _settings(project).default_team
-    places = teams_of(project)
-    for place in places:
+    teams = Teams(here(call))
+    names = teams.names()
+    for name in names:
         try:
-            loaded, _ = read_team(project, place.name, registry, _settings(project))
+            view = teams.read(name)
         except CoterieError as error:
             call.problem(error)
             continue
-        is_default = place.name == default or len(places) == 1
-        call.record("team", _fields(loaded, project) | {"default": is_default})
-        call.line(f"  {summary(loaded, call.paint)}" + ("   [default]" if is_default else ""))
-    if not places:
+        is_default = teams.is_default(name)
+        call.record("team", _fields(view, teams) | {"default": is_default})
+        call.line(f"  {_summary(view, call.paint)}" + ("   [default]" if is_default else ""))
+    if not names:
         call.line("There is no team here yet.   coterie init, or coterie team new NAME")
 
 
-def summary(loaded: LoadedTeam, paint: Paint) -> str:
+def _summary(view: TeamView, paint: Paint) -> str:
     """A team on one line."""
     members = ", ".join(
-        f"{one.id} ({warned(about(one), paint)})" if one.agent else one.id
-        for one in loaded.team.in_order
+        f"{member.id} ({warned(about(member), paint)})" if member.agent else member.id
+        for member in view.team.in_order
     )
-    return f"{loaded.team.name:<8} {members}"
+    return f"{view.team.name:<8} {members}"
 
 
-def _tell(call: Call, loaded: LoadedTeam, project: Project) -> None:
-    notices(call, loaded.notices)
-    call.record("team", _fields(loaded, project))
-    call.line(f"{loaded.team.name}   {shown(loaded.path) if loaded.path else ''}")
-    if limits := budgets.limits(loaded.team.budget):
+def _show(call: Call, teams: Teams, view: TeamView) -> None:
+    show_notices(call, view.loaded.notices)
+    call.record("team", _fields(view, teams))
+    call.line(f"{view.team.name}   {shown(view.loaded.path) if view.loaded.path else ''}")
+    if limits := budgets.limits(view.team.budget):
         call.line(f"  budget {limits}")
-    rows = [_row(member) for member in loaded.team.in_order]
+    rows = [_row(member) for member in view.team.in_order]
     call.lines(table(rows, call.width, painted=lambda cell: warned(cell, call.paint)))
 
 
@@ -332,14 +266,14 @@ def _row(member: Member) -> tuple[str, str, str]:
     )
 
 
-def _fields(loaded: LoadedTeam, project: Project) -> dict[str, object]:
-    team = loaded.team
+def _fields(view: TeamView, teams: Teams) -> dict[str, object]:
+    team, path = view.team, view.loaded.path
     return {
         "name": team.name,
         "workflow": team.workflow,
         "budget": team.budget.model_dump(mode="json", exclude_none=True),
-        "path": str(loaded.path) if loaded.path else None,
-        "project": str(project.root),
+        "path": str(path) if path else None,
+        "project": str(teams.project.root),
         "members": [
             {
                 "id": one.id,

@@ -23,9 +23,9 @@ VERBS: dict[str, Verb] = {
     "demo": Verb("demo:demo", "a team at work, in seconds: no login, no tokens", "Start"),
     "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
     "init": Verb("setup:init", "find your agents, write a first team", "Start"),
-    "chat": Verb("chat:chat", "talk with a team", "Work"),
-    "run": Verb("run:run", "goal to tickets to checked work", "Work"),
-    "do": Verb("do:do", "one agent, one job", "Work"),
+    "chat": Verb("work:chat", "talk with a team", "Work"),
+    "run": Verb("work:run", "goal to tickets to checked work", "Work"),
+    "do": Verb("work:do", "one agent, one job", "Work"),
     "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
     "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
     "say": Verb("inbox:say", "a word to a running task", "Answer"),
@@ -39,7 +39,7 @@ VERBS: dict[str, Verb] = {
     "stop": Verb("steer:stop", "park a task; resume goes on with it", "Steer"),
     "resume": Verb("steer:resume", "go on with a parked or killed task", "Steer"),
     "cancel": Verb("steer:cancel", "end a task for good", "Steer"),
-    "accept": Verb("accept:accept", "take a session's work into your branch", "Steer"),
+    "accept": Verb("steer:accept", "take a session's work into your branch", "Steer"),
     "revert": Verb("diff:revert", "take back what a task changed", "Steer"),
     "team": Verb("team:team", "list, make, check and show teams", "Set up"),
     "agents": Verb("agents:agents", "the registry: which programs can be members", "Set up"),
@@ -53,7 +53,7 @@ UNLISTED: dict[str, Verb] = {
     "help": Verb("overview:help_", "this help", ""),
     "tickets": Verb("tickets:tickets", "the tickets of a session, and resetting one", "More"),
     "graph": Verb("tickets:graph_", "what waits for what in a session", "More"),
-    "rehearse": Verb("chat:rehearse", "try a team on a stand-in for the model", "More"),
+    "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
 }
 
 _WITH_WORDS = {"Work"}

@@ -1,18 +1,23 @@
-"""What the verbs that work have in common: a goal, a rehearsal, patience with questions."""
+"""`chat`, `do` and `run`: a team that talks, one member's job, a goal that becomes checked work."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import ParamSpec
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from coterie.cli.call import Call
+from coterie.cli.call import Call, command, pass_call
 from coterie.cli.text import parse_span
-from coterie.errors import UsageError
+from coterie.errors import NotFound, UsageError
+
+if TYPE_CHECKING:
+    from coterie.app.start import Start
+    from coterie.app.teams import Teams, TeamView
+    from coterie.model.task import Caps
 
 P = ParamSpec("P")
 
@@ -34,53 +39,198 @@ class Span(click.ParamType[float]):
         return found
 
 
-@dataclass(frozen=True)
-class Patience:
-    """What is waited for."""
-
-    seconds: float | None
-    """How long an open question is waited for; None: for ever."""
-    at_reset: bool = False
-    """Whether the end of a rate limit is waited for too, however long that takes."""
-
-    @classmethod
-    def of(cls, call: Call, wait: float | None, *, at_reset: bool = False) -> Patience:
-        """As told; else for ever where a person sits, and not at all where nobody could answer."""
-        default = None if call.live else 0.0
-        return cls(default if wait is None else wait, at_reset)
-
-
-_OPTIONS = (
-    click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for."),
+_TEAM = click.option(
+    "-t", "--team", metavar="TEAM", help="A team by name, or the path of a team file."
+)
+_WAIT = click.option(
+    "--wait", type=Span(), metavar="30m", help="How long a question is waited for."
+)
+_AGENTS = click.option(
+    "--agents", metavar="A,B", help="No file needed: claude,codex or sec=claude:opus."
+)
+_CAPS = (
+    click.option("--max-turns", type=click.IntRange(1), metavar="N", help="End after N turns."),
+    click.option(
+        "--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1)."
+    ),
+)
+_REHEARSAL = (
+    _WAIT,
     click.option(
         "--rehearse", is_flag=True, help="Real CLIs on a stand-in for the model: no tokens."
     ),
     click.option("--script", metavar="FILE", help="Rehearse with the replies of this file."),
 )
 
-
-def work_options(function: Callable[P, None]) -> Callable[P, None]:
-    """Give a verb `--wait`, `--rehearse` and `--script`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+Decorator = Callable[[Callable[P, None]], Callable[P, None]]
 
 
-def rehearsal(call: Call, script: str | None, *, wished: bool) -> bool | Path:
-    """Whether models are stood in for, and by which file; checked before anything is made."""
-    if script is None:
-        found: bool | Path = wished
-    else:
-        from coterie.rehearsal.script import read_script
+def _options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Decorator[P]:
+    """Several options as one, in the order in which the help names them."""
 
-        found = Path(script).expanduser().absolute()  # the task may be resumed from elsewhere
-        read_script(found)
-    if found:
-        call.note("Rehearsal: the models are stand-ins. No tokens, no login; replies mean nothing.")
-    return found
+    def decorate(function: Callable[P, None]) -> Callable[P, None]:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
 
 
-def goal(call: Call, words: tuple[str, ...], example: str) -> str | None:
+@command("chat", 'coterie chat -t pair "why is test_total slow?"')
+@click.argument("message", nargs=-1)
+@_options(_TEAM, _AGENTS, *_CAPS, *_REHEARSAL)
+@pass_call
+def chat(
+    call: Call,
+    message: tuple[str, ...],
+    team: str | None,
+    agents: str | None,
+    **more: Any,
+) -> None:
+    """Talk with a team.
+
+    Without a message you type it on a terminal; elsewhere it is read from stdin.
+    """
+    _check_one_team(team, agents)
+    goal = _goal(call, message, 'coterie chat "what the team should do"')
+    rehearsal = _rehearsal(call, more)
+    from coterie.app import start
+
+    view = _prepared(call, lambda teams: teams.choose(team, agents))
+    caps = _caps(call, more["max_turns"], more["max_rounds"])
+    _begin(call, start.chat(view, goal, caps, rehearsal), more["wait"])
+
+
+@command("rehearse", 'coterie rehearse -t pair "why is test_total slow?"')
+@click.argument("message", nargs=-1)
+@_options(_TEAM, _AGENTS)
+@click.option("--script", metavar="FILE", help="The replies; else the stand-in makes them up.")
+@_options(*_CAPS, _WAIT)
+@click.pass_context
+def rehearse(context: click.Context, **given: Any) -> None:
+    """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
+    context.invoke(chat, rehearse=True, **given)
+
+
+def _caps(call: Call, turns: int | None, rounds: int | None) -> Caps:
+    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds."""
+    from coterie.model.task import Caps
+
+    return Caps(
+        max_turns=turns,
+        max_rounds=rounds if rounds is not None else (1 if turns is None else None),
+        floor="ask" if call.live else "end",
+    )
+
+
+@command("do", 'coterie do --agent claude "make test_total fast"')
+@click.argument("words", metavar="GOAL", nargs=-1)
+@click.option("--as", "member", metavar="MEMBER", help="Who does it; else the team's first.")
+@click.option("--agent", metavar="NAME", help="No team needed: claude or claude:opus.")
+@_options(_TEAM, *_REHEARSAL)
+@pass_call
+def do(
+    call: Call,
+    words: tuple[str, ...],
+    member: str | None,
+    agent: str | None,
+    team: str | None,
+    **more: Any,
+) -> None:
+    """One agent, one job: it works until it is done, and asks before it changes anything.
+
+    Without a goal you type it on a terminal; elsewhere it is read from stdin.
+    """
+    if agent is not None and (member is not None or team is not None):
+        raise UsageError("--agent needs no team.", "Give --agent, or -t and --as.")
+    goal = _goal(call, words, 'coterie do "what should be done"')
+    rehearsal = _rehearsal(call, more)
+    if agent is not None and ("," in agent or "=" in agent):
+        raise UsageError("--agent takes one agent.", "--agent claude, or --agent claude:opus")
+    from coterie.app import start
+
+    try:
+        view = _prepared(call, lambda teams: teams.choose(team, agent))
+    except UsageError as mistake:
+        raise _of_one_member(mistake, agent) from None
+    _begin(call, start.solo(view, goal, member, rehearsal), more["wait"])
+
+
+def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
+    """A mistake that was found for a team of several, in the words of `do`."""
+    if agent is not None:
+        return replace(mistake, message=mistake.message.replace("--agents:", "--agent:"))
+    if isinstance(mistake, NotFound) and "--agents" in (mistake.advice or ""):
+        return replace(mistake, advice="coterie init, or --agent claude")
+    return mistake
+
+
+@command("run", 'coterie run --agents mira=claude,wren=codex "add coupons to the checkout"')
+@click.argument("words", metavar="GOAL", nargs=-1)
+@_options(_TEAM)
+@click.option("--agents", metavar="A,B", help="No file needed: mira=claude,wren=codex; A manages.")
+@click.option("--yes", is_flag=True, help="Approve the plan; never a tool.")
+@click.option("--dry-run", is_flag=True, help="Say who would do what, where; start nothing.")
+@_options(*_REHEARSAL)
+@pass_call
+def run(
+    call: Call,
+    words: tuple[str, ...],
+    team: str | None,
+    agents: str | None,
+    **more: Any,
+) -> None:
+    """A goal becomes tickets, tickets become checked work.
+
+    The team's workflow says how; a team that names none works on tickets: the first member (or
+    the one whose role is manager) plans and reviews, the others do the work. Without a team named,
+    .coterie/roles.json counts where there is one.
+    """
+    _check_one_team(team, agents)
+    goal = _goal(call, words, 'coterie run "what should be reached"')
+    from coterie.app import start
+
+    def choose(teams: Teams) -> TeamView:
+        return teams.choose(team, agents, or_roles=True)
+
+    if more["dry_run"]:
+        _dry_run(call, choose, goal or "", more)
+        return
+    from coterie.model.task import Caps
+
+    rehearsal = _rehearsal(call, more)
+    view = _prepared(call, choose)
+    caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
+    _begin(call, start.run(view, goal, caps, rehearsal), more["wait"])
+
+
+def _dry_run(
+    call: Call, choose: Callable[[Teams], TeamView], goal: str, more: dict[str, Any]
+) -> None:
+    from coterie.app import start
+    from coterie.app.teams import Teams
+    from coterie.cli import dry_run
+    from coterie.cli.project import here
+
+    teams = Teams(here(call))
+    view = choose(teams)
+    rehearsal = Path(more["script"]).expanduser() if more["script"] else more["rehearse"]
+    dry_run.show(
+        call, start.dry_run(teams, view, goal, approves_plan=more["yes"], rehearsal=rehearsal)
+    )
+    if view.refused is not None:
+        raise view.refused
+
+
+# -- what they have in common ------------------------------------------------------------------
+
+
+def _check_one_team(team: str | None, agents: str | None) -> None:
+    if team is not None and agents is not None:
+        raise UsageError("--team and --agents at once.", "Give one of them.")
+
+
+def _goal(call: Call, words: tuple[str, ...], example: str) -> str | None:
     """What was said on the command line or piped in; None where it will be typed."""
     text = " ".join(words)
     if not words:
@@ -92,3 +242,79 @@ def goal(call: Call, words: tuple[str, ...], example: str) -> str | None:
     if len(text) > LONGEST:
         raise UsageError(f"The message has more than {LONGEST} characters.")
     return text.strip("\n")
+
+
+def _rehearsal(call: Call, more: dict[str, Any]) -> bool | Path:
+    """Whether models are stood in for, and by which file; checked before anything is made."""
+    if not more["rehearse"] and more["script"] is None:
+        return False
+    from coterie.app.start import rehearsal_of
+
+    rehearsal = rehearsal_of(more["script"], wanted=more["rehearse"])
+    call.note("Rehearsal: the models are stand-ins. No tokens, no login; replies mean nothing.")
+    return rehearsal
+
+
+def _begin(call: Call, start: Start, wait: float | None) -> NoReturn:
+    import anyio
+
+    from coterie.cli.project import here
+    from coterie.cli.running import Patience, begin
+
+    patience = Patience.of(call, wait)
+    raise click.exceptions.Exit(anyio.run(begin, call, here(call), start, patience))
+
+
+def _prepared(call: Call, choose: Callable[[Teams], TeamView]) -> TeamView:
+    """The team that is meant, as it may work here.  Nothing is made before it is known."""
+    from coterie.app.teams import Teams
+    from coterie.cli.project import here, made, show_notices
+
+    teams = Teams(here(call))
+    show_notices(call, teams.registry.notices)
+    view = choose(teams)
+    if view.refused is not None and call.attended and agrees(call, teams, view):
+        view = teams.trust(view)
+    show_notices(call, view.loaded.notices)
+    if view.refused is None and call.attended:
+        _ask_about_prompts(call, teams, view)
+    view = teams.usable(view)
+    made(call, teams.project)
+    if call.attended and (files := teams.unread_material()):
+        authors = f"{', '.join(files)}: instructions for agents, by its authors."
+        call.line(f"{teams.project.root} brings {authors}")
+        if click.confirm("May they reach the models, as text?", default=False):
+            teams.trust_material()
+    return view
+
+
+def _ask_about_prompts(call: Call, teams: Teams, view: TeamView) -> None:
+    """Ask once about each prompt that was edited since its member's folder was made."""
+    from coterie.cli.text import one_line
+
+    for change in teams.changed_prompts(view):
+        member = change.member
+        call.line(f"{member.id}'s prompt changed.")
+        call.line(f"  it was  {one_line(change.saved)}")
+        call.line(f"  now     {one_line(member.system_instruction)}")
+        answer = click.prompt("[u] update, memory kept  [k] keep the old", type=click.Choice("uk"))
+        settle = teams.update_prompt if answer == "u" else teams.keep_prompt
+        settle(view.team, member.id)
+
+
+def agrees(call: Call, teams: Teams, view: TeamView) -> bool:
+    """Show what a team file asks for; whether the person agrees.  No answer is no."""
+    show_powers(call, teams, view)
+    return click.confirm("Use it, as it is now?", default=False)
+
+
+def show_powers(call: Call, teams: Teams, view: TeamView) -> None:
+    """What a team file asks for that could do harm."""
+    from coterie.cli.text import printable
+
+    powers = teams.powers(view)
+    asks = "" if powers else " nothing that could do harm."
+    call.line(f"{view.loaded.path} asks for{asks}")
+    for power in powers:
+        who = f"{power.member}: " if power.member else ""
+        call.line(f"  {printable(who + power.what)}")

@@ -181,6 +181,17 @@ def choose(interaction: Interaction, choice: str) -> str:
     )
 
 
+def refuse_lost_words(question: Interaction, option: Option, text: str | None) -> None:
+    """Raise AnswerRefused where words were typed with an answer that takes none to the agent."""
+    if text is None or question.permission is None or option.id in (REJECT, BY_RULE):
+        return
+    raise AnswerRefused(
+        f"{question.interaction_id}: {option.label} takes no words with it, nobody would hear "
+        "them. It stays open.",
+        f'coterie say {question.task_id} "…", or deny and say why',
+    )
+
+
 def check(interaction: Interaction, response: Response) -> None:
     """Raise AnswerRefused, with the reason, where the response does not fit the question."""
     if interaction.kind != "Input":

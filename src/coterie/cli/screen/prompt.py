@@ -380,13 +380,14 @@ def _terminal() -> tuple[Input, Output]:
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.input import create_input
 
-    from coterie.config import environment
+    from coterie.app.terminal import terminal_type
 
     def size() -> Size:
         columns, rows = os.get_terminal_size(sys.stdout.fileno())
         return Size(rows=rows or 24, columns=columns or 80)
 
     # Without cursor position requests: a late reply to one would be typed into the shell.
-    term = environment.passthrough().get("TERM")
-    output = SteadyOutput(sys.stdout, size, term=term, enable_bell=False, enable_cpr=False)
+    output = SteadyOutput(
+        sys.stdout, size, term=terminal_type(), enable_bell=False, enable_cpr=False
+    )
     return create_input(), output

@@ -12,16 +12,17 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.known import KNOWN_AGENTS
-from coterie.app.project import App, version_of
+from coterie.app.agents import version_of
+from coterie.app.probe.outcome import Probed, Step, Tried
+from coterie.app.probe.place import Model, Place
+from coterie.app.probe.steps import FOLDER, Steps
+from coterie.app.project import App
 from coterie.config.registry import Registry, registry_path, save_registry
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.agent_facts import ShellTool
 from coterie.model.team import Member, Team
-from coterie.probe.outcome import Probed, Step, Tried
-from coterie.probe.place import Model, Place
-from coterie.probe.steps import FOLDER, Steps
 from coterie.rehearsal.server import RehearsalServer
 
 

@@ -7,7 +7,7 @@ nothing of the user's is read or touched, no token is spent, and what works here
 
 from __future__ import annotations
 
-from coterie.probe.outcome import STEPS, Probed, Step, Tried
-from coterie.probe.trial import can_be_probed, probe, probe_agent
+from coterie.app.probe.outcome import STEPS, Probed, Step, Tried
+from coterie.app.probe.trial import can_be_probed, probe, probe_agent
 
 __all__ = ["STEPS", "Probed", "Step", "Tried", "can_be_probed", "probe", "probe_agent"]

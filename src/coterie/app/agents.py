@@ -1,0 +1,244 @@
+"""The agents of this machine: the registry, what is installed, what will work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import anyio
+
+from coterie.agents.builtin import FACTS as BUILT_IN
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import has_adapter
+from coterie.app.project import App
+from coterie.config import migrate as migration
+from coterie.config import scan as scanning
+from coterie.config.environment import search_path
+from coterie.config.project import Project, find_project
+from coterie.config.registry import (
+    Registry,
+    add_agent,
+    is_included,
+    load_registry,
+    registry_path,
+)
+from coterie.config.scan import Scan, by_hand, has_key, program, signed_in
+from coterie.config.settings import load_settings
+from coterie.errors import CoterieError, StorageDamaged
+from coterie.model import instant
+from coterie.model.agent import AgentDefinition
+from coterie.model.agent_facts import AgentFacts
+from coterie.model.paths import shown
+from coterie.process import programs
+from coterie.process.bubblewrap import problem as bubblewrap_problem
+
+
+@dataclass(frozen=True)
+class Agents:
+    """The agents of a user.  Blocks."""
+
+    home: Path | None = None
+    """Takes the place of the user's `~/.coterie`."""
+
+    def registry(self) -> Registry:
+        """The registry as it is used; raises ConfigError where its file is wrong."""
+        return load_registry(KNOWN_AGENTS, registry_path(self.home))
+
+    def scan(self) -> Scan:
+        """Look for known agents on PATH and enter them; what a person changed is kept."""
+        return scanning.scan(KNOWN_AGENTS, version_of, instant.now(), registry_path(self.home))
+
+    def add(
+        self,
+        name: str,
+        command: Sequence[str],
+        facts: Mapping[str, object],
+        *,
+        use_pty: bool = False,
+        replacing: bool = False,
+    ) -> tuple[AgentDefinition, Registry]:
+        """Enter an agent by hand; `facts` are capabilities by their names in the registry."""
+        entry = by_hand(KNOWN_AGENTS, name, command, instant.now(), facts, use_pty=use_pty)
+        path = registry_path(self.home)
+        return entry, add_agent(KNOWN_AGENTS, entry, path, replacing=replacing)
+
+    def migrate(self) -> migration.Migration:
+        """Rewrite an old registry to the newest form; a copy is kept."""
+        return migration.migrate(KNOWN_AGENTS, registry_path(self.home))
+
+    def place(self, agent: AgentDefinition) -> str | None:
+        """Where an agent's program is; None where it is not there."""
+        return scanning.place(KNOWN_AGENTS, agent)
+
+    def installable(self) -> Mapping[str, str]:
+        """How to install each agent that is known by name."""
+        return {known.name: known.install for known in KNOWN_AGENTS.all}
+
+    def installed(self, versions: Mapping[str, str | None]) -> list[AgentDefinition]:
+        """The agents that are known by name or registered, each with the program that is there.
+
+        `versions` is what the programs said of themselves, by name.
+        """
+        now = instant.now()
+        agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
+        with suppress(CoterieError):  # the checks of the doctor say what is wrong with it
+            agents |= self.registry().agents
+        there = ((agent, program(agent.command)) for agent in agents.values())
+        return [
+            agent.model_copy(update={"command": path, "version": versions.get(agent.name)})
+            for agent, path in there
+            if path
+        ]
+
+
+def version_of(command: str) -> str | None:
+    """The version a program says it is; None when it cannot be asked.  Blocks."""
+    return programs.version_of(command, search_path())
+
+
+def has_built_in_agent() -> bool:
+    """Whether the built-in agent is installed."""
+    return is_included(BUILT_IN)
+
+
+# -- doctor ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AgentHealth:
+    """An agent that is registered or known by name, and whether it can work."""
+
+    name: str
+    version: str | None
+    state: str
+    ready: bool
+    hint: str
+    """What to do about it; of one that is ready, how sure that is."""
+
+
+@dataclass(frozen=True)
+class HealthCheck:
+    """One thing that has to be in order."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Finds out what is installed and what will work; changes nothing.  Blocks."""
+
+    directory: Path | None = None
+    """The project's folder; None: the one around us."""
+
+    @cached_property
+    def agents(self) -> tuple[AgentHealth, ...]:
+        """Every agent that is registered or known by name."""
+        commands = {known.name: (known.name, known.adapter.name) for known in KNOWN_AGENTS.all}
+        registry = self._registry
+        if isinstance(registry, Registry):
+            for agent in registry.agents.values():
+                commands[agent.name] = (agent.command, KNOWN_AGENTS.adapter_name(agent))
+        return tuple(_agent(name, *found) for name, found in commands.items())
+
+    @cached_property
+    def checks(self) -> tuple[HealthCheck, ...]:
+        """The registry, the project, its database, the keeper, git."""
+        return (self._check_registry(), *self._check_project(), self._check_keeper(), _check_git())
+
+    @cached_property
+    def _registry(self) -> Registry | CoterieError:
+        try:
+            return load_registry(KNOWN_AGENTS)
+        except CoterieError as error:
+            return error
+
+    def _check_registry(self) -> HealthCheck:
+        registry = self._registry
+        if isinstance(registry, CoterieError):
+            return _failed("registry", registry)
+        there = registry.path.exists()
+        count = f"{len(registry.agents)} agents" if there else "not made yet"
+        hint = "" if there else "coterie init"
+        return HealthCheck("registry", True, f"{shown(registry.path)}: {count}", hint)
+
+    def _check_project(self) -> list[HealthCheck]:
+        try:
+            project = find_project(self.directory)
+        except CoterieError as error:
+            return [_failed("project", error)]
+        place = project.folder if project.exists else project.root
+        checks = [HealthCheck("project", True, f"{project.root}: writable")]
+        if not os.access(place, os.W_OK | os.X_OK):
+            problem = f"{place} cannot be written"
+            checks = [HealthCheck("project", False, problem, "-C DIR names another")]
+        if not project.database.exists():
+            return [*checks, HealthCheck("database", True, "not made yet")]
+        try:
+            count = anyio.run(_count, project)
+        except CoterieError as error:
+            return [*checks, _failed("database", error)]
+        detail = f"{shown(project.database)}: {count} tasks"
+        return [*checks, HealthCheck("database", True, detail)]
+
+    def _check_keeper(self) -> HealthCheck:
+        try:
+            keeper = load_settings(find_project(self.directory).folder).values.keeper
+        except CoterieError as error:
+            return _failed("settings", error)
+        name = "subreaper" if keeper == "auto" else keeper
+        problem = anyio.run(bubblewrap_problem) if keeper == "bubblewrap" else None
+        if problem is not None:
+            hint = "coterie config set keeper auto"
+            return HealthCheck("keeper", False, f"{name}: {problem}", hint)
+        return HealthCheck("keeper", True, f"{name}: ends an agent's whole process tree")
+
+
+def _failed(name: str, error: CoterieError) -> HealthCheck:
+    return HealthCheck(name, False, str(error), error.hint or "")
+
+
+def _check_git() -> HealthCheck:
+    where = program("git")
+    return HealthCheck("git", True, where or "not installed: not needed to talk")
+
+
+async def _count(project: Project) -> int:
+    async with App.open(project.root) as app:
+        for problem in await app.problems():
+            raise StorageDamaged(str(app.root), problem)
+        return len(await app.tasks())
+
+
+def _agent(name: str, command: str, adapter: str) -> AgentHealth:
+    known = KNOWN_AGENTS.get(name)
+    if known is not None and not known.is_program:
+        return _own(known)
+    where = program(command)
+    if where is None:
+        return AgentHealth(name, None, "not installed", False, known.install if known else command)
+    version = version_of(where)
+    if not has_adapter(adapter):
+        return AgentHealth(name, version, "installed", False, f"there is no adapter {adapter}")
+    signed = signed_in(known, where, programs.succeeds) if known else None
+    if known is not None and signed is False:
+        return AgentHealth(name, version, "not signed in", False, known.sign_in)
+    tested = known.tested if known else None
+    state = "installed" if signed is None else "signed in"
+    then = f"ready; untested, tested is {tested}" if tested and version != tested else "ready"
+    return AgentHealth(name, version, state, True, then)
+
+
+def _own(known: AgentFacts) -> AgentHealth:
+    """The agent that is a part of Coterie: it needs its extra, and a key."""
+    if not is_included(known):
+        return AgentHealth(known.name, None, "not installed", False, known.install)
+    if not has_key(known):
+        return AgentHealth(known.name, None, "no model key", False, known.sign_in)
+    return AgentHealth(known.name, None, "model key", True, "ready")

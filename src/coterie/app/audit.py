@@ -1,0 +1,138 @@
+"""The record of tool calls: which there are, how they ended, and whether the record is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coterie.app.project import App
+from coterie.config.files import write_atomically
+from coterie.errors import UsageError
+from coterie.model.tool_call import DENIED, AuditEntry, ChainedEntry
+
+
+@dataclass(frozen=True)
+class AuditFilter:
+    """Which calls are meant; an empty field means all."""
+
+    task: str | None = None
+    member: str | None = None
+    tool: str | None = None
+    """Part of a tool's name."""
+    since: str | None = None
+
+    def fits(self, entry: AuditEntry) -> bool:
+        """Whether a row is one of these calls."""
+        tool = (self.tool or "").casefold()
+        return (
+            self.task in (None, entry.task_id)
+            and self.member in (None, entry.author_actor_id)
+            and tool in entry.tool_name.casefold()
+            and entry.timestamp >= (self.since or "")
+        )
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """A tool call: its request and its completion, where it has both."""
+
+    entry: AuditEntry
+    completed: AuditEntry | None
+    outcome: str
+    """`ok`, `failed`, `denied`; `open` while its task runs, `unknown` after."""
+
+
+@dataclass(frozen=True)
+class AuditView:
+    """The rows that are meant, and the calls they tell of, in order."""
+
+    rows: Sequence[ChainedEntry]
+    uses: Sequence[ToolUse]
+
+
+@dataclass(frozen=True)
+class AuditCheck:
+    """Whether any row was changed, added or removed."""
+
+    rows: int
+    events: int
+    problems: Sequence[str]
+
+
+async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
+    """The tool calls on record."""
+    running = frozenset(view.id for view in await app.tasks() if view.pid is not None)
+    rows = await app.storage.audit.chain()
+    return AuditView(
+        [row for row in rows if wanted.fits(row.entry)],
+        [use for use in _uses(rows, running) if wanted.fits(use.entry)],
+    )
+
+
+async def check_audit(app: App) -> AuditCheck:
+    """Check every page of the database and both hash chains."""
+    rows, problems = await app.storage.audit.chain(), await app.problems()
+    return AuditCheck(len(rows), (await app.storage.events.head())[0], problems)
+
+
+def _uses(rows: Sequence[ChainedEntry], running: frozenset[str]) -> list[ToolUse]:
+    """Requests with their completions, in the order of the requests."""
+    ended: dict[int, AuditEntry] = {}
+    waiting: dict[tuple[str, str, str], list[int]] = {}
+    firsts: list[tuple[int, AuditEntry]] = []
+    for row in rows:
+        entry = row.entry
+        calls = waiting.setdefault((entry.task_id, entry.author_actor_id, entry.tool_call_id), [])
+        if entry.kind == "ToolCallRequested":
+            calls.append(row.sequence)
+            firsts.append((row.sequence, entry))
+        elif calls:
+            ended[calls.pop()] = entry
+        else:  # its request was never told
+            firsts.append((row.sequence, entry))
+            ended[row.sequence] = entry
+    return [
+        ToolUse(entry, ended.get(number), _outcome(ended.get(number), entry.task_id in running))
+        for number, entry in firsts
+    ]
+
+
+def _outcome(completed: AuditEntry | None, running: bool) -> str:
+    if completed is None:
+        return "open" if running else "unknown"
+    if DENIED in (completed.output or {}):
+        return "denied"
+    return "failed" if completed.is_error else "ok"
+
+
+def export_audit(rows: Sequence[ChainedEntry], path: str) -> Path:
+    """Write rows as JSON lines into a file; returns its absolute path.  Blocks."""
+    target = Path(path).expanduser().absolute()
+    if target.is_dir() or not target.parent.is_dir():
+        raise UsageError(f"{target} cannot be a file.", "Name a file in a folder that exists.")
+    text = "".join(f"{exported(row)}\n" for row in rows)
+    write_atomically(target, text)
+    return target
+
+
+def exported(row: ChainedEntry) -> str:
+    """A row with the names of the design, and what others need to check the chain."""
+    entry = row.entry
+    fields = {
+        "sequence": row.sequence,
+        "kind": entry.kind,
+        "toolCallId": entry.tool_call_id,
+        "toolName": entry.tool_name,
+        "authorActorId": entry.author_actor_id,
+        "taskId": entry.task_id,
+        "input": entry.input,
+        "output": entry.output,
+        "isError": entry.is_error,
+        "durationMs": entry.duration_ms,
+        "timestamp": entry.timestamp,
+        "previous": row.previous,
+        "hash": row.hash,
+    }
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,194 @@
+"""The demos: a project of their own with agents that need no login, and what they promise."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import cycle, islice
+from pathlib import Path
+
+import anyio.to_thread
+
+from coterie.agents.builtin import FACTS as BUILT_IN
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.app.agents import Agents
+from coterie.app.project import App
+from coterie.app.teams import Teams, TeamView
+from coterie.config.presets import seated
+from coterie.config.project import Project, make_project
+from coterie.config.registry import load_registry, registry_path, save_registry
+from coterie.config.scan import by_hand, program
+from coterie.config.teams import seats
+from coterie.errors import UsageError
+from coterie.model import instant
+from coterie.model.agent import AgentDefinition
+from coterie.model.envelope import ArtifactRef, Envelope, Review
+from coterie.model.message import YOU
+from coterie.model.task import DEMO, Caps
+from coterie.model.ticket import Ticket
+from coterie.rehearsal.demo_plan import GOAL, TESTS, TICKETS, initial_files
+from coterie.workspace.git import Git
+
+REVIEWERS = ("security", "performance", "readability")
+REVIEW_GOAL = "Review cart.py before it ships. What would you fix first?"
+_SCRIPTED = "scripted"
+_SHIPPED = Path(str(files("coterie.rehearsal")))
+_TEAM = "tickets"
+_WORKERS = 2
+_MAY_RUN = {"allow": [f"{TESTS} *"]}
+
+
+@dataclass(frozen=True)
+class DemoProject:
+    """A demo's own project and home, below one folder."""
+
+    project: Project
+    home: Path
+    view: TeamView
+
+
+def review_demo(base: Path) -> DemoProject:
+    """A file to review, and three scripted members for it.  Blocks."""
+    project, home = Project(base / "shop"), base / "home"
+    project.root.mkdir()
+    shutil.copyfile(_SHIPPED / "demo" / "cart.py.txt", project.root / "cart.py")
+    make_project(project)
+    Agents(home).add(
+        _SCRIPTED,
+        [sys.executable, str(_SHIPPED / "scripted_agent.py")],
+        {"completionDetection": "jsonl", "completionTypes": ["result"]},
+    )
+    entries = [_reviewer(name) for name in REVIEWERS]
+    return DemoProject(project, home, Teams(project, home).write("review", [*entries, {"id": YOU}]))
+
+
+def _reviewer(name: str) -> dict[str, object]:
+    script = str(_SHIPPED / "demo" / f"{name}.json")
+    prompt = f"You review {name} only."
+    return {"id": name, "agent": _SCRIPTED, "prompt": prompt, "additionalArgs": [script]}
+
+
+def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
+    """The agents that a demo was asked for, by name, and those that have to be registered.
+
+    Raises UsageError for one that is not there.
+    """
+    chosen = [seat.agent for seat in seats(spec)] if spec else [BUILT_IN.name]
+    return chosen, [_agent(name) for name in dict.fromkeys(chosen) if name != BUILT_IN.name]
+
+
+def tickets_demo(
+    base: Path, agents: Sequence[str], known: Sequence[AgentDefinition] = ()
+) -> DemoProject:
+    """A repository with a failing test, and a team for it; the first agent manages.  Blocks."""
+    project, home = Project(base / "shop"), base / "home"
+    for name, content in initial_files().items():
+        path = project.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    make_project(project)
+    _commit(project.root)
+    save_registry(load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known))
+    manager, *workers = agents
+    seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
+    entries = [_permitted(entry) for entry in seated(_TEAM, seated_on)]
+    return DemoProject(project, home, Teams(project, home).write(_TEAM, [*entries], preset=_TEAM))
+
+
+def _agent(name: str) -> AgentDefinition:
+    """An agent as the user has registered it, else as it is found."""
+    registered = Agents().registry().agents.get(name)
+    if registered is not None:
+        return registered
+    command, known = program(name), KNOWN_AGENTS.get(name)
+    if command is None or known is None:
+        raise UsageError(f"There is no agent {name}.", known.install if known else "coterie doctor")
+    return by_hand(KNOWN_AGENTS, name, [command, *known.base_args], instant.now(), {})
+
+
+def _permitted(entry: Mapping[str, object]) -> dict[str, object]:
+    """A member of the preset that may run the tests, so that nobody has to be asked."""
+    mode = entry.get("permissions", "ask")
+    return {**entry, "permissions": {"mode": mode, **_MAY_RUN}}
+
+
+def _commit(folder: Path) -> None:
+    git = Git(folder)
+    git.run("init", "-q", "-b", "main")
+    git.run("add", ".")
+    git.run("commit", "-q", "-m", "A small shop", env=git.identity())
+
+
+async def start_tickets_demo(app: App, demo: DemoProject) -> str:
+    """Start the session; returns its id."""
+    return await app.start(
+        demo.view.team,
+        GOAL,
+        Caps(yes=True),
+        workflow=_TEAM,
+        team_file=demo.view.loaded.path,
+        rehearsal=DEMO,
+    )
+
+
+# -- what it promised --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Promise:
+    """One thing that had to happen."""
+
+    what: str
+    how: str
+    """What did happen."""
+    kept: bool
+
+
+async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
+    """Each promise of the demo, with what became of it."""
+    views = await app.tickets(task_id)
+    done = [view.ticket for view in views if view.ticket.state == "done"]
+    planned = len(TICKETS)
+    said = await app.envelopes(task_id)
+    git = Git(app.root)
+    name = f"{await app.branch(task_id)}^{{tree}}"
+    tree = (await anyio.to_thread.run_sync(git.run, "rev-parse", name)).strip()
+    return (
+        Promise("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
+        _some("talked over first", _with_event(done, "discussing")),
+        _some("sent back by review", _sent_back(said)),
+        _some("met a conflict, settled by its author", _with_words(done, "conflicts with work")),
+        _green(said, tree),
+    )
+
+
+def _some(what: str, found: Sequence[str]) -> Promise:
+    return Promise(what, ", ".join(found) or "none", bool(found))
+
+
+def _with_event(tickets: Sequence[Ticket], event: str) -> list[str]:
+    return [one.id for one in tickets if any(m.event == event for m in one.history)]
+
+
+def _with_words(tickets: Sequence[Ticket], words: str) -> list[str]:
+    return [one.id for one in tickets if any(words in m.message for m in one.history)]
+
+
+def _sent_back(said: Sequence[Envelope]) -> list[str]:
+    return [
+        one.ticket_id or ""
+        for one in said
+        if isinstance(one.payload, Review) and one.payload.decision == "changes_requested"
+    ]
+
+
+def _green(said: Sequence[Envelope], tree: str) -> Promise:
+    """Whether Coterie itself saw all tests pass, on exactly the files that are on the branch."""
+    logs = (one.payload for one in said if isinstance(one.payload, ArtifactRef))
+    ran = [(log, log.checked) for log in logs if log.checked and log.checked.command == TESTS]
+    told, check = (ran[-1][0].description, ran[-1][1]) if ran else ("never run", None)
+    is_green = check is not None and check.passed and check.tree[:12] == tree[:12]
+    return Promise("tests green, run by Coterie", told, is_green)

@@ -1,0 +1,160 @@
+"""What a task is started with, and what it would do: who, with what, where, within which limits."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from coterie.app.teams import Teams, TeamView
+from coterie.config.roles_file import agents_of
+from coterie.config.scan import place
+from coterie.config.scheduler_file import load_scheduler
+from coterie.errors import UsageError
+from coterie.model.envelope import Plan
+from coterie.model.paths import member_folder
+from coterie.model.scheduler import SchedulerConfig
+from coterie.model.task import Caps
+from coterie.model.team import Member, Team
+from coterie.rehearsal.script import read_script
+from coterie.workspace.git import repository_of
+
+TICKETS = "tickets"
+Rehearsal = bool | Path | Literal["demo"]
+"""Whether models are stood in for; a path is the file of the replies."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A task to be started."""
+
+    team: Team
+    goal: str | None
+    """None: not known yet."""
+    caps: Caps = Caps()
+    team_file: Path | None = None
+    rehearsal: Rehearsal = False
+    workflow: str = "chat"
+
+
+def chat(view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False) -> Start:
+    """A conversation of a team."""
+    return Start(view.team, goal, caps, view.loaded.path, rehearsal)
+
+
+def solo(
+    view: TeamView, goal: str | None, name: str | None = None, rehearsal: Rehearsal = False
+) -> Start:
+    """A job for one member: who is named, else the first with an agent."""
+    team = view.team
+    if name is None and not team.ai_members:
+        raise UsageError(f"Team {team.name} has nobody with an agent.", "coterie team add")
+    member = team.ai_members[0] if name is None else team.find(name) or team.member(name)
+    if member.type == "human":
+        raise UsageError(f"{member.id} is a human: nobody can make you do it.", "coterie team show")
+    return Start(team.only(member), goal, Caps(), view.loaded.path, rehearsal, "solo")
+
+
+def run(view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False) -> Start:
+    """A goal, carried out as the team's workflow says; one that names none works on tickets."""
+    workflow = workflow_of(view)
+    if workflow == "solo":
+        return solo(view, goal, None, rehearsal)
+    if workflow == TICKETS:
+        caps = Caps(yes=caps.yes)
+    return Start(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
+
+
+def workflow_of(view: TeamView) -> str:
+    """How a team carries out a goal."""
+    return view.loaded.stated_workflow or TICKETS
+
+
+def rehearsal_of(script: str | None, *, wanted: bool) -> bool | Path:
+    """Whether models are stood in for, and by which file; raises where that cannot be read."""
+    if script is None:
+        return wanted
+    path = Path(script).expanduser().absolute()  # the task may be resumed from elsewhere
+    read_script(path)
+    return path
+
+
+# -- a dry run ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MemberPlan:
+    """What a member would do, with what, and where."""
+
+    member: Member
+    duty: str
+    command: str
+    """Empty for a human; its adapter adds how to speak."""
+    installed: bool
+    folder: Path
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a command would do.  Nothing was started or written."""
+
+    view: TeamView
+    root: Path
+    goal: str
+    workflow: str
+    members: tuple[MemberPlan, ...]
+    scheduler: SchedulerConfig
+    branches: tuple[str, ...]
+    """For a ticket, and for what is approved; empty where all work in one folder."""
+    base: str | None
+    """The commit where branches would begin; None where there is none."""
+    plan: Plan | None
+    """The plan that a script holds; nobody knows one that the manager has yet to make."""
+    approves_plan: bool
+    rehearsal: bool
+
+
+def dry_run(
+    teams: Teams, view: TeamView, goal: str, *, approves_plan: bool, rehearsal: bool | Path
+) -> DryRun:
+    """What running a goal with a team would do."""
+    root, workflow = teams.project.root, workflow_of(view)
+    git = repository_of(root) if workflow == TICKETS else None
+    return DryRun(
+        view,
+        root,
+        goal,
+        workflow,
+        tuple(_member_plan(teams, view.team, workflow, member) for member in view.team.in_order),
+        load_scheduler(teams.project),
+        ("coterie/<id>/T1", "coterie/<id>/merged") if git else (),
+        git.head() if git else None,
+        _plan_of(rehearsal) if workflow == TICKETS and isinstance(rehearsal, Path) else None,
+        approves_plan,
+        bool(rehearsal),
+    )
+
+
+def _member_plan(teams: Teams, team: Team, workflow: str, member: Member) -> MemberPlan:
+    duty = member.role
+    if workflow == TICKETS:
+        duty = "manager" if member.id == team.manager.id else "worker"
+        duty = "answers" if member.type == "human" else duty
+    agent = {**teams.registry.agents, **agents_of(team)}.get(member.agent or "")
+    folder = member_folder(teams.project.root, team.name, member)
+    if agent is None:
+        return MemberPlan(member, duty, "", True, folder)
+    model = ("--model", member.model) if member.model else ()
+    command = shlex.join([agent.command, *agent.base_args, *member.additional_args, *model])
+    return MemberPlan(member, duty, command, place(teams.registry.known, agent) is not None, folder)
+
+
+def _plan_of(script: Path) -> Plan | None:
+    for rule in read_script(script).rules:
+        for line in rule.replies:
+            text = line.text if isinstance(line.text, str) else "".join(line.text)
+            with suppress(ValueError):
+                return Plan.model_validate_json(text[text.index("{") : text.rindex("}") + 1])
+    return None
