@@ -51,7 +51,7 @@ class Moment:
     message: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Ticket:
     """A ticket as it stands."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio.to_thread
 
@@ -35,15 +35,14 @@ _LONGEST = 6_000
 """A reason for sending work back is told in a few lines; all of it is in the logs."""
 
 
-@dataclass(frozen=True)
-class CheckedTree:
+class CheckedTree(NamedTuple):
     """What Coterie found on a ticket's tree."""
 
     tree: str
     outcomes: tuple[CheckOutcome, ...] = ()
     unsettled: tuple[str, ...] = ()
     """Files that still hold both sides of a conflict."""
-    refused: tuple[str, ...] = ()
+    refused: Sequence[str] = ()
     """Commands that the manager wanted run, and may not."""
 
     @property
@@ -60,7 +59,7 @@ class ReviewStage(TicketRun):
         manager = self.services.manager
         name = self.step("review")
         commands, refused = await self._commands(name)
-        checked = replace(await self._check(name, commands), refused=tuple(refused))
+        checked = await self._check(name, commands, refused)
         if refused:
             note = f"not run, as it is not permitted: {'; '.join(refused)}"
             self.services.tracker.announce(self.id, note)
@@ -131,7 +130,9 @@ class ReviewStage(TicketRun):
             ticket=self.id,
         )
 
-    async def _check(self, name: str, commands: Sequence[str]) -> CheckedTree:
+    async def _check(
+        self, name: str, commands: Sequence[str], refused: Sequence[str]
+    ) -> CheckedTree:
         services = self.services
         # As it was committed after the turn: what a check leaves behind is nobody's work.
         tree = await self.git(services.folders.tree, self.id)
@@ -144,7 +145,7 @@ class ReviewStage(TicketRun):
         services.tracker.checks[self.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
         ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
-        return CheckedTree(tree, outcomes)
+        return CheckedTree(tree, outcomes, refused=refused)
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
         """The logs of checks, as artifacts; an error instead of one that is damaged."""

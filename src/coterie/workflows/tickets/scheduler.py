@@ -254,12 +254,10 @@ class StallWatch:
     def __init__(
         self, task_id: str, context: Context, tracker: TicketTracker, manager: str
     ) -> None:
-        self._task = task_id
-        self._context = context
-        self._tracker = tracker
-        self._manager = manager
         # Time during which nobody ran the session does not count.
         self._since = instant.now()
+        self._task, self._manager = task_id, manager
+        self._context, self._tracker = context, tracker
 
     async def watch(self, minutes: float) -> None:
         """Announce whatever makes no progress for so many minutes; does not end."""

@@ -301,9 +301,9 @@ def _announcement(ticket: Ticket) -> Draft:
         ticket_id=ticket.id,
         task_id=ticket.task_id,
         owner=ticket.owner,
+        history=(HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
         status=ticket.state,
         dependencies=ticket.dependencies,
-        history=(HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
         closed_by=ticket.closed_by,
         reason=ticket.reason,
     )
