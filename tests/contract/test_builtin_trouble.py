@@ -30,7 +30,7 @@ FAILURES: Mapping[object, tuple[str, str, bool]] = {
     429: ("rate_limit", "the model's rate limit is reached", True),
     500: ("model", "the model service is failing", True),
     529: ("model", "the model service is overloaded", True),
-    "cut": ("model", "the line to the model service broke, or cannot be opened", True),
+    "cut": ("model", "the connection to the model service broke, or cannot be opened", True),
 }
 
 

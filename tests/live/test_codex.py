@@ -20,7 +20,7 @@ import pytest
 
 from coterie.agents.codex.adapter import CodexAdapter
 from coterie.agents.codex.channel import CodexChannel
-from coterie.agents.codex.one_shot import OneShotChannel
+from coterie.agents.codex.exec import OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition

@@ -83,7 +83,7 @@ def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     return value
 
 
-# -- changes of files as people read them --------------------------------------------------------
+# -- changes of files as people read them ------------------------------------------------------
 
 
 NOTHING = "/dev/null"
@@ -97,7 +97,7 @@ def unified(path: str, old: str, new: str) -> str:
     return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
 
 
-# -- when a limit ends, as far as what an agent tells of it can be believed ----------------------
+# -- when a limit ends -------------------------------------------------------------------------
 
 
 _FARTHEST = 8 * 24 * 3600
@@ -126,7 +126,7 @@ def _now() -> datetime:
     return datetime.fromisoformat(instant.now())
 
 
-# -- where a search looks, by what its tool was given --------------------------------------------
+# -- where a search looks, by what its tool was given ------------------------------------------
 
 
 _WILD = frozenset("*?[{")

@@ -86,7 +86,7 @@ class GenericAdapter(ProgramAdapter):
 
 
 class GenericChannel:
-    """A member's line to its program: one process for all turns, or one for each."""
+    """A member's channel to its program: one process for all turns, or one for each."""
 
     thread = None
 

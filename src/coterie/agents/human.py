@@ -29,7 +29,7 @@ class HumanAdapter:
 
 
 class HumanChannel:
-    """The line to a person: one question per turn, by a name that is the same after a crash."""
+    """The channel to a person: one question per turn, by a name that is the same after a crash."""
 
     thread = None
     holds_past = True

@@ -83,13 +83,13 @@ class AgentProcess:
             what.children.ended(mark)
             raise
         what.children.started(mark, child.pid)
-        wire = cls(child, what.children)
-        child.divert(wire._feed)
-        # One that ended before anybody listened tells it only to who asks.  Shielded: a wire that
-        # was cut off here would be a child that nobody closes.
+        process = cls(child, what.children)
+        child.divert(process._feed)
+        # One that ended before anybody listened tells it only to who asks.  Shielded: if this were
+        # cut off, nobody would close the child.
         with anyio.move_on_after(0, shield=True):
-            wire._feed(await child.receive())
-        return wire
+            process._feed(await child.receive())
+        return process
 
     @property
     def pid(self) -> int | None:
@@ -165,7 +165,7 @@ class AgentProcess:
             self._noise.append(line[:2000])
 
 
-# -- jSON-RPC over a wire ------------------------------------------------------------------------
+# -- jSON-RPC over a process -------------------------------------------------------------------
 
 
 class RpcError(Exception):
@@ -183,7 +183,7 @@ class RpcError(Exception):
 class JsonRpc:
     """One side of a conversation; `jsonrpc` is left out where the other side does not want it."""
 
-    wire: AgentProcess
+    process: AgentProcess
     jsonrpc: bool = True
     _ids: count[int] = field(default_factory=lambda: count(1))
 
@@ -203,12 +203,12 @@ class JsonRpc:
         aside: list[Object] = []
         try:
             while True:
-                message = await self.wire.receive()
+                message = await self.process.receive()
                 if message.get("id") == number and "method" not in message:
                     return result_of(method, message)
                 aside.append(message)
         finally:
-            self.wire.put_back(aside)
+            self.process.put_back(aside)
 
     def reply(self, request_id: object, result: Object) -> None:
         """Answer a request of theirs."""
@@ -219,7 +219,7 @@ class JsonRpc:
         self._send({"id": request_id, "error": {"code": code, "message": message}})
 
     def _send(self, message: Object) -> None:
-        self.wire.send({"jsonrpc": "2.0", **message} if self.jsonrpc else message)
+        self.process.send({"jsonrpc": "2.0", **message} if self.jsonrpc else message)
 
 
 def result_of(method: str, message: Object) -> Object:

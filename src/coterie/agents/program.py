@@ -112,7 +112,7 @@ class RefusedChannel:
         """There is nothing to end."""
 
 
-# -- a process for each turn ---------------------------------------------------------------------
+# -- a process for each turn -------------------------------------------------------------------
 
 
 class StartProcess(Protocol):

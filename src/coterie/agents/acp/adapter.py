@@ -60,14 +60,14 @@ class AcpOpening:
     takes_servers: bool = True
     """Whether it is to start our tools as a server; else its home says how to call them."""
 
-    async def on(self, wire: AgentProcess, inside: TeamTools) -> AcpChannel:
+    async def on(self, process: AgentProcess, tools: TeamTools) -> AcpChannel:
         """A channel on this process, which is ended if there will be none."""
-        rpc = JsonRpc(wire)
-        inside.divert(wire.put)
-        servers = inside.servers if self.takes_servers else []
+        rpc = JsonRpc(process)
+        tools.divert(process.put)
+        servers = tools.servers if self.takes_servers else []
         try:
             with anyio.move_on_after(START):
-                return AcpChannel(rpc, await self._opened(rpc, servers), inside)
+                return AcpChannel(rpc, await self._opened(rpc, servers), tools)
             problem = f"it did not open a session within {START:g} s"
         except RpcError as error:
             problem = f"it refused {error.method}: {words_of(error)}"
@@ -77,10 +77,10 @@ class AcpOpening:
             problem = str(error)
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await wire.close()
+                await process.close()
             raise
-        await wire.close()
-        raise self._missing(wire, problem)
+        await process.close()
+        raise self._missing(process, problem)
 
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
         greeted = await self._greeted(rpc)
@@ -106,7 +106,7 @@ class AcpOpening:
         spoken = greeted.get("protocolVersion")
         if spoken != VERSION:
             problem = f"it speaks version {spoken} of the Agent Client Protocol, Coterie {VERSION}"
-            raise self._missing(rpc.wire, problem)
+            raise self._missing(rpc.process, problem)
         return greeted
 
     def _choices(self, new: Object) -> list[Choice]:
@@ -118,9 +118,9 @@ class AcpOpening:
             chosen.append(model_named(self.model, new))
         return chosen
 
-    def _missing(self, wire: AgentProcess, problem: str) -> AgentMissing:
-        spawn = wire.child.spawn
-        told = f"{problem}\n{_brief(wire.tail)}" if wire.tail else problem
+    def _missing(self, process: AgentProcess, problem: str) -> AgentMissing:
+        spawn = process.child.spawn
+        told = f"{problem}\n{_brief(process.tail)}" if process.tail else problem
         return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
 
 
@@ -130,7 +130,7 @@ def _brief(tail: str) -> str:
     return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
 
 
-# -- the adapter for agents of the Agent Client Protocol -----------------------------------------
+# -- the adapter for agents of the Agent Client Protocol ---------------------------------------
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ class AcpAdapter(ProgramAdapter):
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:
         """A channel on a new thread: an agent's own store of threads is not relied on."""
-        async with served(self, member, workspace) as inside:
-            furnished = replace(workspace, tools=inside.commands)
+        async with served(self, member, workspace) as tools:
+            furnished = replace(workspace, tools=tools.commands)
             home = await anyio.to_thread.run_sync(prepare, member, furnished, self.set_up)
             if home.setup.problem is not None:
                 raise self.missing(member, workspace, home.setup.problem)
@@ -165,7 +165,7 @@ class AcpAdapter(ProgramAdapter):
                 takes_servers=not home.setup.takes_commands,
             )
             return await opening.on(
-                await AgentProcess.open(self._starting(member, workspace, home)), inside
+                await AgentProcess.open(self._starting(member, workspace, home)), tools
             )
 
     def _starting(self, member: Member, workspace: Workspace, home: AcpHome) -> ProcessStart:

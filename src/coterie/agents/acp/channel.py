@@ -97,7 +97,7 @@ def _flat(options: list[Object]) -> Iterator[Object]:
         yield from mappings(option.get("options")) or [option]
 
 
-# -- a member's line to its agent: one process, one session, one turn at a time ------------------
+# -- the channel -------------------------------------------------------------------------------
 
 
 AFTER_INTERRUPT = 10.0
@@ -122,11 +122,11 @@ class AcpSession:
 class AcpChannel(ProcessChannel):
     """`ports.Channel` on an agent that speaks the Agent Client Protocol."""
 
-    def __init__(self, rpc: JsonRpc, session: AcpSession, inside: TeamTools) -> None:
-        super().__init__(rpc.wire)
+    def __init__(self, rpc: JsonRpc, session: AcpSession, tools: TeamTools) -> None:
+        super().__init__(rpc.process)
         self._rpc = rpc
         self._session = session
-        self._inside = inside
+        self._tools = tools
         self._untold = session.introduction
         """What stands in front of the next message: who it is, why a rule said no."""
         self._spent = AcpUsage(session.failures.name)
@@ -163,15 +163,15 @@ class AcpChannel(ProcessChannel):
             turn.end = TurnInterrupted(turn.text) if turn.interrupted else failures.gone(end)
         finally:
             self._turn = None
-            self._inside.forget()
+            self._tools.forget()
         if isinstance(turn.end, TurnCompleted):
-            yield replace(turn.end, text=self._inside.ended(turn.end.text))
+            yield replace(turn.end, text=self._tools.ended(turn.end.text))
         else:
             yield turn.end
 
     async def answer(self, key: str, response: Response) -> None:
         """Give the agent the answer; one to a question it withdrew is for nobody."""
-        if self._inside.answer(key, response):
+        if self._tools.answer(key, response):
             return
         permission = self._open.pop(key, None)
         if permission is None or self._turn is None:
@@ -188,7 +188,7 @@ class AcpChannel(ProcessChannel):
         for permission in self._open.values():
             self._rpc.reply(permission.id, CANCELLED)
         self._open.clear()
-        self._inside.forget()
+        self._tools.forget()
         latest = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, latest)
 
@@ -198,13 +198,13 @@ class AcpChannel(ProcessChannel):
             await self._process.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._inside.close()
+                await self._tools.close()
 
     # -- a turn --------------------------------------------------------------------------------
 
     def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
-        self._inside.begin()
+        self._tools.begin()
         for late in self._process.drop_pending():
             self._turn_away(late)
         self._spent.begin()
@@ -227,7 +227,7 @@ class AcpChannel(ProcessChannel):
         params = mapping(message.get("params"))
         call = call_in(message)
         if call is not None:
-            return [self._inside.hear(call, in_turn=not turn.interrupted) or Activity()]
+            return [self._tools.hear(call, in_turn=not turn.interrupted) or Activity()]
         match message.get("method"):
             case None if message.get("id") == turn.prompt:
                 return turn.answered(message)
@@ -245,7 +245,7 @@ class AcpChannel(ProcessChannel):
         """Say no to a request that nobody can answer: without an answer the agent might wait."""
         call = call_in(message)
         if call is not None:
-            self._inside.hear(call, in_turn=False)
+            self._tools.hear(call, in_turn=False)
         if "id" not in message or "method" not in message:
             return
         if message["method"] == _PERMISSION:
@@ -282,7 +282,7 @@ class AcpChannel(ProcessChannel):
             self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
 
 
-# -- the tools of ours in an agent that reaches them by programs it starts -----------------------
+# -- the tools of ours in an agent that reaches them by programs it starts ---------------------
 
 
 class TeamTools:
@@ -356,13 +356,13 @@ async def served(
 ) -> AsyncGenerator[TeamTools]:
     """The tools for a channel that is being opened, which has them then; closed if it fails."""
     try:
-        inside = await TeamTools.open(workspace)
+        tools = await TeamTools.open(workspace)
     except OSError as error:
         problem = f"its tools cannot be served: {error.strerror or error}"
         raise adapter.missing(member, workspace, problem) from error
     try:
-        yield inside
+        yield tools
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await inside.close()
+            await tools.close()
         raise

@@ -62,7 +62,7 @@ def _searched(call: AcpCall) -> str:
     return searched(call.places[0] if call.places else "", pattern if leads else "")
 
 
-# -- leave that an agent asks for, as a question to the user -------------------------------------
+# -- leave that an agent asks for, as a question to the user -----------------------------------
 
 
 CANCELLED: Object = {"outcome": {"outcome": "cancelled"}}

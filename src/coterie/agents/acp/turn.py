@@ -75,7 +75,7 @@ def _input(told: Object) -> int:
     return max(given, total - made - thought)
 
 
-# -- one turn as it is told, update by update ----------------------------------------------------
+# -- one turn as it is told, update by update --------------------------------------------------
 
 
 GAP = "\n\n"

@@ -87,7 +87,7 @@ def _described(tool: ToolSpec) -> str:
     return f"## {tool.name}\n\n{tool.description}\n\nArguments: {schema}"
 
 
-# -- opening a member's line to the built-in agent -----------------------------------------------
+# -- the adapter -------------------------------------------------------------------------------
 
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _nothing(thread: str) -> list[str]:
 
 @dataclass(frozen=True)
 class BuiltinAdapter(ProgramAdapter):
-    """Opens members' lines to models, with our own tools."""
+    """Opens members' channels to models, with our own tools."""
 
     recall: Callable[[str], Awaitable[list[str]]] = _nothing
     """Reads the entries of a thread."""

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
 
 from pydantic import Field
 
 from coterie.agents.builtin.conversation import Begun, ModelTrouble, Returned, ToolCallRequest
 from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
-from coterie.agents.fields import PERMISSION_OPTIONS
+from coterie.agents.fields import PERMISSION_OPTIONS, strings
+from coterie.agents.team_tools.serving import choices_of, information
 from coterie.model.action import Action
 from coterie.model.interaction import (
     REJECT,
     ContentKind,
     Display,
-    Option,
     Response,
-    Validation,
 )
 from coterie.model.redaction import REDACTED
 from coterie.model.update import (
@@ -92,7 +89,7 @@ class AssignSubtask(Tool[AssignSubtaskInput]):
         return ToolOutcome.refused("No work can be handed out from here.")
 
 
-# -- what the agent asks before it goes on, and what the answers mean to the model ---------------
+# -- what the agent asks before it goes on -----------------------------------------------------
 
 
 _LONGEST_SAID = 2_000
@@ -161,13 +158,9 @@ def refused(response: Response | None) -> ToolOutcome:
 
 def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
     """What the model wants to know from the person."""
-    choices = _choices(given.get("options"))
-    display = Display(title=str(given["question"]))
     # By the id of the call: after a crash it is the same question.
-    key = f"ask.{request.id}"
-    if choices:
-        return Asked(key, "Select", "request_info", display, choices)
-    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
+    key, display = f"ask.{request.id}", Display(title=str(given["question"]))
+    return information(key, display, choices_of(strings(given.get("options"))))
 
 
 def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
@@ -184,17 +177,7 @@ def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
     return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
 
 
-def _choices(offered: object) -> tuple[Option, ...]:
-    options: dict[str, Option] = {}
-    labels = cast("list[object]", offered) if isinstance(offered, list) else []
-    for number, label in enumerate(map(str, labels), 1):
-        name = re.sub(r"\W+", "-", label.lower()).strip("-")[:24]
-        name = f"{name}-{number}" if not name or name in options else name
-        options[name] = Option(id=name, label=label)
-    return tuple(options.values())
-
-
-# -- making the calls that a model asked for, one after the other, each on record before it runs -
+# -- making the calls that a model asked for ---------------------------------------------------
 
 
 REPEATED = 5

@@ -119,7 +119,7 @@ class ChatModel(Protocol):
         ...
 
 
-# -- the entries of a thread: what was said, called and done, as our own JSON --------------------
+# -- the entries of a thread -------------------------------------------------------------------
 
 
 _HIDDEN = frozenset({"digest"})

@@ -54,7 +54,7 @@ _CASES: Mapping[type[ModelAPIError], FailureCase] = {
     ModelTimeoutError: FailureCase("timeout", "the model service does not answer", WAIT, True),
     ModelConnectionError: FailureCase(
         "model",
-        "the line to the model service broke, or cannot be opened",
+        "the connection to the model service broke, or cannot be opened",
         failures.UNREACHABLE.hint,
         True,
     ),

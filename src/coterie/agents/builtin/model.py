@@ -137,7 +137,7 @@ def _request(part: ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
     return ToolCallRequest(name, kept, CUT if is_cut else _NO_OBJECT)
 
 
-# -- a model behind the model library: the one module that speaks through it ---------------------
+# -- a model behind the model library ----------------------------------------------------------
 
 
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused"}

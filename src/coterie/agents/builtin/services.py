@@ -56,7 +56,7 @@ class Breaker:
         raise Interrupted
 
 
-# -- what a member of the built-in agent works with, the same for all its turns ------------------
+# -- what a member of the built-in agent works with --------------------------------------------
 
 
 CONTEXT_TOKENS = 120_000

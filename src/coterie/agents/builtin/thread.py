@@ -139,7 +139,7 @@ def _size(one: Shown) -> int:
             return len(text)
 
 
-# -- a thread: the memory of one member, and how far its last turn has come ----------------------
+# -- a thread ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,7 @@ class BuiltinThread:
         return Streak(length, before)
 
 
-# -- making room ---------------------------------------------------------------------------------
+# -- making room -------------------------------------------------------------------------------
 
 
 PER_TOKEN = 4

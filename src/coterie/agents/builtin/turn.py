@@ -179,7 +179,7 @@ class ModelRequest:
                 yield Spent(self._reply.usage)
 
 
-# -- one turn: from a prompt to the model's last word, whatever cuts it on the way ---------------
+# -- one turn ----------------------------------------------------------------------------------
 
 
 class BuiltinTurn:
@@ -190,7 +190,7 @@ class BuiltinTurn:
     ) -> None:
         self._thread = thread
         self._calls = BuiltinCalls(services, thread, breaker, answers)
-        self._hearing = ModelRequest(services, thread, breaker, self._calls)
+        self._request = ModelRequest(services, thread, breaker, self._calls)
 
     async def take(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """The updates of the turn, the last of them its end."""
@@ -205,8 +205,8 @@ class BuiltinTurn:
         except Interrupted:
             for result in self._calls.broken_off():
                 yield result
-            text = self._hearing.said or self._last_words()
-            yield self._thread.remember(Replied(self._hearing.said, cut=True))
+            text = self._request.said or self._last_words()
+            yield self._thread.remember(Replied(self._request.said, cut=True))
             yield TurnInterrupted(text)
 
     async def _whole(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -218,7 +218,7 @@ class BuiltinTurn:
                 yield result
             yield self._thread.remember(Prompted(prompt.turn, prompt.text))
         while (final := self._thread.final) is None:
-            for updates in (self._calls.make(resumed=resumed), self._hearing.reply()):
+            for updates in (self._calls.make(resumed=resumed), self._request.reply()):
                 async with aclosing(updates):
                     async for update in updates:
                         yield update
@@ -232,7 +232,7 @@ class BuiltinTurn:
         return next((text for text in said if text), "")
 
 
-# -- a member's line to the built-in agent -------------------------------------------------------
+# -- the channel -------------------------------------------------------------------------------
 
 
 class BuiltinChannel:

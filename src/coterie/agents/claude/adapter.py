@@ -96,23 +96,25 @@ class _Opening:
 
     async def on(self, thread: str, choice: str) -> ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
-        wire = await AgentProcess.open(self._starting(choice))
-        server = TeamToolServer(ControlChannel(wire), Serving(self.workspace.others))
+        process = await AgentProcess.open(self._starting(choice))
+        server = TeamToolServer(ControlChannel(process), Serving(self.workspace.others))
         try:
             with anyio.move_on_after(START):
-                return ClaudeChannel(wire, self._line(thread, await _greeted(wire, server)), server)
+                return ClaudeChannel(
+                    process, self._session(thread, await _greeted(process, server)), server
+                )
             problem = f"it did not answer within {START:g} s"
         except AgentProcessEnded as end:
             if _LOST in end.tail:
-                await wire.close()
+                await process.close()
                 raise _ThreadLost from end
             problem = f"it ended with exit code {end.exit_code}"
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await wire.close()
+                await process.close()
             raise
-        await wire.close()
-        raise self._missing(problem, wire.tail)
+        await process.close()
+        raise self._missing(problem, process.tail)
 
     async def is_refused(self) -> bool:
         """Whether nobody has signed in; a member that has a thread has spoken, and is not asked."""
@@ -127,7 +129,7 @@ class _Opening:
         place = self.workspace.execution_dir
         return self.adapter.starting(self.member, self.workspace, place, self.home.env, *words)
 
-    def _line(self, thread: str, version: str) -> ClaudeSession:
+    def _session(self, thread: str, version: str) -> ClaudeSession:
         return ClaudeSession(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
@@ -140,15 +142,15 @@ class _Opening:
         return self.adapter.missing(self.member, self.workspace, told)
 
 
-async def _greeted(wire: AgentProcess, server: TeamToolServer) -> str:
+async def _greeted(process: AgentProcess, server: TeamToolServer) -> str:
     """Say hello, without which Claude prints nothing; the version, where it tells it.
 
     Claude meets our tools before it answers; the first turn is to find them.
     """
-    request_id = ControlChannel(wire).request("initialize", **_INITIALIZE)
+    request_id = ControlChannel(process).request("initialize", **_INITIALIZE)
     version: str | None = None
     while version is None or (server.is_met and not server.is_listed):
-        message = await wire.receive()
+        message = await process.receive()
         asked, response = mapping(message.get("request")), mapping(message.get("response"))
         if asked.get("subtype") == SUBTYPE:
             server.hear(text(message.get("request_id")), asked, in_turn=False)
@@ -157,7 +159,7 @@ async def _greeted(wire: AgentProcess, server: TeamToolServer) -> str:
     return version
 
 
-# -- claude's command line -----------------------------------------------------------------------
+# -- claude's command line ---------------------------------------------------------------------
 
 
 _CALL = (
@@ -194,7 +196,7 @@ def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str,
     return (*chosen, *FACTS.flags.passed_on((*agent.base_args, *member.additional_args)))
 
 
-# -- whether somebody has signed in to Claude, by its own word, before anything is said to it ----
+# -- whether somebody has signed in to Claude --------------------------------------------------
 
 
 ASK = ("--setting-sources=user", "--strict-mcp-config", "auth", "status")
@@ -213,15 +215,15 @@ async def is_signed_out(asking: ProcessStart, words: Sequence[str]) -> bool:
     """
     if any(word.startswith(_UNSEEN) for word in (*asking.env, *words)):
         return False
-    wire = await AgentProcess.open(asking)
+    process = await AgentProcess.open(asking)
     try:
-        wire.child.close_stdin()
+        process.child.close_stdin()
         with anyio.move_on_after(PATIENCE):
             while True:
-                await wire.receive()
+                await process.receive()
     except AgentProcessEnded as end:
         return end.exit_code != 0 and _NO.search(end.tail) is not None
     finally:
         with anyio.CancelScope(shield=True):
-            await wire.close()
+            await process.close()
     return False

@@ -37,27 +37,27 @@ from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
 class ControlChannel:
     """Our side of it."""
 
-    wire: AgentProcess
+    process: AgentProcess
 
     def request(self, subtype: str, **more: object) -> str:
         """Ask for something; the id by which its answer is known."""
         request_id = str(uuid4())
         request = {"subtype": subtype, **more}
-        self.wire.send({"type": "control_request", "request_id": request_id, "request": request})
+        self.process.send({"type": "control_request", "request_id": request_id, "request": request})
         return request_id
 
     def reply(self, request_id: str, response: Object) -> None:
         """Answer a request of Claude's."""
         body = {"subtype": "success", "request_id": request_id, "response": response}
-        self.wire.send({"type": "control_response", "response": body})
+        self.process.send({"type": "control_response", "response": body})
 
     def refuse(self, request_id: str, error: str) -> None:
         """Answer it with an error, which to Claude is a no."""
         body = {"subtype": "error", "request_id": request_id, "error": error}
-        self.wire.send({"type": "control_response", "response": body})
+        self.process.send({"type": "control_response", "response": body})
 
 
-# -- the server of our own tools -----------------------------------------------------------------
+# -- the server of our own tools ---------------------------------------------------------------
 
 
 SUBTYPE = "mcp_message"
@@ -112,7 +112,7 @@ class TeamToolServer:
         self._control.reply(request_id, {"mcp_response": message})
 
 
-# -- a member's line to Claude: one process, one turn at a time ----------------------------------
+# -- the channel -------------------------------------------------------------------------------
 
 
 AFTER_INTERRUPT = 10.0
@@ -136,14 +136,14 @@ class ClaudeSession:
 
 
 class ClaudeChannel(ProcessChannel):
-    """The line to one Claude."""
+    """`ports.Channel` on one Claude."""
 
-    def __init__(self, wire: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
-        super().__init__(wire)
+    def __init__(self, process: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
+        super().__init__(process)
         self.thread: str | None = line.thread
         self.version = line.version
         """What Claude says that it is."""
-        self._control = ControlChannel(wire)
+        self._control = ControlChannel(process)
         self._line = line
         self._server = server
         self._turn: ClaudeTurn | None = None
@@ -226,7 +226,7 @@ class ClaudeChannel(ProcessChannel):
         self._stop(turn.tasks)
         turn.give_up_background()
         if turn.interrupted:
-            await self._process.close()  # and so the next look at the wire finds its end
+            await self._process.close()  # and so the next look at the process finds its end
             turn.deadline = math.inf
 
     def _finished(self, end: End) -> End:

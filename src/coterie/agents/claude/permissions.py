@@ -20,7 +20,7 @@ from coterie.agents.fields import (
 )
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
-from coterie.agents.team_tools.serving import choices_of, said_to
+from coterie.agents.team_tools.serving import choices_of, information, said_to
 from coterie.model.action import Action, Effect
 from coterie.model.interaction import (
     APPROVE,
@@ -28,7 +28,6 @@ from coterie.model.interaction import (
     ContentKind,
     Display,
     Response,
-    Validation,
 )
 from coterie.model.update import Asked, PendingCall
 
@@ -111,7 +110,7 @@ _MAKE: Mapping[str, Callable[[str, Object, str], Action]] = {
 }
 
 
-# -- what an edit of Claude's would make of a file, as a diff.  All of it blocks -----------------
+# -- what an edit of Claude's would make of a file ---------------------------------------------
 
 
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
@@ -159,7 +158,7 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
     return lines
 
 
-# -- what Claude asks before it goes on, as questions to the user --------------------------------
+# -- what Claude asks before it goes on, as questions to the user ------------------------------
 
 
 QUESTION = "AskUserQuestion"
@@ -310,6 +309,4 @@ def _question(key: str, given: Object, around: ClaudeRequestContext) -> Asked:
     display = Display(
         title=text(given.get("question")), description=brief(around.said), content=listed
     )
-    if choices and given.get("multiSelect") is not True:
-        return Asked(key, "Select", "request_info", display, choices)
-    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
+    return information(key, display, () if given.get("multiSelect") is True else choices)

@@ -81,7 +81,7 @@ class ReplyText:
         return gap + text
 
 
-# -- the tool calls of a turn, each told once ----------------------------------------------------
+# -- the tool calls of a turn, each told once --------------------------------------------------
 
 
 class ClaudeCalls:
@@ -145,7 +145,7 @@ def _decision(meta: Object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value}
 
 
-# -- what a turn cost, from its results ----------------------------------------------------------
+# -- what a turn cost, from its results --------------------------------------------------------
 
 
 _SINCE = "model_usage_since_last_result"
@@ -180,7 +180,7 @@ def _sum(used: Sequence[Object], *names: str) -> int:
     return int(sum(number(each.get(name)) for each in used for name in names))
 
 
-# -- one turn as it is told, message by message --------------------------------------------------
+# -- one turn as it is told, message by message ------------------------------------------------
 
 
 _Hearing = Callable[[Object], Iterable[Update]]

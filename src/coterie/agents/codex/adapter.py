@@ -15,9 +15,9 @@ import anyio.to_thread
 from coterie import __version__
 from coterie.agents.codex import FACTS
 from coterie.agents.codex.channel import CodexChannel, CodexThread, Rollout
+from coterie.agents.codex.exec import CodexExecChannel
 from coterie.agents.codex.failures import readable, signed_out
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
-from coterie.agents.codex.one_shot import CodexExecChannel
 from coterie.agents.process import (
     AgentProcess,
     AgentProcessEnded,
@@ -50,7 +50,7 @@ def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-# -- the adapter for Codex -----------------------------------------------------------------------
+# -- the adapter for Codex ---------------------------------------------------------------------
 
 
 START = 60.0
@@ -115,23 +115,23 @@ class CodexOpening:
     thread: str | None
     serving: Serving
 
-    async def on(self, wire: AgentProcess) -> CodexChannel:
+    async def on(self, process: AgentProcess) -> CodexChannel:
         """A channel on this process, which is ended if there will be none."""
-        rpc = JsonRpc(wire, jsonrpc=False)
+        rpc = JsonRpc(process, jsonrpc=False)
         try:
             with anyio.move_on_after(START):
                 thread = await self._opened(rpc)
                 return CodexChannel(rpc, thread, self.leftovers, self.serving)
-            raise self._missing(wire, f"it did not open a thread within {START:g} s")
+            raise self._missing(process, f"it did not open a thread within {START:g} s")
         except RpcError as error:
-            await wire.close()
-            raise self._missing(wire, f"it refused {error.method}: {error.message}") from None
+            await process.close()
+            raise self._missing(process, f"it refused {error.method}: {error.message}") from None
         except AgentProcessEnded as end:
-            await wire.close()
-            raise self._missing(wire, f"it ended with exit code {end.exit_code}") from None
+            await process.close()
+            raise self._missing(process, f"it ended with exit code {end.exit_code}") from None
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await wire.close()
+                await process.close()
             raise
 
     async def _opened(self, rpc: JsonRpc) -> CodexThread:
@@ -139,7 +139,7 @@ class CodexOpening:
         await self._check_login(rpc)
         await self._without_skills(rpc)
         opened, resumed = await self._resumed_or_new(rpc)
-        self._check(rpc.wire, opened)
+        self._check(rpc.process, opened)
         thread = cast("Object", opened["thread"])
         rollout = None
         if resumed:
@@ -201,16 +201,16 @@ class CodexOpening:
             new["developerInstructions"] = role
         return await rpc.request("thread/start", new), False
 
-    def _check(self, wire: AgentProcess, opened: Object) -> None:
+    def _check(self, process: AgentProcess, opened: Object) -> None:
         """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
         profile = opened.get("activePermissionProfile")
         name = cast("Object", profile).get("id") if isinstance(profile, dict) else None
         if name != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
-            raise self._missing(wire, "it does not keep to the permissions it was given")
+            raise self._missing(process, "it does not keep to the permissions it was given")
 
-    def _missing(self, wire: AgentProcess, problem: str) -> AgentMissing:
-        spawn = wire.child.spawn
-        tail = readable(wire.tail)
+    def _missing(self, process: AgentProcess, problem: str) -> AgentMissing:
+        spawn = process.child.spawn
+        tail = readable(process.tail)
         told = f"{problem}\n{tail}" if tail else problem
         return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
 

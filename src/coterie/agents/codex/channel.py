@@ -1,4 +1,4 @@
-"""A member's line to its Codex: one app-server, one thread, one turn at a time."""
+"""A member's channel to its Codex: one app-server, one thread, one turn at a time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import cast
 import anyio
 import anyio.to_thread
 
-from coterie.agents.codex.asking import CodexRequest
 from coterie.agents.codex.failures import gone, refused
 from coterie.agents.codex.home import Leftovers
+from coterie.agents.codex.permissions import CodexRequest
 from coterie.agents.codex.turn import CodexTurn, Tokens, tool_result
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import ProcessChannel
@@ -46,7 +46,7 @@ class CodexChannel(ProcessChannel):
     def __init__(
         self, rpc: JsonRpc, thread: CodexThread, leftovers: Leftovers, serving: Serving
     ) -> None:
-        super().__init__(rpc.wire)
+        super().__init__(rpc.process)
         self._rpc = rpc
         self._thread = thread
         self._leftovers = leftovers
@@ -200,7 +200,7 @@ def _text(text: str) -> list[Object]:
     return [{"type": "text", "text": text}]
 
 
-# -- codex's own record of a thread, read as it grows --------------------------------------------
+# -- codex's own record of a thread, read as it grows ------------------------------------------
 
 
 @dataclass

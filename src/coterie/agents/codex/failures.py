@@ -108,7 +108,7 @@ def _info(error: Object) -> tuple[str, int | None]:
     return "", int(found[1]) if found else None
 
 
-# -- the account's limits, as Codex tells them ---------------------------------------------------
+# -- the account's limits, as Codex tells them -------------------------------------------------
 
 
 UPDATED = "account/rateLimits/updated"

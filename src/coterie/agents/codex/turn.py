@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from coterie.agents.codex.asking import CodexRequest, CodexRequestContext, request_of
 from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.failures import UPDATED, CodexLimits, failed, waiting
+from coterie.agents.codex.permissions import CodexRequest, CodexRequestContext, request_of
 from coterie.agents.process import Object
 from coterie.agents.team_tools import Result, Serving
 from coterie.model.update import (

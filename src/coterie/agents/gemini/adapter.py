@@ -40,8 +40,8 @@ class GeminiAdapter(ProgramAdapter):
     ) -> AcpChannel | HeadlessChannel:
         """A channel on a new thread: what Gemini keeps of an old one may be lost."""
         try:
-            async with served(self, member, workspace) as inside:
-                furnished = replace(workspace, tools=inside.commands)
+            async with served(self, member, workspace) as tools:
+                furnished = replace(workspace, tools=tools.commands)
                 home = await anyio.to_thread.run_sync(prepare, member, furnished)
                 opening = AcpOpening(
                     name=self.agent.name,
@@ -53,7 +53,7 @@ class GeminiAdapter(ProgramAdapter):
                     takes_servers=False,
                 )
                 start = self._starting(member, workspace, home, "--acp")
-                return await opening.on(await AgentProcess.open(start), inside)
+                return await opening.on(await AgentProcess.open(start), tools)
         except AgentMissing as error:
             if _NO_PROTOCOL.search(error.problem) is None:
                 raise

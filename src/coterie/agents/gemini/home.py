@@ -165,7 +165,7 @@ def _link_logins(home: Path, workspace: Workspace) -> bool:
 def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
     """The way to sign in that the user chose, else the one there is something for.
 
-    Without a login Google's way is never named: Gemini would ask for one on the wire.
+    Without a login Google's way is never named: Gemini would ask for one on the process.
     """
     if workspace.rehearsal is not None:
         return _BY_KEY

@@ -68,7 +68,7 @@ def _tool(name: str, told: str, properties: Mapping[str, object], *required: str
     }
 
 
-# -- what a call of the two tools means, and what the model is told of it ------------------------
+# -- what a call of the two tools means --------------------------------------------------------
 
 
 MOST_CHOICES = 20
@@ -133,13 +133,7 @@ class Serving:
         if not question:
             return Result(f'{ASK} needs a "question".', failed=True)
         choices = choices_of(strings(given.get("options")))
-        display = Display(title=question)
-        if choices:
-            asked = Asked(key, "Select", "request_info", display, choices)
-        else:
-            required = Validation(required=True)
-            asked = Asked(key, "Input", "request_info", display, validation=required)
-        self._open[key] = asked
+        asked = self._open[key] = information(key, Display(title=question), choices)
         return asked
 
     def _hand_over(self, given: Object) -> Result:
@@ -165,6 +159,13 @@ def choices_of(labels: Iterable[str]) -> tuple[Option, ...]:
         name = f"{name}-{number}" if not name or name in options else name
         options[name] = Option(id=name, label=label)
     return tuple(options.values())
+
+
+def information(key: str, display: Display, choices: tuple[Option, ...]) -> Asked:
+    """A question to the person: to choose from these, or to answer freely where there are none."""
+    if choices:
+        return Asked(key, "Select", "request_info", display, choices)
+    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
 
 
 def said_to(asked: Asked, response: Response) -> str:
