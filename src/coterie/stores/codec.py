@@ -7,23 +7,13 @@ JSON in it.
 from __future__ import annotations
 
 import json
+import typing
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Generic,
-    Literal,
-    Protocol,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Union
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -66,7 +56,7 @@ class Codec(Generic[T]):
         Where `alone` is given, only these have a column each; the others share one, `body`.
         Fields in `apart` are kept in another table: the caller adds them.
         """
-        hints = get_type_hints(kind)
+        hints = typing.get_type_hints(kind)
         names = [name for name in hints if name not in apart]
         names.sort(key=lambda name: first.index(name) if name in first else len(first))
         self.kind = kind
@@ -118,7 +108,9 @@ def _with(row: Row, converters: Sequence[tuple[int, Convert]]) -> Row:
 
 def _fits(hint: Any) -> bool:
     """Whether a column holds it as it is, or as a number."""
-    return all(kind in (str, int, bool) or get_origin(kind) is Literal for kind in _kinds(hint))
+    return all(
+        kind in (str, int, bool) or typing.get_origin(kind) is Literal for kind in _kinds(hint)
+    )
 
 
 def _is_converted(hint: Any) -> bool:
@@ -138,7 +130,7 @@ def _shape(hint: Any) -> Convert:
 
 def _kinds(hint: Any) -> list[Any]:
     """The types of a union, or the only one; without None."""
-    union = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    union = typing.get_args(hint) if typing.get_origin(hint) in (Union, UnionType) else (hint,)
     return [each for each in union if each is not NoneType]
 
 

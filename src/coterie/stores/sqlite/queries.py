@@ -15,12 +15,7 @@ from typing import Any, TypeVar, cast
 from coterie.model.interaction import Question
 from coterie.model.journal import ChildLease, Lease, Request, SetMemberState, Step, Turn
 from coterie.model.message import Message
-from coterie.model.task import (
-    EVENT,
-    TaskRow,
-    UserInteractionRequested,
-    UserInteractionResponded,
-)
+from coterie.model.task import EVENT, TaskRow, UserInteractionRequested, UserInteractionResponded
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry
 from coterie.stores.codec import (

@@ -256,10 +256,10 @@ DELETE FROM requests WHERE id = ?
 -- name: delete_requests_of_kind
 DELETE FROM requests WHERE task_id = ? AND kind = ?
 
--- name: set_step_aside
+-- name: supersede_step
 UPDATE steps SET name = ? || name WHERE task_id = ? AND name = ?
 
--- name: set_turns_aside
+-- name: supersede_turns
 UPDATE turns SET step = ? || step WHERE task_id = ? AND step = ?
 
 -- name: set_member_state

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import ValidationError
 
-from coterie.model import instant
+from coterie.model import instant, journal
 from coterie.model.interaction import Question
-from coterie.model.journal import (
-    AppendEvent,
-    ChildLease,
-    Fence,
-    Lease,
-    Request,
-    RequestKind,
-    Step,
-    TaskHistory,
-    Turn,
-)
+from coterie.model.journal import Fence, Lease, Request, RequestKind, Step, Turn
 from coterie.model.message import Message
 from coterie.model.task import Event, IllegalEvent, TaskRow, UserInteractionResponded
 from coterie.model.ticket import Moment, Ticket
@@ -44,12 +34,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def history(task_id: str, connection: sqlite3.Connection) -> TaskHistory:
+def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory:
     """All that is recorded of a task, as of one moment."""
     connection.execute(SQL["begin_reading"])
     try:
         leases = values(connection, queries.LEASE, "lease", task_id)
-        return TaskHistory(
+        return journal.TaskHistory(
             events=values(connection, queries.EVENTS, "events_of_task", task_id, 0),
             lease=leases[0] if leases else None,
             children=values(connection, queries.CHILD, "children_of_task", task_id),
@@ -179,7 +169,7 @@ class SqliteInbox(_Store):
         def answer(connection: sqlite3.Connection) -> bool:
             if not is_open(connection, event):
                 return False
-            self._writes.apply(None, (AppendEvent(event),), connection)
+            self._writes.apply(None, (journal.AppendEvent(event),), connection)
             return True
 
         return await self._writer.submit(answer, after=self._writer.watch.bump)
@@ -232,7 +222,7 @@ class SqliteLeases(_Store):
     async def park(self, fence: Fence) -> None:
         await self._writer.submit(lambda c: select(c, "park_lease", fence.task_id, fence.token))
 
-    async def record_child(self, fence: Fence, child: ChildLease) -> None:
+    async def record_child(self, fence: Fence, child: journal.ChildLease) -> None:
         row = queries.CHILD.row(child)
         await self._writer.submit(lambda c: execute(c, SQL["insert_child"], row).close(), fence)
 
@@ -242,7 +232,7 @@ class SqliteLeases(_Store):
     def drop_child(self, mark: str) -> None:
         self._writer.post(lambda c: select(c, "drop_child", mark))
 
-    async def children(self, task_id: str | None = None) -> list[ChildLease]:
+    async def children(self, task_id: str | None = None) -> list[journal.ChildLease]:
         if task_id is None:
             return await self._all(queries.CHILD, "children")
         return await self._all(queries.CHILD, "children_of_task", task_id)

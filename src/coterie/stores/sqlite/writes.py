@@ -8,25 +8,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
-from coterie.model.journal import (
-    AppendAudit,
-    AppendEnvelope,
-    AppendEvent,
-    AppendMessage,
-    AppendThread,
-    CloseStep,
-    CloseTurn,
-    Fence,
-    IllegalWrite,
-    OpenStep,
-    OpenTurn,
-    PutTicket,
-    SetMemberState,
-    SpendTurn,
-    SupersedeSteps,
-    TakeRequest,
-    Write,
-)
+from coterie.model import journal
+from coterie.model.journal import Fence, IllegalWrite, Write
 from coterie.model.task import (
     ENDED,
     Event,
@@ -71,10 +54,10 @@ def _by_field(name: str, problem: str) -> tuple[str, Callable[[object], tuple[Va
 
 
 _UPDATES: dict[type, tuple[str, Callable[[object], tuple[Value, ...]], str]] = {
-    AppendThread: _by_field("insert_thread", "{thread} has no place {place} next"),
-    CloseStep: _by_field("close_step", "step {name!r} is not open"),
-    SpendTurn: _by_field("spend_turn", "attempt {attempt} of {step!r} is not open"),
-    CloseTurn: _by_field("close_turn", "attempt {attempt} of {step!r} is not open"),
+    journal.AppendThread: _by_field("insert_thread", "{thread} has no place {place} next"),
+    journal.CloseStep: _by_field("close_step", "step {name!r} is not open"),
+    journal.SpendTurn: _by_field("spend_turn", "attempt {attempt} of {step!r} is not open"),
+    journal.CloseTurn: _by_field("close_turn", "attempt {attempt} of {step!r} is not open"),
 }
 """Writes that are one statement on their fields."""
 
@@ -93,16 +76,16 @@ class Writes:
         self._opened: dict[str, tuple[int, int]] = {}
         self._apply: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
             **dict.fromkeys(_UPDATES, _update),
-            AppendEvent: self._append_event,
-            AppendMessage: _append_message,
-            AppendAudit: _append_audit,
-            OpenStep: self._open_step,
-            OpenTurn: self._open_turn,
-            AppendEnvelope: _append_envelope,
-            PutTicket: _put_ticket,
-            TakeRequest: _take_request,
-            SupersedeSteps: _set_aside,
-            SetMemberState: _set_member_state,
+            journal.AppendEvent: self._append_event,
+            journal.AppendMessage: _append_message,
+            journal.AppendAudit: _append_audit,
+            journal.OpenStep: self._open_step,
+            journal.OpenTurn: self._open_turn,
+            journal.AppendEnvelope: _append_envelope,
+            journal.PutTicket: _put_ticket,
+            journal.TakeRequest: _take_request,
+            journal.SupersedeSteps: _supersede_steps,
+            journal.SetMemberState: _set_member_state,
         }
 
     def apply(
@@ -113,18 +96,18 @@ class Writes:
         for write in writes:
             self._apply[type(write)](connection, write)
 
-    def _append_event(self, connection: sqlite3.Connection, write: AppendEvent) -> None:
+    def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self.events_appended: bool = True
         _append_event(connection, write.event, write.step)
 
-    def _open_step(self, connection: sqlite3.Connection, write: OpenStep) -> None:
+    def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
         row = (*STEP.row(write.step), self._next_opened(connection, write.step.task_id))
         try:
             execute(connection, _OPEN_STEP, row)
         except sqlite3.IntegrityError:
             raise _refusal(write.step, "step {name!r} is recorded already") from None
 
-    def _open_turn(self, connection: sqlite3.Connection, write: OpenTurn) -> None:
+    def _open_turn(self, connection: sqlite3.Connection, write: journal.OpenTurn) -> None:
         row = (*TURN.row(write.turn), self._next_opened(connection, write.turn.task_id))
         try:
             execute(connection, _OPEN_TURN, row)
@@ -151,7 +134,7 @@ def _update(connection: sqlite3.Connection, write: Write) -> None:
         raise _refusal(write, problem)
 
 
-def _append_message(connection: sqlite3.Connection, write: AppendMessage) -> None:
+def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage) -> None:
     message = write.message
     last = connection.execute(_LAST_MESSAGE, (message.task_id,)).fetchall()[0][0]
     if message.seq != last + 1:
@@ -159,7 +142,7 @@ def _append_message(connection: sqlite3.Connection, write: AppendMessage) -> Non
     execute(connection, _INSERT_MESSAGE, MESSAGE.row(message))
 
 
-def _append_audit(connection: sqlite3.Connection, write: AppendAudit) -> None:
+def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) -> None:
     rows = select(connection, "last_audit")
     last, previous = rows[0] if rows else (0, b"")
     # Mended before the hash, which must be over what is kept.
@@ -167,18 +150,18 @@ def _append_audit(connection: sqlite3.Connection, write: AppendAudit) -> None:
     connection.execute(SQL["insert_audit"], (*row, chained(previous, row)))
 
 
-def _take_request(connection: sqlite3.Connection, write: TakeRequest) -> None:
+def _take_request(connection: sqlite3.Connection, write: journal.TakeRequest) -> None:
     connection.execute(SQL["delete_request"], (write.request_id,))
 
 
-def _set_aside(connection: sqlite3.Connection, write: SupersedeSteps) -> None:
+def _supersede_steps(connection: sqlite3.Connection, write: journal.SupersedeSteps) -> None:
     for name in write.names:
         row = (write.prefix, write.task_id, name)
-        execute(connection, SQL["set_step_aside"], row)
-        execute(connection, SQL["set_turns_aside"], row)
+        execute(connection, SQL["supersede_step"], row)
+        execute(connection, SQL["supersede_turns"], row)
 
 
-def _set_member_state(connection: sqlite3.Connection, write: SetMemberState) -> None:
+def _set_member_state(connection: sqlite3.Connection, write: journal.SetMemberState) -> None:
     if write.state in KEPT_STATES:
         execute(connection, SQL["set_member_state"], MEMBER_STATE.row(write))
     else:
@@ -252,12 +235,12 @@ def _insert_task(
 # -- tickets: each change of state and what was said of it in one transaction -------------------
 
 
-def _append_envelope(connection: sqlite3.Connection, write: AppendEnvelope) -> None:
+def _append_envelope(connection: sqlite3.Connection, write: journal.AppendEnvelope) -> None:
     row = (write.envelope.session_id, envelope_text(write.envelope))
     execute(connection, SQL["insert_envelope"], row)
 
 
-def _put_ticket(connection: sqlite3.Connection, write: PutTicket) -> None:
+def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> None:
     """A ticket as it is now, and the lines that its history has more."""
     ticket, session = write.ticket, write.session_id
     row = (*TICKET.row(ticket), session)
@@ -275,7 +258,7 @@ def _put_ticket(connection: sqlite3.Connection, write: PutTicket) -> None:
         execute(connection, SQL["insert_moment"], line)
 
 
-def _check_move(write: PutTicket) -> None:
+def _check_move(write: journal.PutTicket) -> None:
     if write.before is None or write.before == write.ticket.state:
         return
     try:

@@ -188,14 +188,5 @@ class ValuesContract(OpenedStorage):
 
 def _row(event: TaskCreated) -> TaskRow:
     state = after(None, event)
-    return TaskRow(
-        id=event.task_id,
-        session_id=event.session_id,
-        parent_id=event.parent_id,
-        workflow=event.workflow,
-        title=event.goal,
-        status=state.status,
-        reason=state.reason,
-        created_at=event.at,
-        changed_at=state.changed_at,
-    )
+    whose = (event.task_id, event.session_id, event.parent_id, event.workflow, event.goal)
+    return TaskRow(*whose, state.status, state.reason, event.at, state.changed_at)
