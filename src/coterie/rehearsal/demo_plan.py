@@ -81,30 +81,20 @@ RESOLVED = (
 )
 """The steps of a worker whose change conflicts with another: both changes stay."""
 
+
+def _module(name: str, description: str, export: str) -> DemoTicket:
+    """The ticket of a new module with a test, which the package exports."""
+    files = (f"shop/{name}.py", f"tests/test_{name}.py")
+    created = (DemoStep("create", path, new=_solution(Path(path).name)) for path in files)
+    exported = DemoStep("replace", _INIT, _CART, _CART + export)
+    steps = (*created, DemoStep("read", _INIT), exported)
+    return DemoTicket(name, description, files, f"{TESTS} tests.test_{name}", steps)
+
+
 TICKETS = (
-    DemoTicket(
-        id="coupons",
-        description="Know the coupons TEN and HALF; refuse every other code",
-        files=("shop/coupons.py", "tests/test_coupons.py"),
-        check=f"{TESTS} tests.test_coupons",
-        steps=(
-            DemoStep("create", "shop/coupons.py", new=_solution("coupons.py")),
-            DemoStep("create", "tests/test_coupons.py", new=_solution("test_coupons.py")),
-            DemoStep("read", _INIT),
-            DemoStep("replace", _INIT, _CART, _CART + _COUPONS),
-        ),
-    ),
-    DemoTicket(
-        id="receipt",
-        description="Print a receipt: every price, what was saved, what is to be paid",
-        files=("shop/receipt.py", "tests/test_receipt.py"),
-        check=f"{TESTS} tests.test_receipt",
-        steps=(
-            DemoStep("create", "shop/receipt.py", new=_solution("receipt.py")),
-            DemoStep("create", "tests/test_receipt.py", new=_solution("test_receipt.py")),
-            DemoStep("read", _INIT),
-            DemoStep("replace", _INIT, _CART, _CART + _RECEIPT),
-        ),
+    _module("coupons", "Know the coupons TEN and HALF; refuse every other code", _COUPONS),
+    _module(
+        "receipt", "Print a receipt: every price, what was saved, what is to be paid", _RECEIPT
     ),
     DemoTicket(
         id="cart",

@@ -194,12 +194,12 @@ class _Change:
 class EditFile(Tool[EditFileInput]):
     """Changes a text file of a member's workspace."""
 
-    root: WorkspaceRoot
-    versions: FileVersions
-
     name = "editFile"
     inputs = EditFileInput
     read_only = False
+
+    root: WorkspaceRoot
+    versions: FileVersions
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Writes one file."""

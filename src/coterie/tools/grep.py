@@ -56,12 +56,12 @@ class GrepInput(ToolInput):
 class Grep(Tool[GrepInput]):
     """Searches the files of a member's workspace."""
 
+    name = "grep"
+    inputs = GrepInput
+
     root: WorkspaceRoot
     search_path: str
     """The PATH on which ripgrep is looked up."""
-
-    name = "grep"
-    inputs = GrepInput
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
         """The lines; those that are too many are left out and said to be."""
