@@ -10,8 +10,8 @@ from pathlib import Path
 
 from coterie.app.project import Answered, App
 from coterie.app.projects import ProjectsAtWork
-from coterie.config.learned_rules import rules_path
 from coterie.config.project import Project
+from coterie.config.trust import rules_path
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
 from coterie.model.interaction import choose, refuse_lost_words
 from coterie.model.message import YOU

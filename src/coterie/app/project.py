@@ -25,10 +25,9 @@ from coterie.app.run import (
     with_session,
 )
 from coterie.app.sessions import Sessions
-from coterie.config.learned_rules import learn_rule, learned_rules, with_learned
 from coterie.config.project import Project, make_project
-from coterie.config.scheduler_file import load_scheduler
-from coterie.config.settings import Settings, load_settings
+from coterie.config.settings import Settings, load_scheduler, load_settings
+from coterie.config.trust import learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
 from coterie.engine.lease import Claimant, Owner, sweep

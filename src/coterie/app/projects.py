@@ -5,9 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.config.known_projects import known_projects, remember_project
 from coterie.config.mistakes import Notice
-from coterie.config.project import Project, find_project, make_project
+from coterie.config.project import (
+    Project,
+    find_project,
+    known_projects,
+    make_project,
+    remember_project,
+)
 from coterie.config.settings import (
     FILE_NAME,
     AllSettings,

@@ -16,9 +16,9 @@ from coterie.agents.table import Adapters, home_environment
 from coterie.config.environment import passthrough, user_home
 from coterie.config.project import Project
 from coterie.config.registry import load_registry, registry_path
-from coterie.config.roles_file import agents_of
 from coterie.config.settings import Settings
 from coterie.config.team_file import load_team
+from coterie.config.team_members import agents_of
 from coterie.config.teams import reading_for
 from coterie.config.trust import is_material_trusted
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from coterie.app.teams import Teams, TeamView
-from coterie.config.roles_file import agents_of
 from coterie.config.scan import place
-from coterie.config.scheduler_file import load_scheduler
+from coterie.config.settings import load_scheduler
+from coterie.config.team_members import agents_of
 from coterie.errors import UsageError
 from coterie.model.envelope import Plan
 from coterie.model.paths import member_folder

@@ -13,20 +13,18 @@ from coterie.config.presets import PRESETS, ready, seated, workflow_of
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_edit import (
-    Entry,
-    add_member,
-    entry_of,
-    full_form,
-    new_team,
-    rename_member,
-    render,
-)
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.teams import (
+    Entry,
+    add_member,
     choose_team,
+    entry_of,
+    full_form,
     mark_default,
+    new_team,
     reading_for,
+    rename_member,
+    render,
     roles_word,
     seats,
     team_of_agents,

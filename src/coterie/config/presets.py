@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from coterie.config.registry import Registry
 from coterie.config.scan import has_key, program
-from coterie.config.team_edit import Entry
+from coterie.config.teams import Entry
 from coterie.model.agent import AgentDefinition
 from coterie.model.agent_facts import KnownAgents
 

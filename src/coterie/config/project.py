@@ -1,16 +1,21 @@
-"""The project: which folder it is, its `.coterie`, and whether that can be used."""
+"""The project: which folder it is, its `.coterie`, and all that Coterie has been at work in."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
+from coterie.config.document import read_document
 from coterie.config.environment import coterie_home, user_home
-from coterie.config.files import expanded, storage_errors, write_atomically
-from coterie.errors import StorageError, StorageReadOnly, UsageError
+from coterie.config.files import expanded, locked, set_aside, storage_errors, write_atomically
+from coterie.config.mistakes import Notice
+from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
+from coterie.model.paths import shown
 
 FOLDER = ".coterie"
 ELSEWHERE = "cd into a project, or name one: -C DIR"
@@ -193,3 +198,101 @@ def _git_folder(root: Path) -> Path:
     # A worktree or a submodule: a file that says where its folder is.
     said = marker.read_text(errors="replace")
     return top / said.removeprefix("gitdir:").strip()
+
+
+PROJECTS_FILE = "projects.json"
+MANY_PROJECTS = 500
+"""From here on, folders that are gone are forgotten when another is added."""
+
+
+@dataclass(frozen=True)
+class KnownProjects:
+    """Projects that still exist, and what was worth saying."""
+
+    projects: tuple[Project, ...]
+    notices: tuple[Notice, ...] = ()
+
+
+def known_projects(home: Path | None = None) -> KnownProjects:
+    """Every project that is still there; a damaged list is set aside, not fatal."""
+    path = (home or coterie_home()) / PROJECTS_FILE
+    try:
+        entries, notices = _read_known(path), ()
+    except ConfigError as error:
+        entries, notices = {}, (_recovered(path, error),)
+    there = tuple(Project(Path(root)) for root in entries if _is_project(root))
+    return KnownProjects(there, notices)
+
+
+def remember_project(project: Project, now: str, home: Path | None = None) -> Notice | None:
+    """Enter a project into the list.  That it cannot be is worth a word, not a failure."""
+    path = (home or coterie_home()) / PROJECTS_FILE
+    root = str(project.root)
+    try:
+        if root in _read_known(path):
+            return None
+    except ConfigError:
+        pass  # looked at again, and set aside, under the lock
+    try:
+        return _enter(path, root, now)
+    except CoterieError as error:
+        return Notice(f"This project is not in the list of known projects: {error}", error.hint)
+
+
+def _enter(path: Path, root: str, now: str) -> Notice | None:
+    notice = None
+    with locked(path):
+        try:
+            entries = _read_known(path)
+        except ConfigError as error:
+            entries, notice = {}, _put_aside(path, error)
+        if len(entries) >= MANY_PROJECTS:
+            entries = {known: at for known, at in entries.items() if _is_project(known)}
+        entries[root] = now
+        projects = [{"path": known, "addedAt": at} for known, at in entries.items()]
+        write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
+    return notice
+
+
+def _recovered(path: Path, error: ConfigError) -> Notice:
+    try:
+        with locked(path):
+            _read_known(path)  # another process may have mended it meanwhile
+    except ConfigError:
+        with locked(path):
+            return _put_aside(path, error)
+    except CoterieError:
+        pass
+    return Notice(str(error))
+
+
+def _put_aside(path: Path, error: ConfigError) -> Notice:
+    try:
+        aside = set_aside(path)
+    except CoterieError:
+        return Notice(str(error))
+    return Notice(f"{error} It was set aside as {shown(aside)}; projects are listed anew.")
+
+
+def _read_known(path: Path) -> dict[str, str]:
+    """Roots and when they were added, in that order."""
+    if not path.exists():
+        return {}
+    data = read_document(path).data
+    listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
+    if not isinstance(listed, list):
+        raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))
+    found: dict[str, str] = {}
+    for entry in cast("list[object]", listed):
+        known = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        root = known.get("path")
+        if isinstance(root, str) and root.startswith("/") and "\0" not in root:
+            found[root] = str(known.get("addedAt", ""))
+    return found
+
+
+def _is_project(root: str) -> bool:
+    try:
+        return (Path(root) / FOLDER).is_dir()
+    except OSError:
+        return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePath
 from typing import Annotated, ClassVar, Literal, cast
 
@@ -28,14 +28,12 @@ from coterie.config.mistakes import (
 from coterie.config.patterns import ARGUMENT, LABEL, LINE
 from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
-from coterie.config.team_rules import Surroundings, check_members
+from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
 from coterie.model.agent import AgentDefinition
 from coterie.model.agent_facts import split_words
-from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, Team, safe_name
+from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, safe_name
 
 FILE_NAME = "roles.json"
-COMMAND = "cli_command"
-"""In the metadata of a member whose agent is no registry's: what it runs."""
 
 
 class _Entry(BaseModel):
@@ -100,17 +98,6 @@ def roles_path(project: Project) -> Path | None:
     """The project's own roles file; None where there is none."""
     path = project.folder / FILE_NAME
     return path if path.is_file() else None
-
-
-def is_roles(document: Document) -> bool:
-    """Whether a document lists roles and not members."""
-    data = document.data
-    return isinstance(data, dict) and "roles" in data and "members" not in data
-
-
-@dataclass(frozen=True)
-class _Given:
-    place: Place
 
 
 def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
@@ -232,33 +219,15 @@ def _name_for(word: str, agents: Mapping[str, AgentDefinition]) -> str:
     return name if name not in agents else f"{name}-of-roles"
 
 
-def _places(place: int) -> dict[str, _Given]:
+def _places(place: int) -> dict[str, Given]:
     """Where in the file the things stand that may be wrong with a member."""
     role: Place = ("roles", place)
     return {
-        "id": _Given((*role, "role_id")),
-        "name": _Given((*role, "role_id")),
-        "displayName": _Given((*role, "display_name")),
-        "agentConfigId": _Given((*role, COMMAND)),
-        "additionalArgs": _Given((*role, COMMAND)),
-        "type": _Given((*role, "type")),
-        "permissions": _Given((*role, "metadata", "permissions")),
+        "id": Given(None, (*role, "role_id")),
+        "name": Given(None, (*role, "role_id")),
+        "displayName": Given(None, (*role, "display_name")),
+        "agentConfigId": Given(None, (*role, COMMAND)),
+        "additionalArgs": Given(None, (*role, COMMAND)),
+        "type": Given(None, (*role, "type")),
+        "permissions": Given(None, (*role, "metadata", "permissions")),
     }
-
-
-def agents_of(team: Team | Sequence[Member]) -> dict[str, AgentDefinition]:
-    """The generic agents that a roles file's commands stand for, by name."""
-    members = team.members if isinstance(team, Team) else team
-    found: dict[str, AgentDefinition] = {}
-    for member in members:
-        command = member.metadata.get(COMMAND)
-        if isinstance(command, str) and member.agent is not None:
-            program, *args = shlex.split(command)
-            found[member.agent] = AgentDefinition(
-                name=member.agent,
-                display_name=member.agent,
-                command=program,
-                base_args=tuple(args),
-                adapter="generic",
-            )
-    return found

@@ -1,4 +1,4 @@
-"""What `coterie config` sets: for the user in ~/.coterie, for a project in its .coterie."""
+"""Settings of the user and of the project, and the limits of a session with tickets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
 
-from coterie.config.document import Document, read_document
+from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
 from coterie.config.files import locked, write_atomically
 from coterie.config.mistakes import (
@@ -28,7 +28,9 @@ from coterie.config.mistakes import (
     sentence,
 )
 from coterie.config.patterns import DURATION
+from coterie.config.project import Project
 from coterie.errors import ConfigError, NotFound, UsageError
+from coterie.model.scheduler import Alerts, SchedulerConfig, TimeLimits
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 
 FILE_NAME = "settings.json"
@@ -197,3 +199,45 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
         write_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     except UnicodeEncodeError:
         raise ConfigError("The value is not valid Unicode.") from None
+
+
+SCHEDULER_FILE = "scheduler_config.json"
+_EDITORS = "$schema"
+_PARTS: dict[Place, type[BaseModel]] = {
+    (): SchedulerConfig,
+    ("time_limits",): TimeLimits,
+    ("alerts",): Alerts,
+}
+
+
+def scheduler_path(project: Project) -> Path:
+    """Where the user writes it."""
+    return project.folder / SCHEDULER_FILE
+
+
+def load_scheduler(project: Project) -> SchedulerConfig:
+    """The limits that hold in a project; a ConfigError names every mistake."""
+    path = scheduler_path(project)
+    return _limits(read_document(path)) if path.exists() else SchedulerConfig()
+
+
+def _limits(document: Document) -> SchedulerConfig:
+    """The limits that a document gives."""
+    data = document.data
+    if not isinstance(data, dict):
+        raise refusal(document, [Mistake((), f"is {described(data)}; expected an object")])
+    given = {
+        key: value for key, value in cast("dict[str, object]", data).items() if key != _EDITORS
+    }
+    mistakes = [*doubled_keys(document), *nulls(given)]
+    if mistakes:
+        raise refusal(document, mistakes)
+    try:
+        # As JSON and strictly: "3" is no number, and true is not 1.
+        return SchedulerConfig.model_validate_json(json.dumps(given), strict=True)
+    except ValidationError as error:
+        raise refusal(document, found_by(error, given, _limit_keys)) from None
+
+
+def _limit_keys(place: Place) -> tuple[str, ...]:
+    return tuple(_PARTS.get(place, SchedulerConfig).model_fields)

@@ -24,7 +24,7 @@ from coterie.config.mistakes import (
     refusal,
 )
 from coterie.config.registry import Registry
-from coterie.config.roles_file import COMMAND, is_roles, read_roles
+from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
 from coterie.config.team_entry import (
     ALLOWANCE_KEYS,
@@ -35,8 +35,14 @@ from coterie.config.team_entry import (
     TEAM_KEYS,
     team_adapter,
 )
-from coterie.config.team_members import Givens, merged, written_member
-from coterie.config.team_rules import Surroundings, check_members
+from coterie.config.team_members import (
+    COMMAND,
+    Givens,
+    Surroundings,
+    check_members,
+    merged,
+    written_member,
+)
 from coterie.errors import ConfigError, NotFound
 from coterie.model.team import Member, Team, safe_name
 
@@ -76,7 +82,13 @@ def load_team(path: Path, reading: Reading) -> LoadedTeam:
     A file that lists roles and not members is a team too, that works on tickets.
     """
     document = read_document(team_path(path))
-    return _of_roles(document, reading) if is_roles(document) else interpret(document, reading)
+    return _of_roles(document, reading) if _is_roles(document) else interpret(document, reading)
+
+
+def _is_roles(document: Document) -> bool:
+    """Whether a document lists roles and not members."""
+    data = document.data
+    return isinstance(data, dict) and "roles" in data and "members" not in data
 
 
 def _of_roles(document: Document, reading: Reading) -> LoadedTeam:

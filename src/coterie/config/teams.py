@@ -1,13 +1,18 @@
-"""Which team is meant: `-t` by name or path, the only one, the marked one, or `--agents`."""
+"""The teams of a project: which one is meant (`-t`, the only one, the default, `--agents`), and
+writing team files: a new team, another member, every field spelled out."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+import stat
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
-from coterie.config.files import expanded
+from coterie.config.document import Document, parse_json, parse_toml, read_document
+from coterie.config.files import expanded, write_atomically
 from coterie.config.mistakes import did_you_mean, listing, quoted, sentence
 from coterie.config.patterns import MODEL
 from coterie.config.project import Project
@@ -15,11 +20,18 @@ from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import Settings, set_value
-from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
-from coterie.config.team_members import Given
-from coterie.config.team_rules import Surroundings, check_members
+from coterie.config.team_file import (
+    FILE_NAMES,
+    LoadedTeam,
+    Reading,
+    interpret,
+    load_team,
+    team_path,
+)
+from coterie.config.team_members import Given, Surroundings, check_members, long_name
 from coterie.config.trust import require_trust
-from coterie.errors import NotFound, UsageError
+from coterie.errors import ConfigError, NotFound, UsageError
+from coterie.model.paths import shown
 from coterie.model.team import Member, Team, safe_name
 
 ADHOC = "adhoc"
@@ -181,3 +193,154 @@ def _sitting(seat: Seat, order: int) -> Member:
         agent=seat.agent,
         model=seat.model,
     )
+
+
+Entry = Mapping[str, object]
+"""A member as it is written in a team file."""
+
+_ITS_OWN = frozenset({"id", "name", "displayName", "order"})
+
+
+def entry_of(seat: Seat) -> Entry:
+    """The shortest entry for one part of `--agents`."""
+    entry: dict[str, object] = {"id": seat.id, "agent": seat.agent}
+    return {**entry, "model": seat.model} if seat.model else entry
+
+
+def full_form(team: Team) -> dict[str, object]:
+    """A team with every field under its long name; reads back as the same team."""
+    full = team.model_dump(mode="json", exclude_none=True)
+    for whole, part in ((team, full), *zip(team.members, full["members"], strict=True)):
+        if not whole.budget.is_set:
+            del part["budget"]
+    return full
+
+
+def render(data: Mapping[str, object]) -> str:
+    """A team file's text."""
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def new_team(
+    project: Project,
+    name: str,
+    entries: Sequence[Entry],
+    registry: Registry,
+    workflow: str | None = None,
+) -> LoadedTeam:
+    """Write a new team into the project; nothing is written that would not be read again."""
+    if not safe_name(name):
+        raise UsageError(f"{quoted(name)} is no name for a team.", "Use letters, digits, . _ -")
+    folder = project.teams / name
+    if any((folder / file).exists() for file in FILE_NAMES):
+        raise UsageError(f"There is a team {quoted(name)} already.", f"coterie team show {name}")
+    data: dict[str, object] = {"members": [dict(entry) for entry in entries]}
+    if workflow is not None:
+        data = {"workflow": workflow, **data}
+    path = folder / FILE_NAMES[0]
+    text = render(data)
+    loaded = interpret(parse_json(path, text), Reading(registry, folder_is_name=True))
+    write_atomically(path, text)
+    return loaded
+
+
+def add_member(
+    path: Path,
+    entry: Entry,
+    registry: Registry,
+    project: Project | None = None,
+    like: str | None = None,
+) -> LoadedTeam:
+    """Add a member to a team file, which keeps all else it says; `like` copies another's entry."""
+    document = read_document(team_path(path))
+    reading = reading_for(path, project, registry)
+    interpret(document, reading)  # what is wrong already is not blamed on the new member
+    if like is not None:
+        entry = _like(document, like, entry)
+    changed = _with_member(document, entry)
+    loaded = interpret(changed, reading)
+    mode = stat.S_IMODE(document.path.stat().st_mode)
+    write_atomically(document.path, changed.text, mode)
+    return loaded
+
+
+def rename_member(
+    path: Path, member: str, name: str, registry: Registry, project: Project
+) -> LoadedTeam:
+    """Give a member another id in its team file: a new member, with a folder of its own."""
+    document = read_document(team_path(path))
+    reading = reading_for(path, project, registry)
+    interpret(document, reading).team.member(member)
+    if document.kind != "json":
+        raise UsageError(
+            f"{shown(document.path)} is kept as you wrote it.",
+            f'Change id = "{member}" to id = "{name}" in it.',
+            str(document.path),
+        )
+    members = [
+        {**entry, "id": name} if entry["id"] == member else entry for entry in _members(document)
+    ]
+    data = cast("dict[str, object]", document.data)
+    changed = parse_json(document.path, render({**data, "members": members}))
+    loaded = interpret(changed, reading)
+    mode = stat.S_IMODE(document.path.stat().st_mode)
+    write_atomically(document.path, changed.text, mode)
+    return loaded
+
+
+def _members(document: Document) -> list[dict[str, object]]:
+    return cast("dict[str, list[dict[str, object]]]", document.data)["members"]
+
+
+def _like(document: Document, like: str, entry: Entry) -> Entry:
+    known = {str(member["id"]).casefold(): member for member in _members(document)}
+    found = known.get(like.casefold())
+    if found is None:
+        here = ", ".join(str(member["id"]) for member in _members(document))
+        raise NotFound(f"No member {quoted(like)} in {shown(document.path)}. Here: {here}.")
+    said = {long_name(key) for key in entry}
+    copied = {
+        key: value
+        for key, value in found.items()
+        if key not in _ITS_OWN and long_name(key) not in said
+    }
+    return {"id": entry["id"], **copied, **entry}
+
+
+def _with_member(document: Document, entry: Entry) -> Document:
+    if document.kind == "json":
+        data = cast("dict[str, object]", document.data)
+        text = render({**data, "members": [*_members(document), dict(entry)]})
+        return parse_json(document.path, text)
+    # TOML is added to as text: people chose it for their comments.
+    text = f"{document.text.rstrip()}\n\n{toml_member(entry)}"
+    try:
+        return parse_toml(document.path, text)
+    except ConfigError:
+        raise UsageError(
+            f"{shown(document.path)} lists its members in one value, which cannot be added to.",
+            "Write each of them as [[members]], or add the new one by hand.",
+            str(document.path),
+        ) from None
+
+
+def toml_member(entry: Entry) -> str:
+    """A member as a `[[members]]` table."""
+    lines = [f"{_toml_key(key)} = {_toml(value)}" for key, value in entry.items()]
+    return "\n".join(["[[members]]", *lines]) + "\n"
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(one)}" for key, one in pairs) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(one) for one in cast("Sequence[object]", value)) + "]"
+    if isinstance(value, str):
+        # A JSON string is a TOML string, but for the one control character JSON leaves alone.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json.dumps(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)

@@ -1,28 +1,32 @@
-"""A repository may bring a team file and instruction files; they count only after one look.
+"""What the user allowed: team files and instruction files of a repository, and rules by answering.
 
-A team file per content: one that changed is looked at again.  Instruction files per folder.
+A team file per content: one that changed is looked at again.  Instruction files per folder.  Rules
+are kept beside the team and not in its file: that may be somebody else's, or be written in a form
+that cannot be edited without losing its comments.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+from pydantic import TypeAdapter, ValidationError
 
 from coterie.config.document import read_document
 from coterie.config.environment import coterie_home
 from coterie.config.files import locked, set_aside, write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project, is_tracked
-from coterie.config.roles_file import COMMAND
 from coterie.config.team_file import LoadedTeam
+from coterie.config.team_members import COMMAND
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent_facts import KnownAgents
 from coterie.model.paths import shown
-from coterie.model.team import Member
+from coterie.model.team import Member, Team
 
 FILE_NAME = "trusted.json"
 
@@ -158,3 +162,54 @@ def _read(path: Path) -> dict[str, object]:
     if not isinstance(found, dict):
         raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
     return cast("dict[str, object]", found)
+
+
+_RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])
+
+
+def rules_path(project: Project, team: str) -> Path:
+    """Where a team's rules are."""
+    return project.teams / team / "rules.json"
+
+
+def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
+    """By member: what it may do unasked since the user said so."""
+    path = rules_path(project, team)
+    try:
+        return _RULES.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValidationError:
+        raise ConfigError(
+            f"{shown(path)} is not an object of lists of rules.",
+            'Write {"member": ["run(npm test)"]}, or delete it.',
+            str(path),
+        ) from None
+
+
+def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
+    """Keep one more rule; returns the file that holds it now."""
+    path = rules_path(project, team)
+    rules = {name: list(known) for name, known in learned_rules(project, team).items()}
+    mine = rules.setdefault(member, [])
+    if rule not in mine:
+        mine.append(rule)
+        write_atomically(path, json.dumps(rules, indent=2, ensure_ascii=False) + "\n")
+    return path
+
+
+def with_learned(team: Team, rules: Mapping[str, list[str]]) -> Team:
+    """The team with these rules added to what its members may do."""
+    if not rules:
+        return team
+    members = tuple(
+        member.model_copy(
+            update={
+                "permissions": member.permissions.model_copy(
+                    update={"allow": (*member.permissions.allow, *rules.get(member.id, ()))}
+                )
+            }
+        )
+        for member in team.members
+    )
+    return team.model_copy(update={"members": members})

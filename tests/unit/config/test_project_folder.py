@@ -12,8 +12,15 @@ from pathlib import Path
 import pytest
 
 from coterie.config.environment import coterie_home, passthrough
-from coterie.config.known_projects import known_projects, remember_project
-from coterie.config.project import Project, find_project, is_tracked, make_project, network_type
+from coterie.config.project import (
+    Project,
+    find_project,
+    is_tracked,
+    known_projects,
+    make_project,
+    network_type,
+    remember_project,
+)
 from coterie.errors import StorageError, StorageReadOnly, UsageError
 from tests.conftest import House
 
@@ -244,7 +251,7 @@ def test_a_home_that_cannot_be_written_is_no_failure(house: House, tmp_path: Pat
 WRITER = """
 import sys
 from pathlib import Path
-from coterie.config.known_projects import remember_project
+from coterie.config.project import remember_project
 from coterie.config.project import Project
 for number in range(10):
     remember_project(Project(Path(sys.argv[1]) / f"{sys.argv[2]}-{number}"), "now")

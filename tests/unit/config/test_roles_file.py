@@ -12,9 +12,10 @@ from jsonschema import Draft202012Validator
 
 from coterie.config.project import Project
 from coterie.config.registry import Registry
-from coterie.config.roles_file import agents_of, roles_path
+from coterie.config.roles_file import roles_path
 from coterie.config.schemas import FOLDER
 from coterie.config.team_file import Reading, load_team
+from coterie.config.team_members import agents_of
 from coterie.config.teams import choose_team, roles_word
 from coterie.config.trust import powers
 from coterie.errors import ConfigError, NotTrusted

@@ -11,8 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from coterie.config.project import Project
-from coterie.config.scheduler_file import load_scheduler
 from coterie.config.schemas import FOLDER
+from coterie.config.settings import load_scheduler
 from coterie.errors import ConfigError
 from coterie.model.scheduler import Alerts, SchedulerConfig, TimeLimits
 
