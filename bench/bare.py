@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from coterie.model import instant
+from coterie.model.conversation import Message
 from coterie.model.journal import (
     AppendEvent,
     AppendMessage,
@@ -33,7 +34,6 @@ from coterie.model.journal import (
     Write,
     digest,
 )
-from coterie.model.message import Message
 from coterie.model.task import Caps, TaskCompleted, TaskCreated, TaskStarted
 from coterie.model.team import Member, Team
 from coterie.stores.sqlite import SqliteStorage

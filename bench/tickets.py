@@ -20,8 +20,7 @@ from typing import TypeVar
 
 from bench.bare import TEXT, bare_loop
 from coterie.model import instant
-from coterie.model.message import Message
-from coterie.model.prompt import Prompt
+from coterie.model.conversation import Message, Prompt
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.stores.envelope_files import EnvelopeFiles

@@ -21,7 +21,7 @@ import anyio.to_thread
 from bench.chaos.forked import ROOT, Parent, Silent, serve
 from coterie.app.project import App
 from coterie.errors import AnswerRefused
-from coterie.model.message import YOU
+from coterie.model.conversation import YOU
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry

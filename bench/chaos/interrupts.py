@@ -23,8 +23,8 @@ from bench.chaos.chats import furnish, is_locked
 from bench.chaos.forked import ROOT, Parent, Silent, serve
 from coterie.app.project import App
 from coterie.errors import AnswerRefused, UsageError
+from coterie.model.conversation import YOU, Message
 from coterie.model.journal import Turn
-from coterie.model.message import YOU, Message
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 

@@ -6,6 +6,7 @@ import anyio
 
 from coterie.config.project import Project, make_project
 from coterie.model.about import ToolPermission
+from coterie.model.conversation import Message
 from coterie.model.interaction import (
     APPROVE,
     BY_RULE,
@@ -18,7 +19,6 @@ from coterie.model.interaction import (
     Validation,
 )
 from coterie.model.journal import AppendEvent, Fence, Write
-from coterie.model.message import Message
 from coterie.model.task import TaskCreated, TaskStarted, UserInteractionRequested
 from coterie.model.team import Member, Team
 from coterie.stores.sqlite import SqliteStorage

@@ -6,9 +6,9 @@ import json
 
 from inline_snapshot import snapshot
 
+from coterie.model.conversation import Message
 from coterie.model.interaction import Response
 from coterie.model.journal import AppendEvent, AppendMessage, CloseTurn, OpenTurn, Turn
-from coterie.model.message import Message
 from coterie.model.task import TaskCompleted, UserInteractionResponded
 from tests.cli.command import Cli
 from tests.cli.recorded import asks, at, record, wants_to_run

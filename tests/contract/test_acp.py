@@ -20,8 +20,8 @@ from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
 from coterie.model.agent import Capabilities
+from coterie.model.conversation import Limits
 from coterie.model.interaction import Display
-from coterie.model.prompt import Limits
 from coterie.model.team import Mode, Permissions
 from coterie.model.update import (
     Activity,

@@ -16,7 +16,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.project import App
-from coterie.model.message import YOU
+from coterie.model.conversation import YOU
 from coterie.model.record import ResultRecord
 from coterie.rehearsal.server import RehearsalServer
 from coterie.testing.scripted import Recorder

@@ -21,8 +21,8 @@ from coterie.agents.claude.turn import ClaudeTurn
 from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
+from coterie.model.conversation import Limits
 from coterie.model.interaction import Display, Option, Response, Validation
-from coterie.model.prompt import Limits
 from coterie.model.team import Permissions
 from coterie.model.update import (
     Activity,

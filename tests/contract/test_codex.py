@@ -26,8 +26,8 @@ from coterie.errors import AgentMissing
 from coterie.model import instant
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Display, Response
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.update import (
     Activity,

@@ -15,7 +15,7 @@ from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
-from coterie.model.prompt import Limits
+from coterie.model.conversation import Limits
 from coterie.model.update import (
     Activity,
     Asked,

@@ -21,8 +21,8 @@ from coterie.agents.team_tools import Result, Serving, is_ours, listening, progr
 from coterie.agents.team_tools.listening import Listening, call_in
 from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import tools_for
+from coterie.model.conversation import parse_markers
 from coterie.model.interaction import Display, Option, Response, Validation
-from coterie.model.markers import parse
 from coterie.model.update import Asked
 from tests.unit.process.children import until
 
@@ -131,7 +131,7 @@ def test_handing_over(said: str, message: str, text: str) -> None:
     serving = Serving(OTHERS)
     handed = serving.call("k1", "hand_over", {"to": "REX", "message": message})
     assert handed == Result("ok, your turn ends here")
-    marked = parse(serving.ended(said))
+    marked = parse_markers(serving.ended(said))
     assert (marked.text, marked.names) == (text, ("rex",))
     serving.begin()  # the next turn is another
     assert serving.ended(said) == said

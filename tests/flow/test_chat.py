@@ -11,7 +11,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
-from coterie.model.prompt import Limits, Prompt
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from coterie.engine import steering
-from coterie.model.prompt import Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.task import ENDED, Caps, fold
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed, Update

@@ -11,8 +11,8 @@ import pytest
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
 from coterie.model.action import Action, Effect
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Response
-from coterie.model.prompt import Prompt
 from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member, Permissions, Team

@@ -10,8 +10,7 @@ import anyio.lowlevel
 import pytest
 
 from coterie.engine import steering
-from coterie.model.message import YOU
-from coterie.model.prompt import Prompt
+from coterie.model.conversation import YOU, Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member

@@ -18,7 +18,7 @@ from coterie.agents.generic import GenericAdapter, GenericChannel
 from coterie.engine.channels import ChannelKey, ChannelPool
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition, Capabilities
-from coterie.model.prompt import Limits, Prompt
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.team import Member
 from coterie.model.update import (
     Activity,

@@ -9,8 +9,8 @@ import pytest
 
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Option
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member
 from coterie.model.update import (
     Asked,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.engine import steering
-from coterie.model.prompt import Prompt
+from coterie.model.conversation import Prompt
 from coterie.model.team import Member
 from coterie.model.update import Delegated, TurnCompleted, Update
 from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team

@@ -15,8 +15,8 @@ import pytest
 from coterie.engine.lease import Claimant, Owner, living, proven_dead, sweep
 from coterie.errors import LeaseLost, NotFound, SurvivorsElsewhere, TaskBusy
 from coterie.model import instant
+from coterie.model.conversation import Message
 from coterie.model.journal import AppendMessage, ChildLease, Fence
-from coterie.model.message import Message
 from coterie.model.task import TaskCreated
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage

@@ -10,8 +10,8 @@ import anyio
 import anyio.from_thread
 import pytest
 
+from coterie.model.conversation import Limits
 from coterie.model.envelope import Report
-from coterie.model.prompt import Limits
 from coterie.model.record import ErrorRecord, Record
 from coterie.model.scheduler import Alerts, SchedulerConfig
 from coterie.model.team import Member

@@ -8,7 +8,7 @@ import pytest
 
 from coterie.engine import steering
 from coterie.errors import StepRepeated
-from coterie.model.message import Message
+from coterie.model.conversation import Message
 from coterie.model.task import Ended, TaskCreated
 from coterie.ports import Context
 from coterie.testing.scripted import ScriptedChannels, team

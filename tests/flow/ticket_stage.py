@@ -16,9 +16,8 @@ from coterie.engine.run import Engine
 from coterie.engine.steering import answer
 from coterie.engine.task_run import RunServices
 from coterie.model.check import CheckOutcome
+from coterie.model.conversation import Limits, Message, Prompt
 from coterie.model.envelope import Envelope, Error
-from coterie.model.message import Message
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated

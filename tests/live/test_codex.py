@@ -24,8 +24,8 @@ from coterie.agents.codex.exec import OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Response
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.update import (
     Asked,

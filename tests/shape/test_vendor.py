@@ -14,7 +14,7 @@ import pytest
 PACKAGE = '''
 """Acme, an agent of another house."""
 from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts
-from coterie.model.prompt import Limits
+from coterie.model.conversation import Limits
 from coterie.model.update import TurnCompleted
 
 FACTS = AgentFacts(

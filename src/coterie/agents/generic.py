@@ -13,8 +13,8 @@ import anyio.to_thread
 
 from coterie.agents.program import ProgramAdapter
 from coterie.errors import AgentMissing
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
 from coterie.model.update import (
     Activity,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from coterie.model.about import HumanTurn
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response, Validation
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.question_text import display_of
 from coterie.model.team import Member
 from coterie.model.update import Asked, TurnCompleted, TurnFailed, Update

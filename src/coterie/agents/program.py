@@ -11,8 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
 from coterie.model.update import End, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace

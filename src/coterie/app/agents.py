@@ -32,7 +32,7 @@ from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.agent_facts import AgentFacts
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 from coterie.process import programs
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 

@@ -17,8 +17,8 @@ from coterie.engine.lease import Claimant
 from coterie.errors import NotAccepted, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
+from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
-from coterie.model.message import YOU
 from coterie.model.step_name import parse
 from coterie.model.task import TaskState
 from coterie.model.ticket import FINAL_COMMIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coterie.engine.budget import usage_of
+from coterie.engine.limits import usage_of
 from coterie.model.budget import Tally
 from coterie.model.journal import Turn
 from coterie.model.task import fold

@@ -25,8 +25,8 @@ from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import YOU
 from coterie.model.envelope import ArtifactRef, Envelope, Review
-from coterie.model.message import YOU
 from coterie.model.task import DEMO, Caps
 from coterie.model.ticket import Ticket
 from coterie.rehearsal.demo_plan import GOAL, TESTS, TICKETS, initial_files

@@ -13,10 +13,10 @@ from coterie.app.projects import ProjectsAtWork
 from coterie.config.project import Project
 from coterie.config.trust import rules_path
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
+from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_lost_words
-from coterie.model.message import YOU
-from coterie.model.paths import shown
 from coterie.model.view import QuestionView
+from coterie.model.workspace import shown
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,14 @@ from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.model import instant
-from coterie.model.message import YOU, Message
-from coterie.model.paths import member_folder
+from coterie.model.conversation import YOU, Message, spoken
 from coterie.model.record import ResultRecord
-from coterie.model.routing import spoken
 from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, base_of
 from coterie.model.ticket import TicketView
 from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
+from coterie.model.workspace import member_folder
 from coterie.ports import Observer
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage

@@ -25,12 +25,11 @@ from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
 from coterie.engine.task_run import RunServices
 from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model.journal import Fence
-from coterie.model.paths import member_folder
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import Workspace, member_folder
 from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketStore
 from coterie.process.processes import Machine
 from coterie.process.programs import exec_program

@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from coterie.app.run import TICKETS, ledger_of
 from coterie.engine import steering
-from coterie.engine.budget import usage_of
+from coterie.engine.limits import usage_of
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.errors import NotFound, UsageError

@@ -12,8 +12,8 @@ from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.lines import telling
 from coterie.cli.project import look
 from coterie.cli.text import Since, clock, counted, duration, one_line, table
-from coterie.model.paths import shown
 from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.audit import AuditCheck, AuditView, ToolUse

@@ -16,8 +16,8 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.lines import Surface
 from coterie.cli.records import JsonLines
 from coterie.errors import CoterieError, UsageError
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 
 if TYPE_CHECKING:

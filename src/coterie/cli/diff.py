@@ -12,7 +12,7 @@ import click
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import named
 from coterie.cli.text import Meaning, Paint, clock, counted, one_line, printable, table
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.changes import FileDiffStat, Patch, RevertResult, TaskDiff

@@ -9,7 +9,7 @@ from coterie.cli import budgets
 from coterie.cli.call import Call
 from coterie.cli.graph import graph
 from coterie.cli.text import FULL, Paint, counted, one_line, warned, wrap
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 _NAME = 11
 

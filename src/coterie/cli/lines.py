@@ -23,8 +23,7 @@ from coterie.cli.text import (
     printable,
     usage_text,
 )
-from coterie.model.message import YOU
-from coterie.model.paths import shown
+from coterie.model.conversation import YOU
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,
@@ -37,6 +36,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.team import Team
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.project import App

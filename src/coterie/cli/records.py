@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from coterie.cli.lines import Surface
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.model.record import (
     DeltaRecord,
     InteractionRecord,

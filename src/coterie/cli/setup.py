@@ -15,7 +15,7 @@ from coterie.cli.agents import fields_of_scan
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import here, made, show_notices
 from coterie.cli.text import one_line, table, wrap
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.probe import Probed, Step

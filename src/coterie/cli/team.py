@@ -14,8 +14,8 @@ from coterie.cli.project import here, made, opened, show_notices
 from coterie.cli.text import Paint, about, one_line, table, warned
 from coterie.cli.work import agrees, show_powers
 from coterie.errors import CoterieError
-from coterie.model.paths import shown
 from coterie.model.team import Member
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.project import App

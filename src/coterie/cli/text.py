@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from coterie.errors import InvalidTime
-from coterie.model.message import YOU
+from coterie.model.conversation import YOU
 
 if TYPE_CHECKING:
     from coterie.model.team import Member

@@ -15,7 +15,7 @@ from typing import Literal, NoReturn
 
 from coterie.config.files import read_text
 from coterie.errors import ConfigError
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 Place = tuple[str | int, ...]
 """Where a value stands: the keys and positions that lead to it."""

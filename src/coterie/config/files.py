@@ -18,7 +18,7 @@ from coterie.errors import (
     StorageLocked,
     StorageReadOnly,
 )
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 LIMIT = 1 << 20
 """No file that a person writes by hand is larger."""

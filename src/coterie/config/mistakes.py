@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from coterie.config.document import Document, Place
 from coterie.config.patterns import WORDS
 from coterie.errors import ConfigError
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -15,7 +15,7 @@ from coterie.config.environment import coterie_home, user_home
 from coterie.config.files import expanded, locked, set_aside, storage_errors, write_atomically
 from coterie.config.mistakes import Notice
 from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 
 FOLDER = ".coterie"
 ELSEWHERE = "cd into a project, or name one: -C DIR"

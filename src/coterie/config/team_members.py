@@ -16,8 +16,8 @@ from coterie.config.mistakes import Mistake, did_you_mean, listing, quoted
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition
-from coterie.model.paths import shown
 from coterie.model.team import Member, Team, breaks_isolation
+from coterie.model.workspace import shown
 
 LONGEST_PROMPT = 100_000
 """Bytes.  It may go by flag, and the system refuses an argument over 128 KiB."""

@@ -31,8 +31,8 @@ from coterie.config.team_file import (
 from coterie.config.team_members import Given, Surroundings, check_members, long_name
 from coterie.config.trust import require_trust
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.paths import shown
 from coterie.model.team import Member, Team, safe_name
+from coterie.model.workspace import shown
 
 ADHOC = "adhoc"
 """The name of a team that was made on the command line."""

@@ -25,8 +25,8 @@ from coterie.config.team_file import LoadedTeam
 from coterie.config.team_members import COMMAND
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent_facts import KnownAgents
-from coterie.model.paths import shown
 from coterie.model.team import Member, Team
+from coterie.model.workspace import shown
 
 FILE_NAME = "trusted.json"
 

@@ -12,8 +12,8 @@ import anyio.to_thread
 
 from coterie.errors import CoterieError
 from coterie.model import instant
+from coterie.model.conversation import Limits
 from coterie.model.journal import ChildLease, Fence
-from coterie.model.prompt import Limits
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel, ChildLog, LeaseStore

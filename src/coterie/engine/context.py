@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 
-from coterie.engine.budget import usage_of
 from coterie.engine.journal import Journal
+from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
 from coterie.engine.turns import TurnRunner, recorded_turn
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
+from coterie.model.conversation import Brief, Message
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import (
     AppendMessage,
@@ -26,8 +27,6 @@ from coterie.model.journal import (
     TakeRequest,
     Write,
 )
-from coterie.model.message import Message
-from coterie.model.prompt import Brief
 from coterie.model.record import MessageRecord, Record
 from coterie.model.task import Stop
 from coterie.model.team import Member, base_of

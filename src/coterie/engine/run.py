@@ -11,10 +11,10 @@ from typing import cast
 
 import anyio
 
-from coterie.engine.budget import usage_of
 from coterie.engine.context import TaskContext
 from coterie.engine.journal import Journal, WorkflowChanged, question_about
 from coterie.engine.lease import Claimant
+from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.subtask import RunChild
 from coterie.engine.task_run import RunServices, TaskRun
@@ -22,6 +22,7 @@ from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name
 from coterie.model.about import WorkflowChange
+from coterie.model.conversation import Message
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import (
     AppendEvent,
@@ -31,7 +32,6 @@ from coterie.model.journal import (
     TaskHistory,
     Turn,
 )
-from coterie.model.message import Message
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
@@ -145,8 +145,7 @@ class _Run:
         """Run the workflow, and act on requests of other processes meanwhile."""
         task_id, workflow = self._state.id, self._state.created.workflow
         if self._state.status == "created":
-            # Rides in the commit that opens the first step.
-            self._run.post(AppendEvent(TaskStarted(task_id=task_id, at=instant.now())))
+            await self._run.commit(AppendEvent(TaskStarted(task_id=task_id, at=instant.now())))
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)

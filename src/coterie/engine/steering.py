@@ -10,9 +10,9 @@ from coterie.engine.questions import respond
 from coterie.engine.reader import TaskReader
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
+from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
-from coterie.model.message import YOU
 from coterie.model.task import ENDED, TaskCanceled
 from coterie.tools.permission import Rule
 

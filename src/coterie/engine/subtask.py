@@ -12,9 +12,9 @@ from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import Subtask
+from coterie.model.conversation import Message
 from coterie.model.interaction import REJECT, Ask, Option, Response
 from coterie.model.journal import CloseStep, OpenStep
-from coterie.model.message import Message
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps, Stopped, TaskCreated
 from coterie.model.team import Member

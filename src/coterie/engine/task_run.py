@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import anyio
 
 from coterie.model import instant
+from coterie.model.conversation import Message, spoken
 from coterie.model.interaction import Display, Interaction
 from coterie.model.journal import (
     AppendAudit,
@@ -20,10 +21,8 @@ from coterie.model.journal import (
     SetMemberState,
     Write,
 )
-from coterie.model.message import Message
 from coterie.model.record import ErrorRecord, MemberRecord, MemberState
 from coterie.model.redaction import Redactor
-from coterie.model.routing import spoken
 from coterie.model.task import (
     Event,
     TaskCompleted,

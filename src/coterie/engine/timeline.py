@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-from coterie.engine.budget import usage_of
+from coterie.engine.limits import usage_of
 from coterie.model import instant
+from coterie.model.conversation import Message
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
-from coterie.model.message import Message
 from coterie.model.record import (
     ErrorRecord,
     InteractionRecord,

@@ -10,18 +10,18 @@ from dataclasses import asdict
 import anyio
 import anyio.to_thread
 
-from coterie.engine.attempt import Attempt
-from coterie.engine.budget import Budgets
+from coterie.engine.attempt import Attempt, TurnClock
 from coterie.engine.journal import Journal
+from coterie.engine.limits import Budgets, RateLimiter
 from coterie.engine.permission import PermissionGate
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
 from coterie.engine.subtask import RunChild, Subtasks
 from coterie.engine.task_run import TaskRun
-from coterie.engine.timing import RateLimiter, TurnClock
 from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
 from coterie.model.action import Effect
+from coterie.model.conversation import Brief, Message, Prompt, compose
 from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
     AppendAudit,
@@ -33,8 +33,6 @@ from coterie.model.journal import (
     Turn,
     Write,
 )
-from coterie.model.message import Message
-from coterie.model.prompt import Brief, Prompt, compose
 from coterie.model.record import (
     DeltaRecord,
     ErrorRecord,
@@ -272,8 +270,9 @@ class TurnRunner:
     async def _spend(self, attempt: Attempt, usage: update.Usage) -> None:
         if usage != update.UNTOLD:
             self._run.post(attempt.spend(usage))
-        self._budgets.spent(attempt.member, usage)
-        await self._budgets.check(attempt)
+        if self._budgets.are_set:
+            self._budgets.spent(attempt.member, usage)
+            await self._budgets.check(attempt)
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
@@ -347,8 +346,8 @@ class TurnRunner:
             CloseStep(message.task_id, attempt.name, json.dumps({"message": message.seq})),
             after=lambda: run.observer.saw(record),
         )
-        # Model calls that were reported one by one are counted already.
-        self._budgets.spent(member, None if attempt.spent else usage, turns=1)
+        if self._budgets.are_set:  # model calls that were reported one by one are counted already
+            self._budgets.spent(member, None if attempt.spent else usage, turns=1)
         run.show_state(member, "idle")
         return message
 

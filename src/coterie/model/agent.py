@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
 
+from coterie.model.conversation import Limits
 from coterie.model.instant import Instant
-from coterie.model.prompt import Limits
 from coterie.model.team import Member
 
 Detection = Literal["jsonl", "idleTimeout", "custom"]

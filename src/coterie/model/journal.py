@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from coterie.model.message import Message
+from coterie.model.conversation import Message
 from coterie.model.task import Event
 from coterie.model.ticket import Ticket, TicketState
 from coterie.model.tool_call import AuditEntry

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
+from coterie.model.conversation import Message
 from coterie.model.interaction import Interaction
-from coterie.model.message import Message
 from coterie.model.task import Status, Stop
 from coterie.model.ticket import TicketState
 from coterie.model.tool_call import DENIED, AuditEntry

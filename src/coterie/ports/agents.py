@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.team import Member
 from coterie.model.update import Update
 from coterie.model.workspace import Workspace

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from coterie.model.check import CheckOutcome
+from coterie.model.conversation import Brief, Limits, Message
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import ChildLease, Write
-from coterie.model.message import Message
-from coterie.model.prompt import Brief, Limits
 from coterie.model.record import Record
 from coterie.model.task import Ended, Stop, TaskCreated
 from coterie.model.team import Member

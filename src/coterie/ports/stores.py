@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from coterie.model.conversation import Message
 from coterie.model.interaction import Question
 from coterie.model.journal import (
     ChildLease,
@@ -17,7 +18,6 @@ from coterie.model.journal import (
     Turn,
     Write,
 )
-from coterie.model.message import Message
 from coterie.model.task import Event, TaskCreated, TaskRow
 from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry

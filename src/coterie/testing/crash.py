@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from coterie.model.conversation import Message
 from coterie.model.journal import Fence, TaskHistory, Write
-from coterie.model.message import Message
 from coterie.model.task import TaskCreated
 from coterie.ports import Storage
 

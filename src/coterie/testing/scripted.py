@@ -10,8 +10,8 @@ import anyio
 
 from coterie.agents.human import HumanAdapter, HumanChannel
 from coterie.errors import AgentMissing
+from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Limits, Prompt
 from coterie.model.record import Record
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update

@@ -13,10 +13,9 @@ from coterie.engine.lease import Claimant, Owner
 from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.model import instant
+from coterie.model.conversation import YOU, Message, spoken
 from coterie.model.journal import ChildLease, Fence
-from coterie.model.message import YOU, Message
 from coterie.model.record import MessageRecord, ResultRecord
-from coterie.model.routing import spoken
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Team
 from coterie.ports import Storage, Workflow

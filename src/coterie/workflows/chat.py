@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from coterie.model import step_name
-from coterie.model.message import YOU, Message
-from coterie.model.routing import RUNAWAY, Rounds, following
+from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.team import Member
 from coterie.ports import Context

@@ -7,8 +7,8 @@ from itertools import count
 
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
+from coterie.model.conversation import Message
 from coterie.model.interaction import Answer, Ask, Option
-from coterie.model.message import Message
 from coterie.model.task import Stopped
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed

@@ -17,8 +17,8 @@ import anyio.to_thread
 from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member, Mode, Permissions
 from coterie.model.update import (
     Asked,

@@ -15,8 +15,8 @@ import anyio.to_thread
 
 from coterie.agents.builtin.adapter import BuiltinAdapter
 from coterie.model.agent import AgentDefinition, Capabilities
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member
 from coterie.model.update import (
     Asked,

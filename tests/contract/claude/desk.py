@@ -14,8 +14,8 @@ import anyio.to_thread
 from coterie.agents.claude.adapter import ClaudeAdapter
 from coterie.agents.claude.channel import ClaudeChannel
 from coterie.model.agent import AgentDefinition
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member
 from coterie.model.update import Asked, TurnCompleted, Update
 from coterie.model.workspace import Workspace

@@ -12,7 +12,7 @@ from coterie.config.environment import coterie_home
 from coterie.config.files import expanded, keep_copy, locked, write_atomically
 from coterie.config.project import find_project
 from coterie.errors import StorageError, StorageLocked, UsageError
-from coterie.model.paths import shown
+from coterie.model.workspace import shown
 from tests.conftest import House
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from coterie.engine.channels import ChannelKey, ChannelPool
 from coterie.errors import AgentMissing
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.update import TurnCompleted, Update
 
 ANN = ChannelKey("s1", "cat", "ann")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.markers import Marked, parse, parse_human
+from coterie.model.conversation import Marked, parse_human_markers, parse_markers
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from coterie.model.markers import Marked, parse, parse_human
     ],
 )
 def test_parse(message: str, expected: Marked) -> None:
-    assert parse(message) == expected
+    assert parse_markers(message) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_parse(message: str, expected: Marked) -> None:
     ],
 )
 def test_parse_human(message: str, expected: Marked) -> None:
-    assert parse_human(message) == expected
+    assert parse_human_markers(message) == expected
 
 
 words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
@@ -54,8 +54,8 @@ words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
 
 @given(words)
 def test_what_is_left_carries_no_marker_that_counts(message: str) -> None:
-    once = parse(message)
-    again = parse(once.text)
+    once = parse_markers(message)
+    again = parse_markers(once.text)
     assert again == Marked(once.text.rstrip())
 
 
@@ -65,7 +65,7 @@ def test_what_is_left_carries_no_marker_that_counts(message: str) -> None:
 def test_markers_at_the_end_are_read_in_order(text: str, names: list[str], done: bool) -> None:
     fenced = "`" in text or "~" in text
     tail = " ".join(f"[NEXT: {name}]" for name in names) + (" [DONE]" if done else "")
-    marked = parse(f"{text}\n{tail}")
+    marked = parse_markers(f"{text}\n{tail}")
     if not fenced:
         assert marked.names[-len(names) :] == tuple(names)
         assert marked.done >= done
@@ -74,6 +74,6 @@ def test_markers_at_the_end_are_read_in_order(text: str, names: list[str], done:
 
 @given(st.text(max_size=300))
 def test_nothing_a_member_can_write_breaks_the_parser(message: str) -> None:
-    marked = parse(message)
+    marked = parse_markers(message)
     assert len(marked.text) <= len(message)
-    parse_human(message)
+    parse_human_markers(message)

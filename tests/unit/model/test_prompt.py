@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.message import Message
-from coterie.model.prompt import compose
+from coterie.model.conversation import Message, compose
 
 
 def said(*texts: str) -> list[Message]:

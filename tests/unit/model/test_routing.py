@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.routing import Rounds, following, pick
+from coterie.model.conversation import Rounds, following, pick
 from coterie.model.team import Member, MemberType, Team
 
 

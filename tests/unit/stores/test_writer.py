@@ -13,9 +13,9 @@ import anyio
 import pytest
 
 from coterie.errors import StorageDamaged
+from coterie.model.conversation import Message
 from coterie.model.interaction import Display
 from coterie.model.journal import AppendAudit, AppendEvent, AppendMessage, Fence
-from coterie.model.message import Message
 from coterie.model.task import UserInteractionRequested
 from coterie.model.tool_call import AuditEntry
 from coterie.stores.sqlite import SqliteStorage, writer

@@ -20,8 +20,8 @@ from coterie.agents.program import ProcessChannel, ProgramAdapter
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
 from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, NOBODY, Response
-from coterie.model.prompt import Prompt
 from coterie.model.team import Member
 from coterie.model.update import Activity, Asked, TurnCompleted, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import ToolCommands, Workspace

@@ -24,8 +24,8 @@ from coterie.agents.builtin.conversation import (
 from coterie.agents.builtin.services import Answers, Breaker, Interrupted, TurnServices
 from coterie.agents.builtin.text_calls import text_calls
 from coterie.agents.builtin.thread import BuiltinThread, Fold, left_out, room_for, size
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.update import (
     Spent,
     TextDelta,

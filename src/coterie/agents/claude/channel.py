@@ -28,8 +28,8 @@ from coterie.agents.program import ProcessChannel
 from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
-from coterie.model.prompt import Prompt
 from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
 
 

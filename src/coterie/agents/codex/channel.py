@@ -19,8 +19,8 @@ from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import ProcessChannel
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import NOBODY_ANSWERED
+from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, Response
-from coterie.model.prompt import Prompt
 from coterie.model.update import TurnInterrupted, Update
 from coterie.process.lines import LineSplitter
 from coterie.process.stdio_turns import parse_object

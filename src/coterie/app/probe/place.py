@@ -12,8 +12,8 @@ from anyio.abc import TaskGroup
 
 from coterie.app.project import App
 from coterie.errors import CoterieError
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.model.record import (
     DeltaRecord,
     ErrorRecord,

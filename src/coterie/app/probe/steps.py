@@ -15,8 +15,8 @@ from coterie.app.probe.outcome import STEPS, Step, Tried
 from coterie.app.probe.place import Failed, Place, is_opened, replied, replied_or_asked
 from coterie.errors import CoterieError
 from coterie.model.agent_facts import ShellTool
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.rehearsal.model_api import Answer, ModelReply, NoReply, TextMessage, ToolCall, reply
 
 NEEDED: tuple[Step, ...] = ("start", "turn")

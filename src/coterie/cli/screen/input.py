@@ -14,8 +14,8 @@ from coterie.cli.reply import alike, rule_of, typed
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
+from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction
-from coterie.model.message import YOU
 from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from coterie.cli.budgets import granted_tokens
 from coterie.cli.text import FULL, Paint, about, cells, clip, clocked, ends, one_line, token_count
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.model.record import (
     DeltaRecord,
     InteractionRecord,

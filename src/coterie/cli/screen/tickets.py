@@ -17,8 +17,8 @@ from coterie.cli.screen.status import COMMANDS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import AT_WORK, TicketEvents, concluded, ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
+from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.message import YOU
 from coterie.model.record import (
     InteractionRecord,
     MessageRecord,

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from coterie.model.conversation import Message
 from coterie.model.interaction import Question
 from coterie.model.journal import ChildLease, Lease, Request, SetMemberState, Step, Turn
-from coterie.model.message import Message
 from coterie.model.task import EVENT, TaskRow, UserInteractionRequested, UserInteractionResponded
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.model.conversation import Message
 from coterie.model.journal import AppendEvent, AppendMessage, Fence, TaskHistory, Write
-from coterie.model.message import Message
 from coterie.model.task import TaskCreated
 from coterie.stores.sqlite.integrity import HeadFile, head_of, problems
 from coterie.stores.sqlite.opening import open_database, open_in_memory

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 from coterie.model import instant, journal
+from coterie.model.conversation import Message
 from coterie.model.interaction import Question
 from coterie.model.journal import Fence, Lease, Request, RequestKind, Step, Turn
-from coterie.model.message import Message
 from coterie.model.task import Event, IllegalEvent, TaskRow, UserInteractionResponded
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry

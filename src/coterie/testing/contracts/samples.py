@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coterie.model.conversation import Message
 from coterie.model.envelope import Envelope, TicketPayload
 from coterie.model.interaction import NOBODY, Display, Interaction, Option, Response
 from coterie.model.journal import (
@@ -16,7 +17,6 @@ from coterie.model.journal import (
     Turn,
     Write,
 )
-from coterie.model.message import Message
 from coterie.model.task import (
     Caps,
     TaskCreated,

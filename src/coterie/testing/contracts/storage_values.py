@@ -7,6 +7,7 @@ from typing import Any, TypeVar, get_args
 
 import pytest
 
+from coterie.model.conversation import Message
 from coterie.model.envelope import PAYLOADS, TYPES, Envelope
 from coterie.model.interaction import Interaction, Question, Response
 from coterie.model.journal import (
@@ -30,7 +31,6 @@ from coterie.model.journal import (
     Step,
     Turn,
 )
-from coterie.model.message import Message
 from coterie.model.task import (
     Event,
     TaskCanceled,

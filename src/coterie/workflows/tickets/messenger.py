@@ -12,10 +12,10 @@ from typing import NamedTuple, cast
 import anyio
 import anyio.to_thread
 
+from coterie.model.conversation import Brief
 from coterie.model.envelope import Envelope, Error, Payload, PayloadType
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import AppendEnvelope, Write
-from coterie.model.prompt import Brief
 from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed

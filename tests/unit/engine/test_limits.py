@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from coterie.engine.limits import RateLimiter
 from coterie.engine.task_run import TaskRun
-from coterie.engine.timing import RateLimiter
 from coterie.model.journal import Fence
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated

@@ -1,11 +1,15 @@
-"""Budgets: looked at before every call of a model; at a limit the user is asked, once."""
+"""Limits: budgets, asked about before every model call, and the rate limits of members."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from time import monotonic
+
+import anyio
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.journal import Journal
@@ -71,8 +75,6 @@ class Budgets:
 
     async def check(self, attempt: Attempt) -> None:
         """Ask, before anything more is used, where a limit is reached.  Raises Parked."""
-        if not self.are_set:
-            return
         if self._spending is None:
             self._spending = await self._past()
         for scope, measure, limit in self._limits(attempt.member):
@@ -145,3 +147,39 @@ def usage_of(turn: Turn) -> Usage | None:
 
 def _one(turn: Turn) -> int:
     return 1 if turn.outcome in ("completed", "interrupted") else 0
+
+
+MINUTE = 60.0
+
+
+class RateLimiter:
+    """Holds turns back until their member's limit allows them; its instances share it."""
+
+    def __init__(
+        self,
+        run: TaskRun,
+        now: Callable[[], float] = monotonic,
+        sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._run = run
+        self._now = now
+        self._sleep = sleep
+        self._begun: dict[str, deque[float]] = {}
+        """By member: when its turns of the last minute began."""
+
+    async def begin(self, member: Member) -> None:
+        """Wait until the member may begin a turn, and count it."""
+        most = member.turns_per_minute
+        if most is None:
+            return
+        begun = self._begun.setdefault(base_of(member.id), deque())
+        while True:
+            while begun and begun[0] <= self._now() - MINUTE:
+                begun.popleft()
+            if len(begun) < most:
+                begun.append(self._now())
+                return
+            left = begun[0] + MINUTE - self._now()
+            reason = f"{most} turns a minute are allowed; the next in {left:.0f} s"
+            self._run.show_state(member, "waiting", reason)
+            await self._sleep(left)
