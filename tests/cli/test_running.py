@@ -28,7 +28,8 @@ class Limited:
     ) -> ResultRecord:
         self.at_reset = at_reset
         reason = "rate limit until 14:30 UTC (52 min)"
-        observer.saw(MemberRecord(task_id, "rex", "waiting", reason))
+        until = "2026-01-31T14:30:00.000Z"
+        observer.saw(MemberRecord(task_id, "rex", "waiting", reason, limited_until=until))
         return ResultRecord(task_id, "waiting", "rate_limit", "", 1)
 
     async def show(self, task_id: str) -> SimpleNamespace:

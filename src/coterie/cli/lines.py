@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -76,7 +76,7 @@ def describe(record: Record) -> RecordText | None:
             return _tool_call(record)
         case InteractionRecord():
             return _interaction(record)
-        case MemberRecord() if record.state in _MARKS and record.reason:
+        case MemberRecord(question=None) if record.state in _MARKS and record.reason:
             what = f"{record.state}: {one_line(record.reason)}"
             return RecordText(record.member, what, _MARKS[record.state], "asks")
         case TicketRecord():
@@ -240,15 +240,11 @@ class RecordLines:
     """Whether long lines are folded; a pipe gets them as they are, to be searched and cut."""
     cards: bool = True
     """Whether an open question is shown whole."""
-    _asked: set[str] = field(default_factory=set[str], init=False)
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""
-        if isinstance(record, InteractionRecord):
-            self._asked.add(record.interaction.interaction_id)
         text = describe(record)
-        is_told = isinstance(record, MemberRecord) and record.reason in self._asked
-        return [] if text is None or is_told else self._laid_out(record, text)
+        return [] if text is None else self._laid_out(record, text)
 
     def _laid_out(self, record: Record, text: RecordText) -> list[str]:
         raise NotImplementedError

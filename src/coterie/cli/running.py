@@ -194,7 +194,7 @@ class Watched:
     def saw(self, record: Record) -> None:
         if isinstance(record, MessageRecord):
             self.turns: int = max(self.turns, record.turn)
-        elif isinstance(record, MemberRecord) and record.reason.startswith("rate limit"):
+        elif isinstance(record, MemberRecord) and record.limited_until:
             self.limited: MemberRecord | None = record
         self.tell(lambda: self._surface.saw(record))
 

@@ -75,7 +75,7 @@ def _happened(
         return message, None
     if before == "awaiting_review":
         return f"sent back to {owner}: {message}", "asks"
-    return f"{owner} begins" + ("" if message == "instructed" else f" ({message})"), None
+    return f"{owner} goes on: {message}" if before == "blocked" else f"{owner} begins", None
 
 
 @dataclass

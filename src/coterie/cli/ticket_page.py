@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.cli.text import Paint, clock, counted, one_line, printable, wrap
@@ -81,7 +81,7 @@ def _facts(page: TicketPage) -> Iterator[tuple[str, str]]:
         yield "why", ticket.reason
     if row.asks:
         yield "asks", f"{row.asks}   coterie show {row.asks}"
-    yield from _told(page)
+    yield from _last_said(page)
     yield from _checks(page)
     if used := _cost(row):
         yield "cost", used
@@ -89,53 +89,45 @@ def _facts(page: TicketPage) -> Iterator[tuple[str, str]]:
         yield "branch", page.branch
 
 
-def _told(page: TicketPage) -> Iterator[tuple[str, str]]:
+_NAMES: Mapping[type[Payload], str] = {
+    InstructionProposal: "proposal",
+    Instruction: "told",
+    Report: "report",
+    Review: "review",
+    Error: "error",
+}
+
+
+def _last_said(page: TicketPage) -> Iterator[tuple[str, str]]:
     """What manager and worker last said to each other."""
-    for kind, name, words in _WORDS:
-        found = page.last(kind)
-        if found is not None:
-            yield name, f"{found.source}: {words(found.payload)}"
+    for kind, name in _NAMES.items():
+        envelope = page.last(kind)
+        if envelope is not None:
+            yield name, f"{envelope.source}: {_words(envelope.payload)}"
 
 
-def _instruction(payload: Payload) -> str:
-    assert isinstance(payload, Instruction)
-    criteria = [
-        f"- {one.text}" + (f"   checked by {one.command}" if one.command else "   please look")
-        for one in payload.acceptance_criteria
-    ]
-    return _listed(payload.summary, payload.steps, criteria)
-
-
-def _proposal(payload: Payload) -> str:
-    assert isinstance(payload, InstructionProposal)
-    return _listed(payload.summary, [f"risk: {risk}" for risk in payload.risks])
-
-
-def _report(payload: Payload) -> str:
-    assert isinstance(payload, Report)
-    # An agent's word: what it says that it ran is no check.
-    outputs = [f"made {one}" for one in payload.outputs]
-    said = [f"says {one}" for one in payload.evidence]
-    return _listed(payload.status, outputs, said, payload.issues, payload.next_actions)
-
-
-def _review(payload: Payload) -> str:
-    assert isinstance(payload, Review)
-    return _listed(payload.decision.replace("_", " "), payload.requested_changes, [payload.notes])
-
-
-def _error(payload: Payload) -> str:
-    assert isinstance(payload, Error)
-    return f"{payload.code}: {payload.message}"
-
-
-_WORDS = (
-    (InstructionProposal, "proposal", _proposal),
-    (Instruction, "told", _instruction),
-    (Report, "report", _report),
-    (Review, "review", _review),
-    (Error, "error", _error),
-)
+def _words(payload: Payload) -> str:
+    match payload:
+        case InstructionProposal():
+            return _listed(payload.summary, [f"risk: {risk}" for risk in payload.risks])
+        case Instruction():
+            criteria = [
+                f"- {one.text}   {f'checked by {one.command}' if one.command else 'please look'}"
+                for one in payload.acceptance_criteria
+            ]
+            return _listed(payload.summary, payload.steps, criteria)
+        case Report():
+            # An agent's word: what it says that it ran is no check.
+            made = [f"made {output}" for output in payload.outputs]
+            says = [f"says {evidence}" for evidence in payload.evidence]
+            return _listed(payload.status, made, says, payload.issues, payload.next_actions)
+        case Review():
+            decision = payload.decision.replace("_", " ")
+            return _listed(decision, payload.requested_changes, [payload.notes])
+        case Error():
+            return f"{payload.code}: {payload.message}"
+        case _:
+            return ""
 
 
 def _listed(first: str, *rest: Sequence[str]) -> str:

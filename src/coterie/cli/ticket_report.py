@@ -14,7 +14,7 @@ from coterie.cli import card
 from coterie.cli.text import Paint, cells, clock, counted, ends, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
-from coterie.model.about import PlanApproval
+from coterie.model.about import FailedTicket, PlanApproval
 from coterie.model.check import ended
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction
 from coterie.model.instant import seconds_between
@@ -204,17 +204,17 @@ def _decided(ended: SessionReport) -> list[str]:
         for one in ended.detail.questions
         if one.state == "answered" and one.answered_by != NOBODY
     ]
-    told = [_decision(view) for view in answered]
-    dropped = [row.ticket.id for row in ended.rows if row.ticket.reason == "dropped by the user"]
     words = [f'"{_short(one, 40)}"' for one in ended.words]
-    return [*told, *(f"{name} dropped" for name in dropped), *words]
+    return [*(_decision(view) for view in answered), *words]
 
 
 def _decision(view: QuestionView) -> str:
     asked = view.interaction
     if isinstance(asked.about, PlanApproval) and view.answer == APPROVE:
         return f"plan {clock(view.answered_at or view.asked_at)[-8:-3]}"
-    return f"{asked.interaction_id} {_short(card.answered(asked, view.answer, view.said), 24)}"
+    about = asked.about.ticket if isinstance(asked.about, FailedTicket) else None
+    answer = _short(card.answered(asked, view.answer, view.said), 24)
+    return f"{about or asked.interaction_id} {answer}"
 
 
 def _short(text: str, room: int = _LONGEST) -> str:

@@ -99,8 +99,9 @@ class Questions:
         waited = question.state == "open"
         if waited:
             run.observer.saw(InteractionRecord(question.interaction, author))
+            task, now = run.task.task_id, instant.now()
             run.observer.saw(
-                MemberRecord(run.task.task_id, author, "waiting", interaction_id, instant.now())
+                MemberRecord(task, author, "waiting", interaction_id, now, question=interaction_id)
             )
             if by_agent:
                 self._of_agents[interaction_id] = question.interaction

@@ -36,6 +36,8 @@ class MemberRecord:
     state: MemberState
     reason: str = ""
     since: str = ""
+    question: str | None = None
+    """For one that waits for an answer: to which question."""
 
 
 @dataclass(frozen=True)

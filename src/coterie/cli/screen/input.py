@@ -1,4 +1,4 @@
-"""What is typed, and what becomes of it: a word to the task, an answer, a command, a key."""
+"""What is typed, and what becomes of it: a message to the task, an answer, a command, a key."""
 
 from __future__ import annotations
 
@@ -25,31 +25,14 @@ Action = Callable[[], Awaitable[None]]
 
 
 class ScreenActions(Protocol):
-    """What the entry needs of the screen."""
+    """What input does to the screen."""
 
-    def print(self, lines: list[str]) -> None:
-        """Lines for the scrollback."""
-        ...
-
-    def redraw(self) -> None:
-        """The live lines have changed."""
-        ...
-
-    def fill(self, line: str) -> None:
-        """Put a line where the next one is typed, to be edited."""
-        ...
-
-    def show_whole(self, question: Interaction) -> None:
-        """All that a question is about, for the scrollback."""
-        ...
-
-    def command(self, word: str) -> Action | None:
-        """What a command does that only this kind of screen has."""
-        ...
-
-    def park(self) -> None:
-        """Stop, keep."""
-        ...
+    def print(self, lines: list[str]) -> None: ...
+    def redraw(self) -> None: ...
+    def fill(self, line: str) -> None: ...
+    def show_whole(self, question: Interaction) -> None: ...
+    def command(self, word: str) -> Action | None: ...
+    def park(self) -> None: ...
 
 
 class InputHandler:

@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
 from coterie.cli import card, report
 from coterie.cli.call import Call
-from coterie.cli.lines import Surface
+from coterie.cli.lines import RecordLines, Surface
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
@@ -30,14 +30,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.output import Output
 
     from coterie.app.project import App
-
-
-class Renderer(Protocol):
-    """Tells what happens in lines for the scrollback."""
-
-    def lines(self, record: Record) -> list[str]:
-        """What a reader should see of it, if anything."""
-        ...
 
 
 class Screen(Surface):
@@ -71,7 +63,7 @@ class Screen(Surface):
     def _make_board(self, max_turns: int | None) -> ChatStatus:
         return ChatStatus(self._team, max_turns)
 
-    def _make_transcript(self) -> Renderer:
+    def _make_transcript(self) -> RecordLines:
         return Transcript(
             self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )

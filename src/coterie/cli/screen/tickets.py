@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import card, report, ticket_page
 from coterie.cli.screen.input import Action
-from coterie.cli.screen.screen import Renderer, Screen
+from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import AT_WORK, TicketEvents, concluded, ticket_of
@@ -229,7 +229,7 @@ class TicketScreen(Screen):
         self._tickets = TicketStatus(self._team, max_turns)
         return self._tickets
 
-    def _make_transcript(self) -> Renderer:
+    def _make_transcript(self) -> TicketEvents:
         self._events = TicketEvents(
             self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
         )
