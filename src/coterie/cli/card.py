@@ -45,17 +45,17 @@ _LONG = 200
 
 @dataclass(frozen=True)
 class QuestionContext:
-    """A question and what stands around it."""
+    """A question and what stands around it.
+
+    `who` asks is `ada (claude)`, `coterie`, or empty when it is a human's own turn; `waiting` is
+    for how long, `place` the task and another project, which ` -C DIR` in `project` names.
+    """
 
     interaction: Interaction
     who: str
-    """Who asks: `ada (claude)` or `coterie`; empty when it is a human's own turn."""
     waiting: str = ""
-    """For how long."""
     place: str = ""
-    """The task, and the project where it is another one."""
     project: str = ""
-    """What names that other project on a command line: ` -C DIR`."""
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from coterie.model.ticket import TicketView
 
 US = "coterie"
+FAILED = "!"
+"""The mark of what went wrong."""
 _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
 """States of members that are worth a line; a failure and a question have lines of their own."""
 _TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
@@ -85,7 +87,7 @@ def describe(record: Record) -> RecordText | None:
             where = record.where if record.where and record.where not in record.message else ""
             more = (f"in {shown(Path(where))}" if where else "", record.hint or "")
             note = " · ".join(part for part in more if part)
-            return RecordText(record.member or US, record.message, "!", "bad", note)
+            return RecordText(record.member or US, record.message, FAILED, "bad", note)
         case _:
             return None
 
@@ -247,7 +249,36 @@ class RecordLines:
         return [] if text is None else self._laid_out(record, text)
 
     def _laid_out(self, record: Record, text: RecordText) -> list[str]:
+        match record:
+            case MessageRecord():
+                return self._message(record, text)
+            case ToolCallRecord():
+                return self._action(text)
+            case InteractionRecord():
+                return self._question(record, text)
+            case TicketRecord():
+                return self._ticket(record)
+            case MemberRecord() | ErrorRecord():
+                return self._notice(text)
+            case _:
+                return []
+
+    def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         raise NotImplementedError
+
+    def _question(self, record: InteractionRecord, text: RecordText) -> list[str]:
+        raise NotImplementedError
+
+    def _notice(self, text: RecordText) -> list[str]:
+        """What is worth knowing of a member, or went wrong."""
+        raise NotImplementedError
+
+    def _action(self, text: RecordText) -> list[str]:
+        """A tool call; not every surface shows them."""
+        return []
+
+    def _ticket(self, record: TicketRecord) -> list[str]:
+        return []
 
     def _card(self, record: InteractionRecord) -> list[str]:
         """The open question, whole."""

@@ -13,7 +13,7 @@ from coterie.cli.inbox import asked, find_question
 from coterie.cli.look import state_of
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
-from coterie.cli.text import Paint, about, clock, counted, printable, warned, wrap
+from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.model.view import TaskDetail
 from coterie.model.workspace import member_folder, shown
@@ -68,27 +68,27 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
     team = created.team
     turns = counted(detail.turns, "turn")
     lines = [f"{view.id}  {view.workflow}  {state_of(view)}  {turns}"]
-    lines += _field("goal", printable(created.goal), width)
+    lines += field("goal", printable(created.goal), width)
     if view.reason:
-        lines += _field("why", in_words(view.reason), width)
+        lines += field("why", in_words(view.reason), width)
     if detail.state.summary:
-        lines += _field("summary", printable(detail.state.summary), width)
-    lines += _field("started", clock(view.created_at), width)
-    lines += _field("changed", clock(view.changed_at), width)
+        lines += field("summary", printable(detail.state.summary), width)
+    lines += field("started", clock(view.created_at), width)
+    lines += field("changed", clock(view.changed_at), width)
     if view.pid is not None:
-        lines += _field("runs as", f"pid {view.pid}", width)
-    lines += _field("team", team.name, width)
+        lines += field("runs as", f"pid {view.pid}", width)
+    lines += field("team", team.name, width)
     for member in team.in_order:
         folder = shown(member_folder(root, team.name, member))
         lines.append(f"    {member.id}  {warned(about(member), paint)}  {folder}")
     for who, what in detail.failures:
-        lines += _field("failed", f"{who}: {printable(what)}", width)
+        lines += field("failed", f"{who}: {printable(what)}", width)
     for question in detail.questions:
         if question.state != "open":
             name = question.interaction.interaction_id
             said = card.answered(question.interaction, question.answer, question.said)
-            lines += _field(name, f"{question.state}: {said}", width)
-    lines += _field("next", _next(detail), width)
+            lines += field(name, f"{question.state}: {said}", width)
+    lines += field("next", _next(detail), width)
     return lines
 
 
@@ -99,8 +99,3 @@ def _next(detail: TaskDetail) -> str:
     if detail.view.workflow == TICKETS and detail.view.status == "completed":
         return f"coterie diff {name} · coterie accept {name}"
     return f"coterie log {name}"
-
-
-def _field(name: str, value: str, width: int) -> list[str]:
-    first, *rest = wrap(value, width - 11)
-    return [f"  {name:<9}{first}", *(f"{'':11}{line}" for line in rest)]

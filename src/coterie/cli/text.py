@@ -143,6 +143,12 @@ def _reach(text: str, start: int, width: int) -> int:
     return len(text)
 
 
+def field(name: str, value: str, width: int, size: int = 9) -> list[str]:
+    """A named value; its further lines stand below the first."""
+    first, *rest = wrap(value, max(width - size - 2, 20))
+    return [f"  {name:<{size}}{first}", *(f"{'':{size + 2}}{line}" for line in rest)]
+
+
 def table(
     rows: Sequence[Sequence[str]],
     width: int,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coterie.cli import report
 from coterie.cli.call import Call
-from coterie.cli.lines import RecordLines, RecordText, describe, prose
+from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.cli.transcript import PlainOutput
@@ -17,9 +17,7 @@ from coterie.model import instant
 from coterie.model.about import PlanApproval
 from coterie.model.interaction import APPROVE, Interaction
 from coterie.model.record import (
-    ErrorRecord,
     InteractionRecord,
-    MemberRecord,
     MessageRecord,
     Record,
     ResultRecord,
@@ -98,36 +96,27 @@ class TicketEvents(RecordLines):
 
     def past(self, entry: Entry) -> list[str]:
         """The lines of what happened before; how tickets stand is not taken from it."""
-        self._at, record, text = entry.at, entry.record, describe(entry.record)
-        if text is None or isinstance(record, InteractionRecord):
+        self._at, record = entry.at, entry.record
+        if isinstance(record, InteractionRecord):
             return []
         if not isinstance(record, TicketRecord):
-            return self._shown(record, text)
+            return super().lines(record)
         what, meaning = _happened(record, None, self.team.manager.id)
         return [] if record.is_new else self._event(record.id, what, meaning)
 
-    def _laid_out(self, record: Record, text: RecordText) -> list[str]:
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it; new tickets once all of a plan are known."""
         self._at = instant.now()
         if isinstance(record, TicketRecord) and record.is_new:
             self._made.append(record)
             return []
-        return [*self._new_plan(), *self._shown(record, text)]
+        return [*self._new_plan(), *super().lines(record)]
 
-    def _shown(self, record: Record, text: RecordText) -> list[str]:
-        match record:
-            case TicketRecord():
-                return self._ticket(record)
-            case InteractionRecord():
-                return self._question(record, text)
-            case MessageRecord():
-                return self._message(record)
-            case MemberRecord():
-                return self._event("", f"{text.who} {text.what}", text.meaning)
-            case ErrorRecord():
-                note = f" · {text.note}" if text.note else ""
-                return self._event("", f"{text.mark} {text.what}{note}", text.meaning)
-            case _:
-                return []
+    def _notice(self, text: RecordText) -> list[str]:
+        if text.mark != FAILED:
+            return self._event("", f"{text.who} {text.what}", text.meaning)
+        note = f" · {text.note}" if text.note else ""
+        return self._event("", f"{text.mark} {text.what}{note}", text.meaning)
 
     # -- tickets -------------------------------------------------------------------------------
 
@@ -171,9 +160,9 @@ class TicketEvents(RecordLines):
         count = counted(plan.tickets, "ticket")
         return self._event("", f"plan approved by {record.by or 'you'}, {count}", "dim")
 
-    def _message(self, record: MessageRecord) -> list[str]:
+    def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(base_of(record.member))
-        said = prose(record.text)
+        said = prose(text.what)
         if not said or record.member == self.team.manager.id:
             return []  # what a manager says shows in what becomes of it
         if member is None or member.type == "human":

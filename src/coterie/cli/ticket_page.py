@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.cli.text import Paint, clock, counted, one_line, printable, wrap
+from coterie.cli.text import Paint, clock, counted, field, one_line
 from coterie.cli.ticket_table import Row, thousands, took
 from coterie.model.envelope import (
     ArtifactRef,
@@ -18,7 +18,6 @@ from coterie.model.envelope import (
     Review,
 )
 
-_NAME = 9
 _FEW = 12
 """So many lines of a history stand on a screen; `show` has all."""
 
@@ -62,13 +61,13 @@ def lines(page: TicketPage, width: int, paint: Paint, *, whole: bool = True) -> 
         f"{paint(f'{page.task}/{ticket.id}', 'name')}  {one_line(ticket.title)}   {state}{owner}"
     ]
     for name, value in _facts(page):
-        shown += _field(name, value, width)
+        shown += field(name, value, width)
     history = [_moment(one.at, one.event, one.message) for one in ticket.history]
     kept = history if whole else history[-_FEW:]
     if len(kept) < len(history):
         kept.insert(0, f"… {len(history) - len(kept)} before: coterie show {page.task}/{ticket.id}")
     for place, moment in enumerate(kept):
-        shown += _field("" if place else "history", moment, width)
+        shown += field("" if place else "history", moment, width)
     return shown
 
 
@@ -154,8 +153,3 @@ def _cost(row: Row) -> str:
 
 def _moment(at: str, event: str, message: str) -> str:
     return f"{clock(at)}  {event}" + (f": {one_line(message)}" if message else "")
-
-
-def _field(name: str, value: str, width: int) -> list[str]:
-    first, *rest = wrap(printable(value), width - _NAME - 2)
-    return [f"  {name:<{_NAME}}{first}", *(f"{'':{_NAME + 2}}{line}" for line in rest)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from coterie.cli import report
 from coterie.cli.call import Call
-from coterie.cli.lines import RecordLines, RecordText, Surface
+from coterie.cli.lines import FAILED, RecordLines, RecordText, Surface
 from coterie.cli.text import about, asking, cells, clip, ends, pad, painted, printable, wrap
 from coterie.model.record import (
     ErrorRecord,
@@ -15,8 +15,6 @@ from coterie.model.record import (
     MessageRecord,
     Record,
     ResultRecord,
-    TaskRecord,
-    ToolCallRecord,
 )
 from coterie.model.team import Team
 
@@ -33,30 +31,14 @@ class Transcript(RecordLines):
     _spaced: bool = field(default=False, init=False)
     """Whether the last line was an empty one."""
 
-    def _laid_out(self, record: Record, text: RecordText) -> list[str]:
-        lines = self._parts(record, text)
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it; never two empty lines in a row."""
+        lines = super().lines(record)
         if self._spaced and lines and not lines[0]:
             lines = lines[1:]
         if lines:
             self._spaced = not lines[-1]
         return lines
-
-    def _parts(self, record: Record, text: RecordText) -> list[str]:
-        match record:
-            case MessageRecord():
-                return self._message(record, text)
-            case ToolCallRecord():
-                return self._action(text)
-            case InteractionRecord():
-                return self._question(record, text)
-            case ErrorRecord():
-                return self._error(text)
-            case TaskRecord():
-                return []
-            case _:
-                line = f" {text.mark} {text.who} {text.what}"
-                line = clip(line, self.width()) if self.fold else line
-                return [self.paint(line, text.meaning)]
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -112,14 +94,15 @@ class Transcript(RecordLines):
         mark = self.paint(text.mark, text.meaning)
         return [*self._begin(text.who), " " * INDENT + mark + line[INDENT + 1 :].rstrip()]
 
-    def _error(self, text: RecordText) -> list[str]:
+    def _notice(self, text: RecordText) -> list[str]:
+        if text.mark != FAILED:
+            line = f" {text.mark} {text.who} {text.what}"
+            return [self.paint(clip(line, self.width()) if self.fold else line, text.meaning)]
         who = "" if text.who in text.what else f"{text.who}: "
         first, *rest = self._folded(f"{who}{text.what}", 3)
         more = self._folded(text.note, 3) if text.note else []
-        return [
-            self.paint(f" {text.mark} {first}", "bad"),
-            *(f"   {line}" for line in [*rest, *more]),
-        ]
+        lines = [self.paint(f" {text.mark} {first}", text.meaning)]
+        return lines + [f"   {line}" for line in [*rest, *more]]
 
     def _indented(self, text: str) -> list[str]:
         lines = self._folded(text.strip("\n"), INDENT)
