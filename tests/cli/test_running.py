@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 from coterie.app.project import App
 from coterie.cli.call import Call
 from coterie.cli.records import JsonLines
-from coterie.cli.running import Parking, Patience, carry
+from coterie.cli.running import Patience, StopRequest, run_task
 from coterie.model.record import MemberRecord, ResultRecord
 from coterie.ports import Observer
 from tests.cli.recorded import TEAM
@@ -42,7 +42,7 @@ async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
     face = JsonLines(lambda kind, fields, _: lines.append((kind, fields)))
     app = Limited()
     patience = Patience(0.0, at_reset=at_reset)
-    code = await carry(Call(), cast("App", app), "k3f9", face, Parking(), patience)
+    code = await run_task(Call(), cast("App", app), "k3f9", face, StopRequest(), patience)
     assert (code, app.at_reset) == (3, at_reset)
     kinds = [kind for kind, _ in lines]
     assert kinds == ["member", "error", "result"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coterie.cli.call import Call, command, pass_call, write
-from coterie.cli.lines import telling
+from coterie.cli.lines import input_summary
 from coterie.cli.project import look
 from coterie.cli.text import Since, clock, counted, duration, one_line, table
 from coterie.model.tool_call import AuditEntry, ChainedEntry
@@ -95,12 +95,12 @@ def _row(use: ToolUse) -> tuple[str, ...]:
         one_line(entry.tool_name),
         use.outcome,
         "-" if took is None else duration(took / 1000),
-        telling(entry.input or {}) or _said(use.completed),
+        input_summary(entry.input or {}) or _said(use.completed),
     )
 
 
 def _said(completed: AuditEntry | None) -> str:
-    return telling(completed.output or {}) if completed else ""
+    return input_summary(completed.output or {}) if completed else ""
 
 
 def _fields(use: ToolUse) -> Mapping[str, object]:

@@ -23,7 +23,7 @@ from coterie.model.record import InteractionRecord, Record, ResultRecord
 if TYPE_CHECKING:
     from coterie.app.demo import DemoProject, Promise
     from coterie.app.project import App
-    from coterie.cli.running import Parking
+    from coterie.cli.running import StopRequest
 
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
 PATIENCE = 20.0
@@ -100,11 +100,11 @@ async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> i
 
     from coterie.app.demo import REVIEW_GOAL
     from coterie.app.project import App
-    from coterie.cli.running import Parking, Patience, carry, signals
+    from coterie.cli.running import StopRequest, Patience, run_task, signals
     from coterie.cli.transcript import PlainOutput
     from coterie.model.task import Caps
 
-    parking = Parking()
+    parking = StopRequest()
     code = 1
     shown: Surface = JsonLines(call.record) if call.json else PlainOutput(call, stage.view.team)
     with signals(parking):
@@ -119,7 +119,7 @@ async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> i
 
             face = _Answering(shown, answer, following)
             face.opened(REVIEW_GOAL)
-            code = await carry(call, app, task_id, face, parking, Patience(PATIENCE))
+            code = await run_task(call, app, task_id, face, parking, Patience(PATIENCE))
     return code
 
 
@@ -188,9 +188,9 @@ def _tickets(call: Call, spec: str | None) -> int:
 async def _work(call: Call, stage: DemoProject) -> int:
     from coterie.app.demo import kept, start_tickets_demo
     from coterie.app.project import App
-    from coterie.cli.running import Parking, signals
+    from coterie.cli.running import StopRequest, signals
 
-    parking = Parking()
+    parking = StopRequest()
     with signals(parking):
         async with App.open(stage.project.root, stage.home) as app:
             task_id = await start_tickets_demo(app, stage)
@@ -202,15 +202,15 @@ async def _work(call: Call, stage: DemoProject) -> int:
 
 
 async def _in_lines(
-    call: Call, app: App, stage: DemoProject, task_id: str, parking: Parking
+    call: Call, app: App, stage: DemoProject, task_id: str, parking: StopRequest
 ) -> int:
     from coterie.app.demo import GOAL
-    from coterie.cli.running import Patience, carry
+    from coterie.cli.running import Patience, run_task
     from coterie.cli.ticket_events import PlainTickets
 
     surface: Surface = _Outcome(call) if call.json else PlainTickets(call, stage.view.team)
     surface.opened(GOAL)
-    return await carry(call, app, task_id, surface, parking, Patience(_UNATTENDED))
+    return await run_task(call, app, task_id, surface, parking, Patience(_UNATTENDED))
 
 
 class _Outcome(JsonLines):
@@ -237,17 +237,17 @@ class _Outcome(JsonLines):
 
 
 async def _on_screen(
-    call: Call, app: App, stage: DemoProject, task_id: str, parking: Parking
+    call: Call, app: App, stage: DemoProject, task_id: str, parking: StopRequest
 ) -> int:
     from coterie.app.demo import GOAL
-    from coterie.cli.running import Patience, carry
+    from coterie.cli.running import Patience, run_task
     from coterie.cli.screen.tickets import TicketScreen
 
     screen = TicketScreen(call, stage.view.team, None, stage.project.folder / "history")
     async with screen.shown(parking.request):
         screen.attach(app, task_id)
         screen.opened(GOAL)
-        return await carry(call, app, task_id, screen, parking, Patience(_UNATTENDED))
+        return await run_task(call, app, task_id, screen, parking, Patience(_UNATTENDED))
 
 
 def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise]) -> None:

@@ -1,4 +1,4 @@
-"""How a run that did not go well is told, and the exit code it ends with."""
+"""How a failed command is shown, and the exit code it ends with."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ReaderLeft(Exception):
     """Whoever read our output has seen enough."""
 
 
-def told(error: BaseException, call: Call) -> int:
-    """Tell what happened, where, and what to paste; returns the exit code."""
+def show_failure(error: BaseException, call: Call) -> int:
+    """Show what happened, where, and what to paste; returns the exit code."""
     error = _single(error)
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
@@ -52,15 +52,15 @@ def told(error: BaseException, call: Call) -> int:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     try:
-        return _mistake(error, call)
-    except OSError:  # stdout, where it should have been told, takes nothing any more
+        return _shown(error, call)
+    except OSError:  # stdout can no longer be written to
         _close_quietly()
         with contextlib.suppress(OSError):
             write(sys.stderr, f"! {error}")
         return 1
 
 
-def _mistake(error: BaseException, call: Call) -> int:
+def _shown(error: BaseException, call: Call) -> int:
     match error:
         case CoterieError():
             call.problem(error)

@@ -99,7 +99,7 @@ def _cost(record: MessageRecord) -> str:
 
 
 def _tool_call(record: ToolCallRecord) -> RecordText:
-    verb, what = deed(record.name, record.input)
+    verb, what = action_of(record.name, record.input)
     if record.denied:
         return RecordText(
             record.member, f"not run: {what}", "✗", "bad", f"({one_line(record.denied)})"
@@ -132,7 +132,7 @@ def _ticket(record: TicketRecord) -> str:
 # -- tool calls --------------------------------------------------------------------------------
 
 
-def telling(given: Mapping[str, object]) -> str:
+def input_summary(given: Mapping[str, object]) -> str:
     """A tool's input in a few words."""
     for key in _TELLING:
         value = given.get(key)
@@ -141,15 +141,15 @@ def telling(given: Mapping[str, object]) -> str:
     return one_line(json.dumps(given, ensure_ascii=False, default=str)) if given else ""
 
 
-def deed(name: str, given: Mapping[str, object]) -> tuple[str, str]:
+def action_of(name: str, given: Mapping[str, object]) -> tuple[str, str]:
     """What an agent did with a tool: `ran`, `pytest -q`; `used`, `WebSearch stripe api`."""
     command = given.get("command")
     if isinstance(command, str) and command.strip():
         return "ran", one_line(command)
     for verb, tools in (("changed", _CHANGING), ("read", _READING)):
         if tools.search(name) and any(key in given for key in ("file_path", "path")):
-            return verb, telling(given)
-    return "used", f"{one_line(name)} {telling(given)}".rstrip()
+            return verb, input_summary(given)
+    return "used", f"{one_line(name)} {input_summary(given)}".rstrip()
 
 
 # -- payloads in replies -----------------------------------------------------------------------

@@ -99,9 +99,9 @@ def run(arguments: list[str]) -> int:
     except SystemExit:  # click's own, after a shell was given its completions
         raise
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
-        from coterie.cli.failure import told
+        from coterie.cli.failure import show_failure
 
-        return told(error, call)
+        return show_failure(error, call)
     return code if isinstance(code, int) else 0
 
 

@@ -1,4 +1,4 @@
-"""What a person typed as an answer: which choice, which words with it, and what else it is for."""
+"""What a person typed as an answer: which choice, which text with it, and what else it is for."""
 
 from __future__ import annotations
 
@@ -40,17 +40,11 @@ def alike(one: Interaction, other: Interaction) -> bool:
     the same command or a rule that would cover both."""
     if one.interaction_id == other.interaction_id or one.task_id != other.task_id:
         return False
-    if (
-        one.permission is None
-        or other.permission is None
-        or one.permission.tool != other.permission.tool
-    ):
+    call, second = one.permission, other.permission
+    if call is None or second is None or call.tool != second.tool:
         return False
-    rule = rule_of(one)
-    same_command = (
-        bool(one.permission.command) and one.permission.command == other.permission.command
-    )
-    return same_command or (rule != "" and rule == rule_of(other))
+    same_command = bool(call.command) and call.command == second.command
+    return same_command or (rule_of(one) != "" and rule_of(one) == rule_of(other))
 
 
 def rule_of(question: Interaction) -> str:

@@ -56,7 +56,7 @@ class Patience:
 
 async def begin(call: Call, project: Project, start: Start, patience: Patience) -> int:
     """Start a task and run it until it ends or parks; returns the exit code."""
-    parking = Parking()
+    parking = StopRequest()
     with signals(parking):
         async with App.open(project.root) as app:
             if call.live:
@@ -64,12 +64,12 @@ async def begin(call: Call, project: Project, start: Start, patience: Patience) 
             task_id = await _started(app, start, start.goal or "")
             surface = _surface(call, start.team, start.workflow)
             surface.opened(start.goal or "")
-            return await carry(call, app, task_id, surface, parking, patience)
+            return await run_task(call, app, task_id, surface, parking, patience)
 
 
 async def again(call: Call, project: Project, app: App, task_id: str, patience: Patience) -> int:
     """Go on with a task; raises TaskBusy where a living process runs it."""
-    parking = Parking()
+    parking = StopRequest()
     detail = await app.show(task_id)
     team = detail.state.created.team
     with signals(parking):
@@ -77,14 +77,14 @@ async def again(call: Call, project: Project, app: App, task_id: str, patience: 
             surface = _surface(call, team, detail.view.workflow)
             if detail.view.workflow == _TICKETS:
                 surface.knows(await app.tickets(task_id))
-            return await carry(call, app, task_id, surface, parking, patience)
+            return await run_task(call, app, task_id, surface, parking, patience)
         caps = detail.state.created.caps
         screen = _screen(call, team, caps, project, detail.view.workflow)
         async with screen.shown(parking.request):
             screen.look_back((await app.timeline(task_id))[-_LOOK_BACK:])
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
-            return await carry(call, app, task_id, screen, parking, patience)
+            return await run_task(call, app, task_id, screen, parking, patience)
 
 
 async def _on_screen(
@@ -92,7 +92,7 @@ async def _on_screen(
     project: Project,
     app: App,
     start: Start,
-    parking: Parking,
+    parking: StopRequest,
     patience: Patience,
 ) -> int:
     screen = _screen(call, start.team, start.caps, project, start.workflow)
@@ -106,7 +106,7 @@ async def _on_screen(
         task_id = await _started(app, start, goal)
         screen.attach(app, task_id)
         screen.opened(goal)
-        return await carry(call, app, task_id, screen, parking, patience)
+        return await run_task(call, app, task_id, screen, parking, patience)
 
 
 async def _started(app: App, start: Start, goal: str) -> str:
@@ -144,9 +144,9 @@ def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str)
 # -- until it ends or parks ----------------------------------------------------------------------
 
 
-class Parking:
-    """The wish to stop and keep: once uttered it holds, and a second one changes nothing, so that
-    a second Ctrl-C cannot break the clean-up."""
+class StopRequest:
+    """A request to stop and keep the task.  A second one changes nothing, so that a second Ctrl-C
+    cannot interrupt the clean-up."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -159,7 +159,7 @@ class Parking:
             self._scope.cancel()
 
     def stoppable(self) -> anyio.CancelScope:
-        """A scope that the wish cancels, even when it was uttered before."""
+        """A scope that the request cancels, even one that came before."""
         self._scope = anyio.CancelScope()
         if self.asked:
             self._scope.cancel()
@@ -167,8 +167,8 @@ class Parking:
 
 
 @contextmanager
-def signals(parking: Parking) -> Generator[None]:
-    """Ctrl-C, SIGTERM and a closed terminal are the wish to stop and keep."""
+def signals(parking: StopRequest) -> Generator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal request a stop."""
     loop = asyncio.get_running_loop()
     for number in _PARKING:
         loop.add_signal_handler(number, parking.request)
@@ -179,7 +179,7 @@ def signals(parking: Parking) -> Generator[None]:
             loop.remove_signal_handler(number)
 
 
-class Watched:
+class GuardedObserver:
     """An observer that never raises: when the reader is gone, the run is parked instead."""
 
     def __init__(self, surface: Surface, stop: Callable[[], None]) -> None:
@@ -209,16 +209,16 @@ class Watched:
             self._stop()
 
 
-async def carry(
+async def run_task(
     call: Call,
     app: App,
     task_id: str,
     surface: Surface,
-    parking: Parking,
+    parking: StopRequest,
     patience: Patience,
 ) -> int:
     """Run a task until it ends or parks, and show how; returns the exit code."""
-    watched = Watched(surface, parking.request)
+    watched = GuardedObserver(surface, parking.request)
     result: ResultRecord | None = None
     code: int | None = None
     with parking.stoppable():

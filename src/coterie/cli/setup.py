@@ -128,10 +128,10 @@ def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
 
 async def _probe_all(call: Call, agents: list[AgentDefinition]) -> Mapping[str, Probed]:
     from coterie.app.probe import can_be_probed, probe_agent
-    from coterie.cli.running import Parking, signals
+    from coterie.cli.running import StopRequest, signals
 
     found: dict[str, Probed] = {}
-    parking = Parking()
+    parking = StopRequest()
     live = call.live and sys.stderr.isatty()
     try:
         with signals(parking), parking.stoppable():

@@ -213,15 +213,15 @@ class PlainTickets(PlainOutput):
             self._call.note(report.stopped_line(result.task))
         else:
             seconds = time.monotonic() - self._began
-            self._call.lines(await concluded(app, self._call, result, seconds))
+            self._call.lines(await closing_lines(app, self._call, result, seconds))
 
 
-async def concluded(app: App, call: Call, result: ResultRecord, seconds: float) -> list[str]:
+async def closing_lines(app: App, call: Call, result: ResultRecord, seconds: float) -> list[str]:
     """How a run of a session ended: the report of a whole one, else how far it came."""
     if result.status == "completed":
         from coterie.cli import ticket_report
 
-        ended = await ticket_report.gathered(app, result.task)
+        ended = await ticket_report.session_report(app, result.task)
         return ["", *ticket_report.lines(ended, call.width, call.paint)]
     team = (await app.show(result.task)).state.created.team
     listed = rows(await app.tickets(result.task), team)

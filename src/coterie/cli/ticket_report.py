@@ -54,7 +54,7 @@ class SessionReport:
         return self.detail.view.id
 
 
-async def gathered(app: App, task_id: str) -> SessionReport:
+async def session_report(app: App, task_id: str) -> SessionReport:
     """What there is to report of a session."""
     detail = await app.show(task_id)
     views = await app.tickets(task_id)

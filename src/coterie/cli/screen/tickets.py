@@ -15,7 +15,7 @@ from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
-from coterie.cli.ticket_events import AT_WORK, TicketEvents, concluded, ticket_of
+from coterie.cli.ticket_events import AT_WORK, TicketEvents, closing_lines, ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
@@ -268,7 +268,7 @@ class TicketScreen(Screen):
             self._report = [report.stopped_line(self._board.task)]
             return
         seconds = time.monotonic() - self._began
-        self._report = await concluded(app, self._call, result, seconds)
+        self._report = await closing_lines(app, self._call, result, seconds)
 
     # -- what is kept --------------------------------------------------------------------------
 
