@@ -13,6 +13,7 @@ from coterie.cli.call import Call
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Patience, StopRequest, run_task
 from coterie.model.record import MemberRecord, ResultRecord
+from coterie.model.task import RateLimited
 from coterie.ports import Observer
 from tests.cli.recorded import TEAM
 
@@ -27,10 +28,9 @@ class Limited:
         self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool
     ) -> ResultRecord:
         self.at_reset = at_reset
-        reason = "rate limit until 14:30 UTC (52 min)"
-        until = "2026-01-31T14:30:00.000Z"
-        observer.saw(MemberRecord(task_id, "rex", "waiting", reason, limited_until=until))
-        return ResultRecord(task_id, "waiting", "rate_limit", "", 1)
+        observer.saw(MemberRecord(task_id, "rex", "waiting", "any words"))
+        stop = RateLimited("rex", "2026-01-31T14:30:00.000Z")
+        return ResultRecord(task_id, "waiting", stop.reason, "", 1, stop=stop)
 
     async def show(self, task_id: str) -> SimpleNamespace:
         return SimpleNamespace(state=SimpleNamespace(created=SimpleNamespace(team=TEAM)))
@@ -46,10 +46,13 @@ async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
     assert (code, app.at_reset) == (3, at_reset)
     kinds = [kind for kind, _ in lines]
     assert kinds == ["member", "error", "result"]
+    assert lines[2][1]["stop"] == {
+        "reason": "rate_limit", "member": "rex", "until": "2026-01-31T14:30:00.000Z"
+    }  # fmt: skip
     assert lines[1][1] == snapshot(
         {
             "code": "rate_limit",
-            "message": "rex: codex rate limit until 14:30 UTC (52 min). Parked, nothing lost.",
+            "message": "rex: codex rate limit until 14:30 UTC. Parked, nothing lost.",
             "hint": "coterie resume k3f9 --at-reset",
             "member": "rex",
             "where": None,

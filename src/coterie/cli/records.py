@@ -27,10 +27,13 @@ def fields_of(record: Record) -> dict[str, object]:
             if record.state != "open":
                 fields |= {"answer": record.answer, "answer_text": record.said, "by": record.by}
             return fields
-        case MessageRecord() | ResultRecord():
-            told: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
-            told.pop("at", None)
-            return told
+        case MessageRecord():
+            said: dict[str, object] = {**vars(record), "usage": usage(record.usage)}
+            del said["at"]
+            return said
+        case ResultRecord(stop=stop):
+            why = None if stop is None else {"reason": stop.reason, **asdict(stop)}
+            return {**vars(record), "usage": usage(record.usage), "stop": why}
         case _:
             return dict(vars(record))
 

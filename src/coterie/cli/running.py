@@ -25,8 +25,8 @@ from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
 from coterie.cli.transcript import PlainOutput
 from coterie.errors import CoterieError, TaskBusy
-from coterie.model.record import ErrorRecord, MemberRecord, MessageRecord, Record, ResultRecord
-from coterie.model.task import Caps
+from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
+from coterie.model.task import Caps, RateLimited
 from coterie.model.team import Team
 
 if TYPE_CHECKING:
@@ -186,16 +186,12 @@ class GuardedObserver:
         self._surface = surface
         self._stop = stop
         self.turns = 0
-        self.limited = None
-        """The member that last had to wait for the end of a rate limit."""
         self.left = False
         """Whether nobody reads any more."""
 
     def saw(self, record: Record) -> None:
         if isinstance(record, MessageRecord):
             self.turns: int = max(self.turns, record.turn)
-        elif isinstance(record, MemberRecord) and record.limited_until:
-            self.limited: MemberRecord | None = record
         self.tell(lambda: self._surface.saw(record))
 
     def tell(self, show: Callable[[], None]) -> None:
@@ -235,8 +231,8 @@ async def run_task(
             code = error.exit_code
     if result is None:
         result = report.interrupted(task_id, watched.turns)
-    if result.reason == "rate_limit" and watched.limited is not None:
-        watched.saw(await _rate_limited(app, task_id, watched.limited))
+    if isinstance(result.stop, RateLimited):
+        watched.saw(await _rate_limited(app, task_id, result.stop))
     watched.tell(lambda: surface.finished(result))
     if watched.left:
         call.note(report.stopped_line(task_id))
@@ -245,15 +241,16 @@ async def run_task(
     return report.exit_code(result) if code is None else code
 
 
-async def _rate_limited(app: App, task_id: str, waiting: MemberRecord) -> ErrorRecord:
+async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecord:
     """Why a run parked that could go on by itself later."""
-    member = (await app.show(task_id)).state.created.team.get(waiting.member)
+    member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""
+    limit = f"rate limit until {stop.until[11:16]} UTC"
     return ErrorRecord(
         code="rate_limit",
-        message=f"{waiting.member}: {agent}{waiting.reason}. Parked, nothing lost.",
+        message=f"{stop.member}: {agent}{limit}. Parked, nothing lost.",
         hint=f"coterie resume {task_id} --at-reset",
-        member=waiting.member,
+        member=stop.member,
         task=task_id,
     )
 
