@@ -100,7 +100,7 @@ async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> i
 
     from coterie.app.demo import REVIEW_GOAL
     from coterie.app.project import App
-    from coterie.cli.running import StopRequest, Patience, run_task, signals
+    from coterie.cli.running import Patience, StopRequest, run_task, signals
     from coterie.cli.transcript import PlainOutput
     from coterie.model.task import Caps
 
