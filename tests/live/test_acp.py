@@ -426,6 +426,7 @@ async def test_the_bare_agent_lets_a_hostile_repository_act(
     auth = ("--auth-type", "openai") if house.agent.name == "qwen" else ()
     bare = house.root / "bare"
     bare.symlink_to(house.agent.command)
+    house.make = AcpAdapter
     house.agent = AgentDefinition(
         name="bare", command=str(bare), base_args=(*house.agent.base_args, *auth), adapter="acp"
     )

@@ -41,7 +41,8 @@ def _shell(agent: AgentDefinition) -> ShellTool | None:
 
 async def probe(name: str, command: str) -> Probed:
     """Probe a program that is known by name, at the place where it is installed."""
-    known = KNOWN_AGENTS.get(name)
+    # In a thread: those of other packages have to be looked for.
+    known = await anyio.to_thread.run_sync(KNOWN_AGENTS.get, name)
     if known is None:
         return await probe_agent(AgentDefinition(name=name, command=command))
     return await probe_agent(known.definition(command, None, instant.now()))
@@ -51,7 +52,7 @@ async def probe_agent(
     agent: AgentDefinition, tell: Callable[[Step], None] = lambda _: None
 ) -> Probed:
     """Probe an agent as its entry in the registry says; `tell` hears which step begins."""
-    shell = _shell(agent)
+    shell = await anyio.to_thread.run_sync(_shell, agent)
     if shell is None:
         raise UsageError(f"{agent.name} cannot be probed: nothing can stand in for its model.")
     # Asking costs up to two seconds, and some write into the user's home even for that.
