@@ -11,6 +11,12 @@ from typing import Any
 
 import pytest
 
+from coterie.agents.known import KNOWN_AGENTS
+
+SOURCE = Path(__file__).parents[2] / "src" / "coterie"
+ROOMS = {"agents", "rehearsal"}
+"""Where vendors are known: their own packages, and the wire formats of stand-in models."""
+
 PACKAGE = '''
 """Acme, an agent of another house."""
 from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts
@@ -139,3 +145,18 @@ def test_a_vendor_of_another_package_is_found_checked_and_spoken_to(machine: Mac
     assert code == 0, trouble
     said = [record["text"] for record in records if record["type"] == "message"]
     assert said[-1] == "acme --fast with its key"
+
+
+@pytest.mark.parametrize("name", KNOWN_AGENTS.ours)
+def test_what_is_known_of_a_vendor_is_in_its_package(name: str) -> None:
+    facts = KNOWN_AGENTS.ours[name]
+    words = {*facts.keys, *facts.isolating, *facts.env, facts.install, facts.display_name}
+    words |= {facts.tested or facts.install, facts.credentials or facts.install}
+    found = [
+        f"{path.relative_to(SOURCE)}: {word}"
+        for path in SOURCE.rglob("*.py")
+        if path.relative_to(SOURCE).parts[0] not in ROOMS
+        for word in words
+        if word in path.read_text(encoding="utf-8")
+    ]
+    assert found == []

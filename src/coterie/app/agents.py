@@ -100,9 +100,9 @@ def version_of(command: str) -> str | None:
     return programs.version_of(command, search_path())
 
 
-def has_built_in_agent() -> bool:
-    """Whether the built-in agent is installed."""
-    return is_included(BUILT_IN)
+def missing_built_in_agent() -> str | None:
+    """How to install the built-in agent; None where it is installed."""
+    return None if is_included(BUILT_IN) else BUILT_IN.install
 
 
 # -- doctor ------------------------------------------------------------------------------------

@@ -41,18 +41,14 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
 
     Real processes, a real database, real git; no login, no tokens, nothing of yours.
     """
+    from coterie.app.agents import missing_built_in_agent
+
     if agents is not None and chat:
         raise UsageError("--agents and --chat at once.", "Give one of them.")
-    if not chat and agents is None and not _has_built_in():
-        call.note('The built-in agent is not installed (pip install "coterie[builtin]"): a chat.')
+    if not chat and agents is None and (install := missing_built_in_agent()):
+        call.note(f"The built-in agent is not installed ({install}): a chat.")
         chat = True
     raise click.exceptions.Exit(_chat(call, keep=keep) if chat else _tickets(call, agents))
-
-
-def _has_built_in() -> bool:
-    from coterie.app.agents import has_built_in_agent
-
-    return has_built_in_agent()
 
 
 def _folder() -> Path:

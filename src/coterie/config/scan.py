@@ -62,7 +62,7 @@ def find_agents(
 
 
 def _number(said: str | None) -> str | None:
-    """The version in `codex-cli 0.166.0` or `2.1.325 (Claude Code)`."""
+    """The version in what a program says of itself: `some-cli 0.16.0` or `2.1.3 (Some Agent)`."""
     found = re.search(r"\d+\.\d+[0-9A-Za-z.+-]*", said or "")
     return found.group()[:40] if found else None
 
