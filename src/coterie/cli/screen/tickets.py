@@ -19,13 +19,7 @@ from coterie.cli.ticket_events import AT_WORK, TicketEvents, closing_lines, tick
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.record import (
-    InteractionRecord,
-    MessageRecord,
-    Record,
-    ResultRecord,
-    TicketRecord,
-)
+from coterie.model.record import MessageRecord, Record, ResultRecord, TicketRecord
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket, TicketView
 from coterie.model.view import Entry
@@ -33,8 +27,10 @@ from coterie.model.view import Entry
 if TYPE_CHECKING:
     from coterie.app.project import App
 
+_CHANGING = {"ticket", "message", "interaction"}
+"""Records after which the table is read anew."""
 _REST = 10
-"""The board is read anew for one part of the time in so many."""
+"""Reading the table anew takes at most one part in so many of the time."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 _NO_COLOUR = Paint(wanted=False)
 _TELLS, _HELP = "type to tell the manager", "/help"
@@ -216,12 +212,12 @@ class TicketStatus(ChatStatus):
 
 
 class TicketScreen(Screen):
-    """The screen of a chat, with another board."""
+    """The screen of a chat, with a table of tickets above the status line."""
 
     _tickets: TicketStatus
     _app: App | None = None
     _is_stale: bool = False
-    """Whether something happened since the board was last read."""
+    """Whether something happened since the table was last read."""
     _rests_until: float = 0.0
     _result: ResultRecord | None = None
 
@@ -253,7 +249,7 @@ class TicketScreen(Screen):
 
     def saw(self, record: Record) -> None:
         super().saw(record)
-        if isinstance(record, TicketRecord | MessageRecord | InteractionRecord):
+        if record.type in _CHANGING:
             self._is_stale = True
             self._refresh_soon()
 
