@@ -1,1 +1,1 @@
-"""The command line: parses, calls `coterie.app` and `coterie.config`, shows; decides nothing."""
+"""The command line: parses, calls `coterie.app`, shows; decides nothing."""

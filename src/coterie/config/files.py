@@ -1,15 +1,19 @@
-"""Reading files that people wrote, and writing ours so that no reader sees half of one."""
+"""Files that people write, as text, JSON or TOML; and ours, of which no reader sees half."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import json
 import os
+import re
 import stat
 import time
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, NoReturn
 
 from coterie.errors import (
     ConfigError,
@@ -192,3 +196,106 @@ def _sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+Place = tuple[str | int, ...]
+"""Where a value stands: the keys and positions that lead to it."""
+
+
+@dataclass(frozen=True)
+class Document:
+    """What stands in a file."""
+
+    path: Path
+    text: str
+    data: object
+    kind: Literal["json", "toml"] = "json"
+    doubled: bool = False
+    """Whether some object has a key twice, of which only the last would count."""
+
+
+def read_document(path: Path) -> Document:
+    """Read a file; by its name it is TOML, else JSON."""
+    text = read_text(path)
+    return parse_toml(path, text) if path.suffix == ".toml" else parse_json(path, text)
+
+
+def parse_json(path: Path, text: str) -> Document:
+    """The document in a JSON text; anything else is a ConfigError with line and column."""
+    doubled = False
+
+    def pairs(found: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal doubled
+        made = dict(found)
+        doubled = doubled or len(made) < len(found)
+        return made
+
+    try:
+        data = json.loads(text, object_pairs_hook=pairs, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise _invalid_json(path, error) from None
+    except RecursionError:
+        raise _invalid(path, "JSON", "it is nested too deeply", 1, 1) from None
+    except ValueError as error:  # NaN, or a number of thousands of digits
+        raise _invalid(path, "JSON", str(error), 1, 1) from None
+    _refuse_halves(path, text, data)
+    return Document(path, text, data, "json", doubled)
+
+
+def parse_toml(path: Path, text: str) -> Document:
+    """The document in a TOML text."""
+    import tomllib
+
+    try:
+        return Document(path, text, tomllib.loads(text), "toml")
+    except RecursionError:
+        raise _invalid(path, "TOML", "it is nested too deeply", 1, 1) from None
+    except ValueError as error:
+        found = re.search(r"^(.*) \(at line (\d+), column (\d+)\)$", str(error))
+        if found is None:
+            last = text.count("\n") + 1
+            raise _invalid(
+                path, "TOML", str(error).removesuffix(" (at end of document)"), last, 1
+            ) from None
+        message, line, column = found.groups()
+        raise _invalid(path, "TOML", message, int(line), int(column)) from None
+
+
+_TRAILING_COMMA = re.compile(r",(?=\s*([]}]))")
+
+
+def _invalid_json(path: Path, error: json.JSONDecodeError) -> ConfigError:
+    """The error of the parser; a trailing comma alike on every Python, as 3.13 tells of it."""
+    before = error.doc[: error.pos].rstrip()
+    at = error.pos if error.doc[error.pos : error.pos + 1] == "," else len(before) - 1
+    comma = _TRAILING_COMMA.match(error.doc, max(at, 0))
+    if comma is None:
+        return _invalid(path, "JSON", error.msg, error.lineno, error.colno)
+    end = "array" if comma[1] == "]" else "object"
+    place = json.JSONDecodeError("", error.doc, comma.start())
+    return _invalid(path, "JSON", f"trailing comma before end of {end}", place.lineno, place.colno)
+
+
+def _refuse_halves(path: Path, text: str, data: object) -> None:
+    """JSON can spell half of a surrogate pair, which is no text and could never be written."""
+    found = re.search(r"\\u[dD][89a-fA-F]", text)
+    if found is None:
+        return
+    try:
+        json.dumps(data, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        line = text.count("\n", 0, found.start()) + 1
+        column = found.start() - text.rfind("\n", 0, found.start())
+        raise _invalid(path, "JSON", "half of a character", line, column) from None
+    except RecursionError:
+        raise _invalid(path, "JSON", "it is nested too deeply", 1, 1) from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"a number cannot be {name}")
+
+
+def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> ConfigError:
+    said = message[:1].lower() + message[1:]
+    at = f":{line}:{column}"
+    return ConfigError(f"{shown(path)}{at} is not valid {kind}: {said}.", None, f"{path}{at}")

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config import legacy, registry
-from coterie.config.document import Document, read_document
-from coterie.config.files import keep_copy, locked
+from coterie.config.files import Document, keep_copy, locked, read_document
 from coterie.config.flags import DroppedPrompt, take_out_prompts
 from coterie.config.mistakes import Notice, doubled_keys, refusal
 from coterie.errors import NotFound

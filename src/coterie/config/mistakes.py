@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import json
+import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from coterie.config.document import Document, Place
-from coterie.config.patterns import WORDS
+from coterie.config.files import Document, Place
 from coterie.errors import ConfigError
+from coterie.model.team import NAME_PATTERN
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+
+LINE = r"^[^\x00-\x1f\x7f-\x9f\[\]]{1,80}$"
+"""A name that is printed, and written in `[NEXT: name]`."""
+LABEL = r"^[^\x00-\x1f\x7f-\x9f]{0,200}$"
+VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
+ARGUMENT = r"^[^\x00]*$"
+"""What the system can pass to a process at all."""
+PATH = r"^[^\x00]+$"
+MODEL = r"^[^\x00-\x20\x7f-][^\x00-\x20\x7f]*$"
+"""It follows a flag on the command line, so it must not look like another."""
+DURATION = r"^[1-9][0-9]{0,8}(ms|s|m|h)$"
+
+WORDS: Mapping[str, str] = {
+    NAME_PATTERN: "letters, digits, . _ or -, at most 64, the first a letter or digit",
+    LINE: "one line of at most 80 characters without [ or ]",
+    LABEL: "one line of at most 200 characters",
+    VARIABLE: "letters, digits and _, the first no digit",
+    ARGUMENT: "text without null characters",
+    PATH: "a path",
+    MODEL: "a model's name without spaces, not beginning with -",
+    DURATION: "a time such as 90s, 5m or 1h",
+}
+
 
 MOST = 20
 """More mistakes than these help nobody."""
@@ -39,7 +65,7 @@ class Notice:
 
 def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     """One error for all mistakes of a file, the first of them leading."""
-    lines = document.lines()
+    lines = lines_of(document)
     # As a dictionary: a mistake in `defaults` is found again for every member.
     once = {mistake: lines.of(mistake.place) for mistake in mistakes}
     placed = sorted(once, key=once.__getitem__)
@@ -63,7 +89,7 @@ def doubled_keys(document: Document) -> list[Mistake]:
     """A key that stands twice in one object: only the last would count, and nobody would know."""
     if not document.doubled:
         return []
-    return [Mistake(place, "stands there twice") for place in document.lines().doubled]
+    return [Mistake(place, "stands there twice") for place in lines_of(document).doubled]
 
 
 def nulls(data: object, at: Place = ()) -> list[Mistake]:
@@ -216,3 +242,158 @@ def standing(data: object, place: Place) -> Place:
             break
         there.append(part)
     return tuple(there)
+
+
+# -- lines -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The line of each value, and of each key that stands a second time in its object."""
+
+    known: Mapping[Place, int]
+    doubled: tuple[Place, ...] = ()
+
+    def of(self, place: Place) -> int:
+        """The line of a value, or of the nearest thing around it that has one."""
+        while place and place not in self.known:
+            place = place[:-1]
+        return self.known.get(place, 1)
+
+
+def lines_of(document: Document) -> Lines:
+    """Where everything in a document stands; only looked for to complain about something."""
+    find = _json_lines if document.kind == "json" else _toml_lines
+    return find(document.text)
+
+
+# -- lines of JSON -----------------------------------------------------------------------------
+
+_PIECES = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
+
+
+_DEEPEST = 8
+"""No file of ours is deeper; what lies deeper has the line of what is around it."""
+
+
+class _Walk:
+    """Follows the tokens of a text that is known to be valid JSON."""
+
+    def __init__(self) -> None:
+        self.known: dict[Place, int] = {}
+        self.doubled: list[Place] = []
+        self._path: list[str | int] = []
+        self._objects: list[bool] = []
+        """For each container around us, whether it is an object."""
+        self._key_next = False
+
+    def step(self, word: str, line: int) -> None:
+        match word:
+            case "{" | "[":
+                self._value(line)
+                self._enter(word == "{")
+            case "}" | "]":
+                self._leave()
+            case ",":
+                self._next()
+            case ":":
+                self._key_next = False
+            case _ if self._key_next:
+                self._key(word, line)
+            case _:
+                self._value(line)
+
+    def _value(self, line: int) -> None:
+        self.known.setdefault(tuple(self._path[:_DEEPEST]), line)
+
+    def _enter(self, is_object: bool) -> None:
+        self._objects.append(is_object)
+        # A key takes the place of the empty one, a position counts on from the first.
+        self._path.append("" if is_object else 0)
+        self._key_next = is_object
+
+    def _leave(self) -> None:
+        self._objects.pop()
+        self._path.pop()
+        self._key_next = False
+
+    def _next(self) -> None:
+        last = self._path[-1]
+        if isinstance(last, int):
+            self._path[-1] = last + 1
+        else:
+            self._key_next = True
+
+    def _forget(self, place: Place) -> None:
+        """The first of two is not read, so nothing stands in it."""
+        self.doubled.append(place)
+        if len(self.doubled) < 100:
+            depth = len(place)
+            self.known = {
+                known: line for known, line in self.known.items() if known[:depth] != place
+            }
+
+    def _key(self, word: str, line: int) -> None:
+        self._path[-1] = str(json.loads(word))
+        place = tuple(self._path[:_DEEPEST])
+        if place in self.known:
+            if len(self._path) > _DEEPEST:
+                return
+            self._forget(place)
+        self.known[place] = line
+
+
+def _json_lines(text: str) -> Lines:
+    ends = [found.start() for found in re.finditer("\n", text)]
+    walk = _Walk()
+    for found in re.finditer(_PIECES, text):
+        walk.step(found.group(), bisect_right(ends, found.start()) + 1)
+    return Lines(walk.known, tuple(walk.doubled))
+
+
+# -- lines of TOML -----------------------------------------------------------------------------
+
+_HEADER = r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$"
+_KEY = r"^\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*="
+
+
+def _toml_lines(text: str) -> Lines:
+    """As good as headers and keys at the start of a line tell; what is inline has its key's."""
+    known: dict[Place, int] = {}
+    counts: dict[Place, int] = {}
+    table: Place = ()
+    quote = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if quote:
+            quote = "" if quote in line else quote
+        elif header := re.match(_HEADER, line):
+            table = _table(header.group(2), header.group(1) == "[[", counts)
+            known.setdefault(table, number)
+            known.setdefault(table[:-1], number)
+        elif key := re.match(_KEY, line):
+            known.setdefault(table + _parts(key.group(1)), number)
+            quote = _opened(line)
+    return Lines(known)
+
+
+def _table(name: str, repeated: bool, counts: dict[Place, int]) -> Place:
+    place: Place = ()
+    parts = _parts(name)
+    for depth, part in enumerate(parts):
+        place = (*place, part)
+        if repeated and depth == len(parts) - 1:
+            counts[place] = counts.get(place, -1) + 1
+        if place in counts:
+            place = (*place, counts[place])
+    return place
+
+
+def _parts(name: str) -> Place:
+    return tuple(part.strip().strip("\"'") for part in name.split("."))
+
+
+def _opened(line: str) -> str:
+    for quote in ('"""', "'''"):
+        if line.count(quote) % 2:
+            return quote
+    return ""

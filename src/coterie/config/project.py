@@ -10,9 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.document import read_document
 from coterie.config.environment import coterie_home, user_home
-from coterie.config.files import expanded, locked, set_aside, storage_errors, write_atomically
+from coterie.config.files import (
+    expanded,
+    locked,
+    read_document,
+    set_aside,
+    storage_errors,
+    write_atomically,
+)
 from coterie.config.mistakes import Notice
 from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
 from coterie.model.workspace import shown

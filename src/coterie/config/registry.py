@@ -13,11 +13,11 @@ from typing import cast
 from pydantic import ValidationError
 
 from coterie.config import legacy
-from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import expanded, locked, write_atomically
+from coterie.config.files import Document, Place, expanded, locked, read_document, write_atomically
 from coterie.config.flags import take_out_prompts
 from coterie.config.mistakes import (
+    VARIABLE,
     Mistake,
     Notice,
     described,
@@ -30,7 +30,6 @@ from coterie.config.mistakes import (
     refusal,
     sentence,
 )
-from coterie.config.patterns import VARIABLE
 from coterie.errors import NotFound, UsageError
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
 from coterie.model.agent_facts import AgentFacts, KnownAgents, split_words

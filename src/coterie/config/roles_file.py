@@ -15,8 +15,11 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from coterie.config.document import Document, Place
+from coterie.config.files import Document, Place
 from coterie.config.mistakes import (
+    ARGUMENT,
+    LABEL,
+    LINE,
     Mistake,
     described,
     doubled_keys,
@@ -25,7 +28,6 @@ from coterie.config.mistakes import (
     quoted,
     refusal,
 )
-from coterie.config.patterns import ARGUMENT, LABEL, LINE
 from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
 from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members

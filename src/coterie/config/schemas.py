@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config.envelope_schema import envelope_schema
-from coterie.config.patterns import VARIABLE
+from coterie.config.mistakes import VARIABLE
 from coterie.config.registry import VERSION
 from coterie.config.roles_file import RolesFile
 from coterie.config.settings import Settings

@@ -12,10 +12,10 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
 
-from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import locked, write_atomically
+from coterie.config.files import Document, Place, locked, read_document, write_atomically
 from coterie.config.mistakes import (
+    DURATION,
     Mistake,
     described,
     did_you_mean,
@@ -27,7 +27,6 @@ from coterie.config.mistakes import (
     refusal,
     sentence,
 )
-from coterie.config.patterns import DURATION
 from coterie.config.project import Project
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.scheduler import Alerts, SchedulerConfig, TimeLimits

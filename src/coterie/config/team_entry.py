@@ -19,7 +19,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from coterie.config.patterns import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
+from coterie.config.mistakes import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
 from coterie.model.budget import AMOUNT, amount
 from coterie.model.team import NAME_PATTERN, MemberType, Mode, Work, Workflow
 

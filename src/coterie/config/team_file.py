@@ -12,9 +12,8 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from coterie.config.document import Document, Place, read_document
 from coterie.config.environment import user_home
-from coterie.config.files import read_text
+from coterie.config.files import Document, Place, read_document, read_text
 from coterie.config.mistakes import (
     Mistake,
     Notice,

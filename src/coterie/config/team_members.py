@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.document import Place
-from coterie.config.files import read_text
+from coterie.config.files import Place, read_text
 from coterie.config.flags import objections
 from coterie.config.mistakes import Mistake, did_you_mean, listing, quoted
 from coterie.config.registry import Registry

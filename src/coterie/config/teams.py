@@ -11,10 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.document import Document, parse_json, parse_toml, read_document
-from coterie.config.files import expanded, write_atomically
-from coterie.config.mistakes import did_you_mean, listing, quoted, sentence
-from coterie.config.patterns import MODEL
+from coterie.config.files import (
+    Document,
+    expanded,
+    parse_json,
+    parse_toml,
+    read_document,
+    write_atomically,
+)
+from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
 from coterie.config.project import Project
 from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path

@@ -16,9 +16,8 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.config.document import read_document
 from coterie.config.environment import coterie_home
-from coterie.config.files import locked, set_aside, write_atomically
+from coterie.config.files import locked, read_document, set_aside, write_atomically
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project, is_tracked
 from coterie.config.team_file import LoadedTeam

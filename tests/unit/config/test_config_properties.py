@@ -17,7 +17,8 @@ from pydantic import BaseModel
 
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.config import registry, team_file
-from coterie.config.document import Document, parse_json, parse_toml
+from coterie.config.files import Document, parse_json, parse_toml
+from coterie.config.mistakes import lines_of
 from coterie.config.project import Project, known_projects
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
@@ -205,7 +206,7 @@ def test_a_task_keeps_its_team_without_secrets(team: Team) -> None:
 @given(data=jsons)
 def test_every_value_of_a_document_has_a_line(data: object) -> None:
     text = json.dumps(data, indent=1)
-    lines = Document(PATH, text, data).lines()
+    lines = lines_of(Document(PATH, text, data))
     rows = text.splitlines()
 
     def check(value: object, place: tuple[str | int, ...]) -> None:
@@ -230,4 +231,4 @@ def test_every_value_of_a_document_has_a_line(data: object) -> None:
 def test_doubled_keys_are_seen_in_their_own_object_only(text: str) -> None:
     document = parse_json(PATH, text)
     assert document.doubled
-    assert len(document.lines().doubled) == 1
+    assert len(lines_of(document).doubled) == 1

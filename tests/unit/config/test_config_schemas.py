@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.schemas import differing
 from coterie.config import registry, team_file
-from coterie.config.document import parse_json
+from coterie.config.files import parse_json
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER, schemas
 from coterie.config.team_file import Reading

@@ -10,7 +10,7 @@ from textwrap import dedent
 import pytest
 from jsonschema import Draft202012Validator
 
-from coterie.config.document import read_document
+from coterie.config.files import read_document
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import Settings
