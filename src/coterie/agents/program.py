@@ -23,6 +23,15 @@ QUIET_AFTER = 120.0
 """Seconds of silence after which a turn is shown as quiet."""
 
 
+class HasEnvironment(Protocol):
+    """What is known of a member's home."""
+
+    @property
+    def env(self) -> Mapping[str, str]:
+        """The whole environment of a process that has this home."""
+        ...
+
+
 @dataclass(frozen=True)
 class ProgramAdapter:
     """An agent by its registry entry, and where the start of its processes is recorded."""
@@ -31,6 +40,16 @@ class ProgramAdapter:
     children: ChildLog
     keeper: KeeperName = "auto"
     quiet_after: float = QUIET_AFTER
+
+    @staticmethod
+    def prepare_home(member: Member, workspace: Workspace) -> HasEnvironment:
+        """Write what the agent is to find in a member's home.  Blocks."""
+        return workspace
+
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        """Prepare a member's home; returns the environment to start its CLI in by hand.  Blocks."""
+        return cls.prepare_home(member, workspace).env
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns: such an agent's end is an event, never silence."""

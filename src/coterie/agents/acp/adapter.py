@@ -144,7 +144,7 @@ class AcpAdapter(ProgramAdapter):
 
     @classmethod
     def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start it in by hand.  Blocks."""
+        """Prepare a member's home; returns the environment to start its CLI in by hand.  Blocks."""
         return prepare(member, workspace, cls.set_up).env
 
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -63,10 +63,7 @@ class _ThreadLost(Exception):
 class ClaudeAdapter(ProgramAdapter):
     """Opens members' channels to Claude."""
 
-    @staticmethod
-    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start Claude in by hand.  Blocks."""
-        return prepare(member, workspace).env
+    prepare_home = staticmethod(prepare)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -75,10 +75,7 @@ class SignedOut(Exception):
 class CodexAdapter(ProgramAdapter):
     """Opens members' channels to Codex."""
 
-    @staticmethod
-    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start Codex in by hand.  Blocks."""
-        return prepare(member, workspace).env
+    prepare_home = staticmethod(prepare)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

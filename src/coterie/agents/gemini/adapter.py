@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -30,10 +29,7 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 class GeminiAdapter(ProgramAdapter):
     """Opens members' channels to Gemini."""
 
-    @staticmethod
-    def environment(member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start Gemini in by hand.  Blocks."""
-        return prepare(member, workspace).env
+    prepare_home = staticmethod(prepare)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
