@@ -79,7 +79,7 @@ def test_version(bare: Cli) -> None:
 
 
 def test_help_imports_nothing_heavy(bare: Cli) -> None:
-    heavy = "pydantic prompt_toolkit anyio asyncio psutil sqlite3 json"
+    heavy = "pydantic prompt_toolkit anyio asyncio psutil sqlite3 json dataclasses traceback"
     code = (
         "import sys; from coterie.cli.main import run; run(['--help'])\n"
         f"sys.exit(' '.join(set('{heavy}'.split()) & set(sys.modules)))"

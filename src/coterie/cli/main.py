@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from coterie import __version__
 from coterie.cli import verbs
 from coterie.cli.call import Call, global_options, write
-from coterie.cli.failure import NoVerb, ReaderLeft
+from coterie.cli.verbs import NoVerb, ReaderLeft
 
 
 class Verbs(click.Group):

@@ -10,7 +10,7 @@ import click
 
 from coterie.cli import verbs
 from coterie.cli.call import Call, command, pass_call, write
-from coterie.cli.failure import NoVerb
+from coterie.cli.verbs import NoVerb
 
 if TYPE_CHECKING:
     from coterie.app.project import App

@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from coterie.errors import InvalidTime
-from coterie.model.conversation import YOU
-
 if TYPE_CHECKING:
     from coterie.model.team import Member
     from coterie.model.update import Usage
@@ -213,12 +210,16 @@ FULL = "full"
 
 def about(member: Member) -> str:
     """A member's agent, and its permissions where they are not the usual ones."""
+    from coterie.model.conversation import YOU
+
     mode = "" if member.permissions.mode == "ask" else f" · {member.permissions.mode}"
     return f"{member.agent or YOU}{mode}"
 
 
 def asking(member: Member | None, name: str) -> str:
     """Who asks: `ada (claude)`, or Coterie itself; nobody when it is a human's own turn."""
+    from coterie.model.conversation import YOU
+
     if member is None:
         return "" if name == YOU else name
     return f"{member.id} ({about(member)})" if member.agent else ""
@@ -325,6 +326,8 @@ class Since(click.ParamType[str]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
+        from coterie.errors import InvalidTime
+
         try:
             return _from(str(value))
         except InvalidTime as error:
@@ -333,6 +336,7 @@ class Since(click.ParamType[str]):
 
 def _from(text: str) -> str:
     """The instant that is meant; a date is the beginning of that day, here."""
+    from coterie.errors import InvalidTime
     from coterie.model import instant
 
     days = _DAYS.fullmatch(text.strip())
