@@ -7,9 +7,8 @@ import json
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.model.budget import Allowance, Budget
 from coterie.model.journal import CloseTurn, OpenTurn, Turn, TurnOutcome, Write
-from coterie.model.team import Team
+from coterie.model.team import Allowance, Budget, Team
 from tests.cli.command import Cli
 from tests.cli.recorded import TEAM, at, record
 

@@ -22,18 +22,18 @@ from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import Paint
 from coterie.model.about import BudgetReached
-from coterie.model.budget import Budget
 from coterie.model.interaction import Display, Interaction, Kind, Option
 from coterie.model.record import (
+    Entry,
     InteractionRecord,
     MemberRecord,
     MessageRecord,
+    QuestionView,
     TaskRecord,
     ToolCallRecord,
 )
-from coterie.model.team import Member, Permissions, Team
+from coterie.model.team import Budget, Member, Permissions, Team
 from coterie.model.update import Usage
-from coterie.model.view import Entry, QuestionView
 from tests.cli.recorded import wants_to_run
 
 TEAM = Team(

@@ -18,11 +18,10 @@ from coterie.cli.call import Call
 from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells
 from coterie.model.about import ToolPermission
-from coterie.model.budget import Budget
 from coterie.model.envelope import Envelope, Instruction, Report
 from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
-from coterie.model.team import Member, Team
+from coterie.model.team import Budget, Member, Team
 from coterie.model.ticket import Moment, Ticket, TicketView
 from coterie.model.update import Usage
 from tests.cli.command import steady

@@ -18,11 +18,11 @@ from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.team_tools import listening
 from coterie.errors import AgentMissing
 from coterie.model import instant
-from coterie.model.action import Action
 from coterie.model.agent import Capabilities
 from coterie.model.conversation import Limits
 from coterie.model.interaction import Display
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,

@@ -11,8 +11,8 @@ import pytest
 
 from coterie.agents.program import RefusedChannel
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.interaction import Display, Option, Validation
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     Delegated,

@@ -20,10 +20,10 @@ from inline_snapshot import external_file, snapshot
 from coterie.agents.claude.turn import ClaudeTurn
 from coterie.errors import AgentMissing
 from coterie.model import instant
-from coterie.model.action import Action
 from coterie.model.conversation import Limits
 from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.team import Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,

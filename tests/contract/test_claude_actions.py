@@ -9,7 +9,7 @@ import pytest
 
 from coterie.agents.claude.permissions import action_of, diff_of, effect_of
 from coterie.agents.fields import searched
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 
 CWD = "/w"
 

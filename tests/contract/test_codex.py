@@ -24,11 +24,11 @@ from coterie.agents.codex.permissions import CodexRequestContext, request_of
 from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing
 from coterie.model import instant
-from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Display, Response
 from coterie.model.team import Member, Mode, Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,

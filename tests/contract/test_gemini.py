@@ -14,8 +14,8 @@ from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.conversation import Limits
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,

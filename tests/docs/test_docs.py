@@ -17,7 +17,7 @@ from coterie.agents.known import KNOWN_AGENTS
 from coterie.config.registry import Registry, define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
-from coterie.model.scheduler import SchedulerConfig
+from coterie.model.ticket import SchedulerConfig
 from coterie.rehearsal.script import Script
 from tests.cli.command import Inside, Ran
 from tests.conftest import House

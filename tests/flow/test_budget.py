@@ -11,10 +11,9 @@ import pytest
 from coterie.engine import steering
 from coterie.errors import AnswerRefused
 from coterie.model import instant
-from coterie.model.budget import Allowance, Budget, more, shown
 from coterie.model.conversation import Prompt
 from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie.model.team import Allowance, Budget, Member, Team, more, shown
 from coterie.model.update import (
     Spent,
     ToolCallFinished,

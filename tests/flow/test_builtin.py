@@ -22,16 +22,14 @@ from coterie.agents.builtin.calls import AskUser, AssignSubtask
 from coterie.engine import steering
 from coterie.engine.channels import ChannelPool, SessionChannels
 from coterie.engine.task_run import RunServices
-from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
-from coterie.model.budget import Budget
 from coterie.model.interaction import Question
 from coterie.model.journal import Fence
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.task import ENDED, Caps, TaskCreated
-from coterie.model.team import Member, Permissions, Team
-from coterie.model.tool_call import AuditEntry
+from coterie.model.team import Budget, Member, Permissions, Team
+from coterie.model.tool_call import Action, AuditEntry
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog, Storage
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ToolCall, ToolResult, reply

@@ -10,9 +10,9 @@ import pytest
 
 from coterie.model.envelope import ArtifactRef, Instruction, Report
 from coterie.model.record import TicketRecord
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps
 from coterie.model.team import Member, Permissions
+from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.testing.stage import TASK
 from tests.flow.ticket_stage import (

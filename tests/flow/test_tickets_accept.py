@@ -9,7 +9,7 @@ import pytest
 
 from coterie.app.project import App
 from coterie.errors import NotAccepted, UsageError
-from coterie.model.scheduler import SchedulerConfig
+from coterie.model.ticket import SchedulerConfig
 from coterie.testing.stage import TASK
 from coterie.workspace.snapshots.revert import RevertResult
 from tests.conftest import House

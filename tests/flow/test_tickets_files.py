@@ -22,8 +22,8 @@ from coterie.engine.task_run import RunServices
 from coterie.errors import EnvelopeForged, StorageDamaged
 from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendEnvelope
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member
+from coterie.model.ticket import SchedulerConfig
 from coterie.ports import ChildLog
 from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.stores.sqlite import SqliteStorage

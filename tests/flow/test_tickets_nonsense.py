@@ -13,8 +13,8 @@ import pytest
 from coterie.model.conversation import Limits
 from coterie.model.envelope import Report
 from coterie.model.record import ErrorRecord, Record
-from coterie.model.scheduler import Alerts, SchedulerConfig
 from coterie.model.team import Member
+from coterie.model.ticket import Alerts, SchedulerConfig
 from coterie.model.update import TurnFailed
 from coterie.testing.scripted import Recorder
 from coterie.testing.stage import TASK

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from coterie.model.envelope import Envelope, TicketPayload
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Member, Team, base_of
+from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
 from tests.flow.ticket_stage import Say, but, part, plan, session, team
 

@@ -19,10 +19,9 @@ from coterie.model.check import CheckOutcome
 from coterie.model.conversation import Limits, Message, Prompt
 from coterie.model.envelope import Envelope, Error
 from coterie.model.record import ResultRecord
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
-from coterie.model.ticket import Ticket
+from coterie.model.ticket import SchedulerConfig, Ticket
 from coterie.model.update import TurnCompleted, TurnFailed, Update
 from coterie.ports import ChildLog
 from coterie.testing.scripted import Script, ScriptedChannels

@@ -21,10 +21,10 @@ from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.qwen.home import QwenAdapter
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display
 from coterie.model.team import Mode
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     TextDelta,

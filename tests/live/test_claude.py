@@ -19,9 +19,9 @@ import pytest
 
 from coterie.agents.claude.home import prepare
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.interaction import Display, Response
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Activity,
     Asked,

@@ -22,11 +22,11 @@ from coterie.agents.codex.adapter import CodexAdapter
 from coterie.agents.codex.channel import CodexChannel
 from coterie.agents.codex.exec import OneShotChannel
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Display, Response
 from coterie.model.team import Member, Mode, Permissions
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     End,

@@ -20,10 +20,10 @@ from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.gemini.adapter import GeminiAdapter
 from coterie.agents.gemini.headless import HeadlessChannel
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display
 from coterie.model.team import Mode
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     PendingCall,

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coterie.engine.limits import usage_of
-from coterie.model.budget import Tally
 from coterie.model.journal import Turn
 from coterie.model.task import fold
-from coterie.model.team import Team
+from coterie.model.team import Tally, Team
 from coterie.model.update import Usage
 from coterie.ports import Storage
 

@@ -15,7 +15,7 @@ from coterie.config.trust import rules_path
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_lost_words
-from coterie.model.view import QuestionView
+from coterie.model.record import QuestionView
 from coterie.model.workspace import shown
 
 

@@ -37,12 +37,17 @@ from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.model import instant
 from coterie.model.conversation import YOU, Message, spoken
-from coterie.model.record import ResultRecord
-from coterie.model.scheduler import SchedulerConfig
+from coterie.model.record import (
+    Entry,
+    QuestionView,
+    ResultRecord,
+    RunningMember,
+    TaskDetail,
+    TaskView,
+)
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, base_of
-from coterie.model.ticket import TicketView
-from coterie.model.view import Entry, QuestionView, RunningMember, TaskDetail, TaskView
+from coterie.model.ticket import SchedulerConfig, TicketView
 from coterie.model.workspace import member_folder
 from coterie.ports import Observer
 from coterie.process.processes import Machine

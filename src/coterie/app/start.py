@@ -14,9 +14,9 @@ from coterie.config.settings import load_scheduler
 from coterie.config.team_members import agents_of
 from coterie.errors import UsageError
 from coterie.model.envelope import Plan
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
+from coterie.model.ticket import SchedulerConfig
 from coterie.model.workspace import member_folder
 from coterie.rehearsal.script import read_script
 from coterie.workspace.git import repository_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from coterie.model.about import BudgetReached
-from coterie.model.budget import Allowance, Budget, Tally, more, shown
 from coterie.model.interaction import Interaction
+from coterie.model.team import Allowance, Budget, Tally, more, shown
 
 
 def limits(budget: Budget) -> str:

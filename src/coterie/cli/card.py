@@ -27,8 +27,8 @@ from coterie.cli.text import (
     wrap,
 )
 from coterie.model.about import ToolPermission
-from coterie.model.action import Effect
 from coterie.model.interaction import BY_RULE, REJECT, ContentKind, Display, Interaction, Option
+from coterie.model.tool_call import Effect
 
 _NO_COLOUR = Paint(wanted=False)
 _FEW = 6

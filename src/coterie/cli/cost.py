@@ -17,7 +17,7 @@ from coterie.model.update import Usage, sum_of
 if TYPE_CHECKING:
     from coterie.app.costs import Cost
     from coterie.app.project import App
-    from coterie.model.view import TaskDetail
+    from coterie.model.record import TaskDetail
 
 UNKNOWN = "-"
 

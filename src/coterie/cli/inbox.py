@@ -17,7 +17,7 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import all_known, named
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
-from coterie.model.view import QuestionView
+from coterie.model.record import QuestionView
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:

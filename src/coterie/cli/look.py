@@ -11,8 +11,8 @@ from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import look, named
 from coterie.cli.text import ago, one_line, table, warned
 from coterie.cli.timeline import Timeline
+from coterie.model.record import RunningMember, TaskView
 from coterie.model.task import ENDED
-from coterie.model.view import RunningMember, TaskView
 
 if TYPE_CHECKING:
     from coterie.app.project import App

@@ -15,7 +15,7 @@ from coterie.cli.verbs import NoVerb
 if TYPE_CHECKING:
     from coterie.app.project import App
     from coterie.app.projects import Project
-    from coterie.model.view import QuestionView, TaskView
+    from coterie.model.record import QuestionView, TaskView
 
 _FRESH = """\
 Nothing here yet.   Look first:    coterie demo     (10 s, no login, no tokens)

@@ -12,11 +12,14 @@ from coterie.model.record import (
     DeltaRecord,
     InteractionRecord,
     MessageRecord,
+    QuestionView,
     Record,
     ResultRecord,
+    RunningMember,
+    TaskDetail,
+    TaskView,
 )
 from coterie.model.update import Usage
-from coterie.model.view import QuestionView, RunningMember, TaskDetail, TaskView
 
 
 def fields_of(record: Record) -> dict[str, object]:

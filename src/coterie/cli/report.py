@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 from coterie.cli.text import Paint, clip, counted, duration, one_line, printable, usage_text
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
-from coterie.model.record import InteractionRecord, Record, ResultRecord, ToolCallRecord
+from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
-from coterie.model.view import TaskView
 
 _FEW = 5
 """So many files are named."""

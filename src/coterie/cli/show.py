@@ -15,7 +15,7 @@ from coterie.cli.project import here, named
 from coterie.cli.report import in_words
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
-from coterie.model.view import TaskDetail
+from coterie.model.record import TaskDetail
 from coterie.model.workspace import member_folder, shown
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from coterie.cli.project import here, look, named
 from coterie.cli.text import counted, one_line, table
 from coterie.cli.work import Span
 from coterie.errors import NotFound, TaskBusy, UsageError
+from coterie.model.record import TaskView
 from coterie.model.task import ENDED
-from coterie.model.view import TaskView
 
 if TYPE_CHECKING:
     from coterie.app.changes import Accepted

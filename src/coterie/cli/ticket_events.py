@@ -17,6 +17,7 @@ from coterie.model import instant
 from coterie.model.about import PlanApproval
 from coterie.model.interaction import APPROVE, Interaction
 from coterie.model.record import (
+    Entry,
     InteractionRecord,
     MessageRecord,
     Record,
@@ -25,7 +26,6 @@ from coterie.model.record import (
 )
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
-from coterie.model.view import Entry
 
 if TYPE_CHECKING:
     from coterie.app.project import App

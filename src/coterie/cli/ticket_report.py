@@ -19,9 +19,8 @@ from coterie.model.check import ended
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import APPROVE, NOBODY
-from coterie.model.record import MessageRecord
+from coterie.model.record import MessageRecord, QuestionView, TaskDetail
 from coterie.model.team import Team, base_of
-from coterie.model.view import QuestionView, TaskDetail
 
 if TYPE_CHECKING:
     from coterie.app.project import App

@@ -14,7 +14,7 @@ from coterie.cli.text import Paint
 from coterie.cli.ticket_events import ticket_of
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import NotFound, UsageError
-from coterie.model.view import TaskDetail
+from coterie.model.record import TaskDetail
 
 if TYPE_CHECKING:
     from coterie.app.project import App

@@ -11,9 +11,16 @@ from coterie.cli.call import Call
 from coterie.cli.lines import US, describe, summarized
 from coterie.cli.text import about, cells, clip, clock, one_line, pad, printable, warned
 from coterie.model.interaction import REJECT
-from coterie.model.record import InteractionRecord, MessageRecord, Record, ToolCallRecord
+from coterie.model.record import (
+    Entry,
+    InteractionRecord,
+    MessageRecord,
+    Record,
+    TaskDetail,
+    TaskView,
+    ToolCallRecord,
+)
 from coterie.model.team import Team
-from coterie.model.view import Entry, TaskDetail, TaskView
 from coterie.model.workspace import member_folder, shown
 
 

@@ -17,8 +17,8 @@ from coterie.config.roles_file import RolesFile
 from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import NAME_PATTERN, OUR_PREFIX
+from coterie.model.ticket import SchedulerConfig
 
 Schema = dict[str, object]
 

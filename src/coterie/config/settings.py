@@ -29,8 +29,8 @@ from coterie.config.mistakes import (
 )
 from coterie.config.project import Project
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.scheduler import Alerts, SchedulerConfig, TimeLimits
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
+from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
 
 FILE_NAME = "settings.json"
 Origin = Literal["default", "user", "project"]

@@ -20,8 +20,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from coterie.config.mistakes import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
-from coterie.model.budget import AMOUNT, amount
-from coterie.model.team import NAME_PATTERN, MemberType, Mode, Work, Workflow
+from coterie.model.team import AMOUNT, NAME_PATTERN, MemberType, Mode, Work, Workflow, amount
 
 _STRICT = ConfigDict(extra="forbid")
 _OPEN = ConfigDict(extra="allow")

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 
-from coterie.engine.journal import Journal
 from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.engine.turns import TurnRunner, recorded_turn
 from coterie.model import instant
 from coterie.model.check import CheckOutcome

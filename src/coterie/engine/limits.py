@@ -12,18 +12,16 @@ from time import monotonic
 import anyio
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import Journal
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
-from coterie.model.budget import MORE, Allowance, Tally, more
 from coterie.model.interaction import Ask, Validation
 from coterie.model.journal import Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.step_name import BudgetKey
 from coterie.model.task import Stopped
-from coterie.model.team import Member, base_of
+from coterie.model.team import MORE, Allowance, Member, Tally, base_of, more
 from coterie.model.update import Usage
 from coterie.ports import Parked
 

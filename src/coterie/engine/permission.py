@@ -9,12 +9,10 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import Journal
 from coterie.engine.questions import Questions, meaning_of
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
-from coterie.model.action import Action, Ruling
 from coterie.model.interaction import (
     APPROVE,
     BY_RULE,
@@ -29,6 +27,7 @@ from coterie.model.interaction import (
 from coterie.model.journal import Request, Step
 from coterie.model.step_name import PermissionKey, parse
 from coterie.model.team import Member, base_of
+from coterie.model.tool_call import Action, Ruling
 from coterie.model.update import Asked, PendingCall
 from coterie.tools.permission import decide, decide_at_once, suggest
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import anyio
 
-from coterie.engine.journal import Journal
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.interaction import (

@@ -13,10 +13,9 @@ from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, Turn
-from coterie.model.record import MemberState
+from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.task import ENDED, TaskRow, TaskState, fold
 from coterie.model.team import Member
-from coterie.model.view import QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.ports import Storage
 
 

@@ -12,12 +12,11 @@ from typing import cast
 import anyio
 
 from coterie.engine.context import TaskContext
-from coterie.engine.journal import Journal, WorkflowChanged, question_about
 from coterie.engine.lease import Claimant
 from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.subtask import RunChild
-from coterie.engine.task_run import RunServices, TaskRun
+from coterie.engine.task_run import Journal, RunServices, TaskRun, WorkflowChanged, question_about
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name

@@ -7,9 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.journal import Journal
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import Subtask
 from coterie.model.conversation import Message

@@ -11,6 +11,7 @@ from coterie.model.conversation import Message
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
+    Entry,
     ErrorRecord,
     InteractionRecord,
     MessageRecord,
@@ -23,7 +24,6 @@ from coterie.model.step_name import parse
 from coterie.model.task import ENDED, Event, TaskState, after
 from coterie.model.ticket import STATES, Ticket, TicketState
 from coterie.model.tool_call import AuditEntry
-from coterie.model.view import Entry
 from coterie.ports import Storage
 
 _STATES: dict[str, TicketState] = {state: state for state in STATES}

@@ -11,16 +11,14 @@ import anyio
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt, TurnClock
-from coterie.engine.journal import Journal
 from coterie.engine.limits import Budgets, RateLimiter
 from coterie.engine.permission import PermissionGate
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
 from coterie.engine.subtask import RunChild, Subtasks
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
-from coterie.model.action import Effect
 from coterie.model.conversation import Brief, Message, Prompt, compose
 from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
@@ -42,6 +40,7 @@ from coterie.model.record import (
 )
 from coterie.model.task import RateLimited
 from coterie.model.team import Member
+from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked
 

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from coterie.model.action import Effect
 from coterie.model.instant import Instant
+from coterie.model.tool_call import Effect
 
 Measure = Literal["tokens", "usd", "turns"]
 BudgetScope = Literal["task", "member", "day", "member's day"]

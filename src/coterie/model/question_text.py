@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.model import about
-from coterie.model.budget import shown
 from coterie.model.interaction import Display
+from coterie.model.team import shown
 
 MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
 """By measure: an answer that raises a budget."""

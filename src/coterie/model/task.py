@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from coterie.model.instant import Instant
 from coterie.model.interaction import Interaction, Response
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import Team
+from coterie.model.ticket import SchedulerConfig
 
 Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
 ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})

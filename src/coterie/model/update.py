@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from coterie.model.about import About, AgentQuestion
-from coterie.model.action import Action, Effect
 from coterie.model.interaction import Display, Kind, Option, Purpose, Validation
+from coterie.model.tool_call import Action, Effect
 
 _Figure = TypeVar("_Figure", int, float)
 

@@ -15,7 +15,7 @@ from operator import attrgetter
 import anyio.to_thread
 from pydantic import Field
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.model.workspace import unfinished_name
 from coterie.tools.excerpt import truncated, visible
 from coterie.tools.text_file import WHOLE, FileVersions, TextFile, digest

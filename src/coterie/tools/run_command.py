@@ -12,7 +12,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.errors import AgentMissing
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import Child, Spawn, start

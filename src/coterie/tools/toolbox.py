@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.workspace_root import ToolError
 

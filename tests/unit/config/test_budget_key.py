@@ -14,7 +14,7 @@ from coterie.config.registry import Registry, define
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.config.teams import full_form
 from coterie.errors import ConfigError
-from coterie.model.budget import Allowance, Budget, amount, more, shown
+from coterie.model.team import Allowance, Budget, amount, more, shown
 
 CLAUDE = define(KNOWN_AGENTS, "claude", {"command": "claude"})
 READING = Reading(Registry(Path("/x/config.json"), known=KNOWN_AGENTS).with_agents(CLAUDE))

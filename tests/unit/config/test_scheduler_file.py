@@ -14,7 +14,7 @@ from coterie.config.project import Project
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import load_scheduler
 from coterie.errors import ConfigError
-from coterie.model.scheduler import Alerts, SchedulerConfig, TimeLimits
+from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits
 
 Write = Callable[[Path, str], Path]
 

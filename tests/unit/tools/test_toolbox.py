@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.edit_file import EditFile
 from coterie.tools.grep import Grep
 from coterie.tools.list_files import ListFiles

@@ -15,7 +15,7 @@ from typing import cast
 from coterie.agents.fields import bounded, mapping, mappings, strings, text, unified
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
-from coterie.model.action import Effect
+from coterie.model.tool_call import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
 _FIELDS = ("title", "kind", "locations", "content", "_meta")

@@ -11,8 +11,8 @@ from pathlib import PurePath
 from coterie.agents.acp.calls import AcpCall
 from coterie.agents.fields import PERMISSION_OPTIONS, bounded, brief, mappings, searched, text
 from coterie.agents.process import Object
-from coterie.model.action import Action
 from coterie.model.interaction import ContentKind, Display
+from coterie.model.tool_call import Action
 from coterie.model.update import Asked, PendingCall
 
 _FOLDERS = ("workdir", "directory", "dir_path", "cwd")

@@ -15,7 +15,6 @@ from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
 from coterie.agents.fields import PERMISSION_OPTIONS, strings
 from coterie.agents.team_tools.serving import choices_of, information
-from coterie.model.action import Action
 from coterie.model.interaction import (
     REJECT,
     ContentKind,
@@ -23,6 +22,7 @@ from coterie.model.interaction import (
     Response,
 )
 from coterie.model.redaction import REDACTED
+from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
     Delegated,

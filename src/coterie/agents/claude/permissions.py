@@ -21,7 +21,6 @@ from coterie.agents.fields import (
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.serving import choices_of, information, said_to
-from coterie.model.action import Action, Effect
 from coterie.model.interaction import (
     APPROVE,
     NOBODY,
@@ -29,6 +28,7 @@ from coterie.model.interaction import (
     Display,
     Response,
 )
+from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 
 _HARMLESS = frozenset(

@@ -17,7 +17,7 @@ from typing import cast
 from coterie.agents.fields import bounded, mapping
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
-from coterie.model.action import Effect
+from coterie.model.tool_call import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 
 SHELL = "shell"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
 from coterie.agents.fields import PERMISSION_OPTIONS, bounded, brief, mapping, text
 from coterie.agents.process import Object
-from coterie.model.action import Action
 from coterie.model.interaction import ContentKind, Display
+from coterie.model.tool_call import Action
 from coterie.model.update import Asked, PendingCall
 
 _LEAVES = "It would leave Codex's sandbox, and could write anywhere."

@@ -21,9 +21,8 @@ from coterie.cli.text import ASCII, asking, clip, clocked, one_line, wrap
 from coterie.cli.transcript import Transcript
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
-from coterie.model.record import InteractionRecord, Record, ResultRecord
+from coterie.model.record import Entry, InteractionRecord, QuestionView, Record, ResultRecord
 from coterie.model.team import Team
-from coterie.model.view import Entry, QuestionView
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input

@@ -16,11 +16,11 @@ from coterie.model.record import (
     MemberRecord,
     MemberState,
     MessageRecord,
+    QuestionView,
     Record,
     ToolCallRecord,
 )
 from coterie.model.team import Team
-from coterie.model.view import QuestionView
 
 COMMANDS: Mapping[str, str] = {
     "/help": "this",

@@ -19,10 +19,9 @@ from coterie.cli.ticket_events import AT_WORK, TicketEvents, closing_lines, tick
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.record import MessageRecord, Record, ResultRecord, TicketRecord
+from coterie.model.record import Entry, MessageRecord, Record, ResultRecord, TicketRecord
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket, TicketView
-from coterie.model.view import Entry
 
 if TYPE_CHECKING:
     from coterie.app.project import App

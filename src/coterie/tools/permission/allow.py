@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.paths import (
     FREE,

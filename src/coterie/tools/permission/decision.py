@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from coterie.model.action import Action, Ruling, Verdict
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action, Ruling, Verdict
 from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of
 from coterie.tools.permission.deny import denying_rule
 from coterie.tools.permission.paths import PRIVATE, PathPattern, resolve

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.permission.nested_commands import ExpandedLine, expand, program
 from coterie.tools.permission.paths import (
     FREE,

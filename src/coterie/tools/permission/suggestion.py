@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.permission.nested_commands import (
     AWKS,
     INTERPRETERS,

@@ -10,7 +10,6 @@ import anyio.to_thread
 
 from coterie.errors import ArtifactWrong
 from coterie.model.about import FailedChecks
-from coterie.model.action import Action
 from coterie.model.check import CheckOutcome, ended
 from coterie.model.envelope import (
     ArtifactRef,
@@ -22,6 +21,7 @@ from coterie.model.envelope import (
     Review,
 )
 from coterie.model.interaction import Ask, Option
+from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.repository import MergeResult, run_checks

@@ -8,10 +8,9 @@ from pathlib import Path
 
 from coterie.model import step_name
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, base_of
-from coterie.model.ticket import Ticket, TicketState
+from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
 from coterie.workflows.tickets.repository import (

@@ -10,8 +10,8 @@ import anyio
 from coterie.errors import UsageError
 from coterie.model.envelope import PlanTask
 from coterie.model.plan_rules import capable
-from coterie.model.scheduler import SchedulerConfig
 from coterie.model.team import INSTANCE, Member, Team, base_of
+from coterie.model.ticket import SchedulerConfig
 
 _INSTANCES = 4
 """How many instances of a worker may work at once, where its agent supports that."""

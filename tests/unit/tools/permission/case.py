@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from coterie.model.action import Action, Verdict
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action, Verdict
 
 Case = tuple[Permissions, Action, Verdict]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from coterie.model.action import Action, Verdict
 from coterie.model.team import Permissions
+from coterie.model.tool_call import Action, Verdict
 from coterie.tools.permission import decide
 from tests.unit.tools.permission import command_cases, path_cases
 

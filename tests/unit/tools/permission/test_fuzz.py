@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from coterie.model.action import Action, Verdict
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action, Verdict
 from coterie.tools.permission import decide
 from tests.unit.tools.permission.bash import KEPT, SECRET, Done, Playground
 from tests.unit.tools.permission.lines import LINES, each_piece

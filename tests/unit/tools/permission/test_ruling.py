@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.action import Action, Effect, Ruling
 from coterie.model.team import Mode, Permissions
+from coterie.model.tool_call import Action, Effect, Ruling
 from coterie.tools.permission import decide, decide_at_once
 from tests.unit.tools.permission.lines import LINES
 

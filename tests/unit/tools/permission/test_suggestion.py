@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from coterie.model.action import Action
 from coterie.model.team import Permissions
+from coterie.model.tool_call import Action
 from coterie.tools.permission import decide, suggest
 from tests.unit.tools.permission.lines import LINES
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.model.action import Action
+from coterie.model.tool_call import Action
 from coterie.tools.search.embeddings import Embedder, HttpEmbedder
 from coterie.tools.search.index import CodeIndex, SearchCode
 from coterie.tools.toolbox import PreparedCall, ToolOutcome
