@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.app.probe import STEPS, Probed, Tried, probe, steps
+from coterie.app import probe_steps as steps
+from coterie.app.probe import probe
+from coterie.app.probe_steps import STEPS, Probed, Tried
 from coterie.errors import UsageError
 from tests.cli.command import Inside
 from tests.conftest import House

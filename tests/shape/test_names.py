@@ -19,7 +19,6 @@ KNOWN_TWICE: frozenset[str] = frozenset(
         "Calls",
         "Ledger",
         "Limits",
-        "Model",
         "Opening",
         "Request",
         "Spent",

@@ -18,7 +18,7 @@ from coterie.cli.text import one_line, table, wrap
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    from coterie.app.probe import Probed, Step
+    from coterie.app.probe_steps import Probed, Step
     from coterie.model.agent import AgentDefinition
 
 
@@ -106,7 +106,7 @@ def _probe(call: Call, health: tuple[AgentHealth, ...]) -> bool:
     """Probe what is installed, one after the other, and show it; whether all of it worked."""
     import anyio
 
-    from coterie.app.probe import STEPS
+    from coterie.app.probe_steps import STEPS
 
     agents = Agents().installed({agent.name: agent.version for agent in health})
     found = anyio.run(_probe_all, call, agents)

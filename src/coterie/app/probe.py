@@ -1,4 +1,9 @@
-"""Probing one agent: its own temporary folder, its own model, and nothing left behind."""
+"""What an installed CLI can do, found out by having it do it against a stand-in for its model.
+
+Versions of these programs come weekly and none of them promises anything, so "it is installed"
+says little.  A probe is a task like any other, in a temporary folder with a registry of its own:
+nothing of the user's is read or touched, no token is spent, and what works here works in a team.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,7 @@ import anyio.to_thread
 
 from coterie.agents.known import KNOWN_AGENTS
 from coterie.app.agents import version_of
-from coterie.app.probe.outcome import Probed, Step, Tried
-from coterie.app.probe.place import Model, Place
-from coterie.app.probe.steps import FOLDER, Steps
+from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
 from coterie.app.project import App
 from coterie.config.registry import Registry, registry_path, save_registry
 from coterie.errors import UsageError
@@ -27,7 +30,7 @@ from coterie.rehearsal.server import RehearsalServer
 
 
 def can_be_probed(agent: AgentDefinition) -> bool:
-    """Whether a stand-in can take the place of its model, and we know its shell tool."""
+    """Whether a stand-in can take the task of its model, and we know its shell tool."""
     return _shell(agent) is not None
 
 
@@ -40,7 +43,7 @@ def _shell(agent: AgentDefinition) -> ShellTool | None:
 
 
 async def probe(name: str, command: str) -> Probed:
-    """Probe a program that is known by name, at the place where it is installed."""
+    """Probe a program that is known by name, at the task where it is installed."""
     # In a thread: those of other packages have to be looked for.
     known = await anyio.to_thread.run_sync(KNOWN_AGENTS.get, name)
     if known is None:
@@ -71,15 +74,15 @@ async def probe_agent(
 async def _all_steps(
     agent: AgentDefinition, shell: ShellTool, base: Path, tell: Callable[[Step], None]
 ) -> tuple[Tried, ...]:
-    model = Model()
+    model = ProbeModel()
     steps: list[Tried] = []
     async with (
         RehearsalServer(model) as server,
         App.open(base / "project", base / "home", server.url) as app,
         anyio.create_task_group() as group,
     ):
-        place = Place(app, server, model, group, _team(agent))
-        steps += await Steps(place, shell).all_steps(tell)
+        task = ProbeTask(app, server, model, group, _team(agent))
+        steps += await Steps(task, shell).all_steps(tell)
     return tuple(steps)
 
 

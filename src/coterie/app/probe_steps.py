@@ -1,0 +1,365 @@
+"""The steps of a probe: a task in which a CLI is spoken to, interrupted and resumed."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Literal, TypeVar
+
+import anyio
+from anyio.abc import TaskGroup
+
+from coterie.app.project import App
+from coterie.errors import CoterieError
+from coterie.model.agent_facts import ShellTool
+from coterie.model.conversation import YOU
+from coterie.model.interaction import Interaction
+from coterie.model.record import (
+    DeltaRecord,
+    ErrorRecord,
+    InteractionRecord,
+    MemberRecord,
+    MessageRecord,
+    Record,
+)
+from coterie.model.task import Caps
+from coterie.model.team import Team
+from coterie.rehearsal.model_api import (
+    Answer,
+    CompletionRequest,
+    ModelReply,
+    NoReply,
+    TextMessage,
+    ToolCall,
+    reply,
+)
+from coterie.rehearsal.server import RehearsalServer
+
+Step = Literal["start", "turn", "tool", "permission", "interrupt", "resume"]
+STEPS: tuple[Step, ...] = ("start", "turn", "tool", "permission", "interrupt", "resume")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One step of a probe."""
+
+    step: Step
+    outcome: Literal["ok", "failed", "not tried"]
+    detail: str
+    """In a sentence: what was seen, or what went wrong."""
+    ms: int = 0
+
+
+@dataclass(frozen=True)
+class Probed:
+    """What one CLI, in one version, can do."""
+
+    name: str
+    version: str | None
+    tested: str | None
+    """The version that our own tests run; None for a program that is not known by name."""
+    steps: tuple[Tried, ...]
+    install: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything worked."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Tried, ...]:
+        """The steps that did not work."""
+        return tuple(tried for tried in self.steps if tried.outcome == "failed")
+
+    @property
+    def message(self) -> str | None:
+        """What is wrong with this version, in a sentence; None when nothing is."""
+        if self.ok:
+            return None
+        at = ", ".join(f'"{tried.step}"' for tried in self.failures)
+        who = f"{self.name} {self.version or '(unknown version)'}"
+        if self.tested and self.version != self.tested:
+            return f"{who} is untested (tested: {self.tested}) and failed the probe at {at}."
+        return f"{who} failed the probe at {at}."
+
+    @property
+    def hint(self) -> str | None:
+        """How to come by a version that works, where that may help."""
+        return None if self.ok or self.version == self.tested else self.install
+
+
+T = TypeVar("T")
+
+
+class StepFailed(Exception):
+    """A step did not work; the reason is a sentence's end."""
+
+
+class ProbeModel:
+    """Answers the next word with what it was given, and tool results with one word."""
+
+    def __init__(self) -> None:
+        self.next: Answer = reply("Yes.")
+
+    async def answer(self, asked: CompletionRequest) -> Answer:
+        """As the step that runs now wants it."""
+        return reply("Done.") if asked.results else self.next
+
+
+class ProbeTask:
+    """The task that is probed with, its run, and what is heard of it."""
+
+    def __init__(
+        self, app: App, server: RehearsalServer, model: ProbeModel, group: TaskGroup, team: Team
+    ) -> None:
+        self.app = app
+        self.server = server
+        self._model = model
+        self._group = group
+        self._team = team
+        self._scope = anyio.CancelScope()
+        self._ended = anyio.Event()
+        self._ended.set()
+        self.task = ""
+        self.trouble = ""
+        """What was last told to be wrong: it says more than that nothing came."""
+
+    async def begin(self) -> None:
+        """A new task, which waits for our first word."""
+        self.task: str = await self.app.start(
+            self._team, "", Caps(max_rounds=1, floor="ask"), rehearsal=True
+        )
+        self.run()
+
+    def run(self) -> None:
+        """Run the task, from where it is."""
+        self._scope, self._ended = anyio.CancelScope(), anyio.Event()
+        self.trouble: str = ""
+        self._saw, self._heard = anyio.create_memory_object_stream[Record](math.inf)
+        self._group.start_soon(self._run)
+
+    async def _run(self) -> None:
+        try:
+            with self._scope, self._saw:
+                await self.app.run(self.task, self, patience=None)
+        except CoterieError as error:
+            self.trouble = str(error)
+        finally:
+            self._ended.set()
+
+    async def end(self) -> None:
+        """End the run and every process of it; the task is kept."""
+        self._scope.cancel()
+        with self._heard:
+            await self._ended.wait()
+
+    def saw(self, record: Record) -> None:
+        """The engine tells what happens (ports.Observer)."""
+        if isinstance(record, ErrorRecord):
+            self.trouble = record.message
+        if not isinstance(record, DeltaRecord):
+            with suppress(anyio.BrokenResourceError):  # nobody listens: the probe was stopped
+                self._saw.send_nowait(record)
+
+    async def heard(self, wanted: Callable[[Record], T | None]) -> T:
+        """The first thing told from now on that is wanted."""
+        async for record in self._heard:
+            problem = _cannot_speak(record)
+            if problem is not None:
+                raise StepFailed(problem)
+            found = wanted(record)
+            if found is not None:
+                return found
+        raise StepFailed(self.trouble or "the task ended before its time")
+
+    async def say(self, word: str, answer: Answer) -> None:
+        """Have the member take a turn on this word, in which its model answers so."""
+        await self.heard(_our_turn)
+        self._model.next = answer
+        await self.app.say(self.task, word)
+
+    async def rest(self) -> None:
+        """Wait until nothing runs: it is our turn."""
+        await self.heard(_our_turn)
+
+
+def _question(record: Record) -> Interaction | None:
+    if isinstance(record, InteractionRecord) and record.state == "open":
+        return record.interaction
+    return None
+
+
+def _cannot_speak(record: Record) -> str | None:
+    """What is wrong, where the engine asks what to do about a member that failed for good."""
+    asked = _question(record)
+    return asked.display.description if asked and asked.kind == "Select" else None
+
+
+def _our_turn(record: Record) -> Interaction | None:
+    asked = _question(record)
+    return asked if asked and asked.kind == "Input" else None
+
+
+def is_opened(record: Record) -> MemberRecord | None:
+    """The member works: its channel has opened."""
+    if isinstance(record, MemberRecord) and record.member != YOU and record.state == "working":
+        return record
+    return None
+
+
+def replied(record: Record) -> MessageRecord | None:
+    """The member said something, or was cut short."""
+    return record if isinstance(record, MessageRecord) and record.member != YOU else None
+
+
+def replied_or_asked(record: Record) -> MessageRecord | Interaction | None:
+    """The same, or it wants leave for what it is about to do."""
+    asked = _question(record)
+    return asked if asked and asked.purpose == "confirm_risky_action" else replied(record)
+
+
+NEEDED: tuple[Step, ...] = ("start", "turn")
+"""Without these none of the later ones can be tried."""
+PATIENCE = 20.0
+"""Seconds for a step: a cold start of the slowest CLI takes five."""
+
+
+FOLDER = "coterie-probe-"
+"""How the name of a probe's folder begins."""
+_OUR_FOLDER = re.compile(rf" \(in [^)]*{FOLDER}[^)]*\)")
+
+
+class Steps:
+    """The steps, in order; after one that failed the next begins on a new task."""
+
+    def __init__(self, task: ProbeTask, shell: ShellTool) -> None:
+        self._task = task
+        self._shell = shell
+        self._word = f"heliotrope-{secrets.token_hex(4)}"
+
+    async def all_steps(self, tell: Callable[[Step], None]) -> tuple[Tried, ...]:
+        """Try them all, as far as they can be."""
+        tries: Mapping[Step, Callable[[], Awaitable[str]]] = {
+            "start": self._start,
+            "turn": self._turn,
+            "tool": self._tool,
+            "permission": self._permission,
+            "interrupt": self._interrupt,
+            "resume": self._resume,
+        }
+        tried: list[Tried] = []
+        await self._task.begin()
+        try:
+            for step in STEPS:
+                tell(step)
+                tried.append(await self._tried(step, tries[step]))
+                if tried[-1].outcome == "ok":
+                    continue
+                if step in NEEDED:
+                    break
+                await self._task.end()
+                await self._task.begin()
+        finally:
+            await self._task.end()
+        untried = f"it needs a {tried[-1].step}, which failed"
+        return (*tried, *(Tried(step, "not tried", untried) for step in STEPS[len(tried) :]))
+
+    async def _tried(self, step: Step, attempt: Callable[[], Awaitable[str]]) -> Tried:
+        began = monotonic()
+
+        def ended(outcome: Literal["ok", "failed"], detail: str) -> Tried:
+            # The folder is gone when this is read.
+            detail = _OUR_FOLDER.sub("", detail)
+            return Tried(step, outcome, detail, round((monotonic() - began) * 1000))
+
+        with anyio.move_on_after(PATIENCE):
+            try:
+                return ended("ok", await attempt())
+            except (StepFailed, CoterieError) as error:
+                return ended("failed", str(error))
+        late, trouble = f"no end within {PATIENCE:g} s", self._task.trouble
+        return ended("failed", f"{late}: {trouble}" if trouble else late)
+
+    async def _start(self) -> str:
+        await self._task.say("Which word?", reply(f"My word is {self._word}."))
+        await self._task.heard(is_opened)
+        return "its channel opened"
+
+    async def _turn(self) -> str:
+        said = await self._task.heard(replied)
+        if self._word not in said.text:
+            raise StepFailed("the reply is not what its model said")
+        return "the reply of its model came back"
+
+    async def _tool(self) -> str:
+        made, call = self._making("tool")
+        await self._take("Make a file.", call, "approve", made)
+        if not await made.exists():
+            raise StepFailed("its shell tool did not make the file")
+        return "its shell tool made a file"
+
+    async def _permission(self) -> str:
+        for choice in ("reject", "approve"):
+            made, call = self._making(choice)
+            if not await self._take("Make another file.", call, choice, made):
+                raise StepFailed("it asked nobody before it ran a command")
+            if await made.exists() != (choice == "approve"):
+                raise StepFailed(f"the answer {choice} did not count")
+        return "it asked, and kept to the answer"
+
+    async def _interrupt(self) -> str:
+        task = self._task
+        number = len(task.server.turns) + 1
+        await task.say("Think for long.", NoReply())
+        await task.server.turn(number)
+        await task.app.interrupt(task.task)
+        if not (await task.heard(replied)).cut:
+            raise StepFailed("the turn was not broken off")
+        await task.say("Are you there?", reply(f"I am, {self._word}."))
+        said = await task.heard(replied)
+        if said.cut or self._word not in said.text:
+            raise StepFailed("the turn after the one that was broken off did not work")
+        return "the turn was broken off, and the next one worked"
+
+    async def _resume(self) -> str:
+        task, word = self._task, f"{self._word}-kept"
+        await task.say("Which word do you keep?", reply(f"I keep {word}."))
+        await task.heard(replied)
+        await task.rest()
+        await task.end()
+        task.run()
+        await task.say("Which one was it?", reply("You know it."))
+        await task.heard(replied)
+        asked = task.server.turns[-1].asked
+        said = (
+            [item for item in asked.conversation if isinstance(item, TextMessage)] if asked else []
+        )
+        if not any(word in item.text for item in said):
+            raise StepFailed("its model was not told again what had been said before")
+        return "a new process knew what had been said before"
+
+    def _making(self, name: str) -> tuple[anyio.Path, ModelReply]:
+        """A file that is not there, and a model that wants it made."""
+        path = self._task.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
+        return anyio.Path(path), ModelReply((), (self._call(f"touch {shlex.quote(str(path))}"),))
+
+    def _call(self, command: str) -> ToolCall:
+        shell = self._shell
+        return ToolCall(shell.name, {shell.command: command, **shell.arguments})
+
+    async def _take(self, word: str, answer: Answer, choice: str, made: anyio.Path) -> int:
+        """A turn in which every permission is answered so; how many were asked for."""
+        task, asked = self._task, 0
+        await task.say(word, answer)
+        while isinstance(found := await task.heard(replied_or_asked), Interaction):
+            asked += 1
+            if await made.exists():
+                raise StepFailed("it ran the command before the question was answered")
+            await task.app.answer(found.interaction_id, choice=choice, text=None, author=YOU)
+        return asked
