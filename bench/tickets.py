@@ -56,7 +56,9 @@ async def _carried_out(folder: Path, tickets: int) -> float:
         created = _created()
         opening = Message(TASK, 1, "you", TEXT, created.at)
         assert await it.storage.create(created, it.owner.id, opening) is not None
-        services = replace(it.engine.services, ledger=EnvelopeFiles(home, it.storage.tickets, TASK))
+        services = replace(
+            it.engine.services, session_files=EnvelopeFiles(home, it.storage.tickets, TASK)
+        )
         it.engine = replace(it.engine, root=folder, services=services)
         cpu = time.process_time()
         result = await it.run(ScriptedChannels(_script(tickets)))

@@ -10,13 +10,13 @@ from inline_snapshot import snapshot
 
 from coterie.errors import StorageError
 from coterie.model.journal import AppendMessage, Fence
-from coterie.stores.sqlite import SqliteStorage, opening
+from coterie.stores.sqlite import SqliteStorage, database
 from coterie.testing.contracts import samples
 from coterie.testing.contracts.samples import TASK, answered, created, message
 
 FIXTURES = Path(__file__).with_name("fixtures")
 VERSIONS = [int(file.stem.removeprefix("version_")) for file in FIXTURES.glob("version_*.sql")]
-LATEST = opening.migrations()[-1][0]
+LATEST = database.migrations()[-1][0]
 
 
 def restored(folder: Path, version: int) -> Path:
@@ -43,7 +43,7 @@ def version_of(database: Path) -> int:
 
 
 def test_every_version_has_a_fixture() -> None:
-    assert sorted(VERSIONS) == [number for number, _ in opening.migrations()]
+    assert sorted(VERSIONS) == [number for number, _ in database.migrations()]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -77,7 +77,9 @@ async def test_an_old_database_becomes_a_new_one_and_goes_on(tmp_path: Path, ver
         ["ToolCallRequested", "ToolCallCompleted"]
     )
     assert await storage.leases.children() == [samples.child("mark-1")]
-    assert [row[:2] for row in await storage.member_states(TASK)] == [("bob", "quiet")]
+    assert [(row.member, row.state) for row in await storage.member_states(TASK)] == [
+        ("bob", "quiet")
+    ]
     assert await storage.problems() == []
 
     assert await storage.leases.claim(TASK, "new owner", 1) == 2
@@ -101,8 +103,8 @@ async def test_migrated_and_new_have_one_schema(tmp_path: Path, version: int) ->
 def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A migration that does not exist yet."""
     script = tmp_path / f"{LATEST + 1:04}_tickets.sql"
-    scripts = [*opening.migrations(), (LATEST + 1, script)]
-    monkeypatch.setattr(opening, "migrations", lambda: scripts)
+    scripts = [*database.migrations(), (LATEST + 1, script)]
+    monkeypatch.setattr(database, "migrations", lambda: scripts)
     return script
 
 

@@ -54,7 +54,7 @@ def logs(project: Path) -> Path:
     return project / ".coterie" / "logs" / TASK
 
 
-def ledger(on: Played, *, signed: bool = False) -> EnvelopeFiles:
+def files_of(on: Played, *, signed: bool = False) -> EnvelopeFiles:
     return EnvelopeFiles(on.project / ".coterie", on.on.storage.tickets, TASK, signed=signed)
 
 
@@ -89,7 +89,7 @@ async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) 
         return obedient(member, text)
 
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         assert await on.run(but(Do_the_work_now=works)) == "completed done 3 done"
         await compare(on)
     assert seen[-1] > 4  # long before the end
@@ -97,7 +97,7 @@ async def test_every_envelope_is_a_file_and_a_line_while_it_runs(project: Path) 
 
 async def test_files_are_complete_when_a_run_parks(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
         assert await on.run(say) == "waiting question"
         await compare(on)
@@ -119,7 +119,7 @@ async def test_they_are_valid_by_the_shipped_schema(project: Path) -> None:
     )
     checks = Logged(project)
     async with session(project, config=SchedulerConfig(checks=("true",))) as on:
-        on.look_after(RunServices(checks=checks, ledger=ledger(on)))
+        on.look_after(RunServices(checks=checks, session_files=files_of(on)))
         await on.run(say)
         await on.answer("so")
         assert await on.run(say) == "completed done 1 done"
@@ -172,7 +172,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
 
     async with session(project) as on:
         kept = Looking(project / ".coterie", on.on.storage.tickets, TASK)
-        on.look_after(RunServices(ledger=kept))
+        on.look_after(RunServices(session_files=kept))
         assert await on.run(BUSY) == "completed done 2 done"
         assert ("running", len(await on.envelopes())) in seen
 
@@ -195,7 +195,7 @@ async def test_a_session_that_is_given_up_is_told_to_its_end(house: House) -> No
 async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: Path) -> None:
     """Killed between the commit and the files: at every number of files that may be there."""
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         assert await on.run(BUSY) == "completed done 2 done"
         whole = await compare(on)
         names = sorted(name for name in whole if name != "events.log")
@@ -205,7 +205,7 @@ async def test_files_that_a_crash_cut_are_completed_at_the_next_start(project: P
                 (logs(project) / name).unlink()
             (logs(project) / f".{names[left]}.new").write_bytes(b'{"half": ')
             (logs(project) / "events.log").write_bytes(text[: 37 * left])  # in the middle of a line
-            await ledger(on).flush()
+            await files_of(on).flush()
             assert await compare(on) == whole
 
 
@@ -225,21 +225,21 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("what", DAMAGE)
 async def test_a_file_that_differs_from_its_row_is_replaced(project: Path, what: str) -> None:
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         assert await on.run(BUSY) == "completed done 2 done"
         whole = await compare(on)
         DAMAGE[what](logs(project))
-        await ledger(on).flush()
+        await files_of(on).flush()
         assert await compare(on) == whole
 
 
 async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         await on.run(BUSY)
         stray = logs(project) / "000999-review.json"
         stray.write_text("{}")
-        await ledger(on).flush()
+        await files_of(on).flush()
         assert not stray.exists()
         stray.with_name("000999-review.json.stray").unlink()
         await compare(on)
@@ -247,7 +247,7 @@ async def test_a_file_that_no_row_knows_is_put_aside(project: Path) -> None:
 
 async def test_what_happens_to_the_files_during_a_run_is_put_right_in_it(project: Path) -> None:
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on)))
+        on.look_after(RunServices(session_files=files_of(on)))
         hurt = [_remove_all, DAMAGE["line added"]]
 
         def works(member: Member, text: str) -> object:
@@ -273,7 +273,7 @@ async def test_rows_that_are_no_envelopes_are_told_as_damage(project: Path) -> N
     database.close()
     async with session(project) as on:
         with pytest.raises(StorageDamaged, match="An envelope of k3f9 is none"):
-            await ledger(on).flush()
+            await files_of(on).flush()
 
 
 async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
@@ -306,11 +306,11 @@ SIGNED = SchedulerConfig(sign=True)
 async def test_a_signed_session_goes_on_and_its_key_is_nowhere_else(project: Path) -> None:
     blocked = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
     async with session(project, config=SIGNED) as on:
-        on.look_after(RunServices(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(session_files=files_of(on, signed=True)))
         assert await on.run(blocked) == "waiting question"
         await on.answer("retry")
     async with session(project) as on:
-        on.look_after(RunServices(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(session_files=files_of(on, signed=True)))
         say = but(**{"cannot_go_on:": {"summary": "again"}})
         assert await on.run(say) == "completed done 3 done"
         assert all(one.signature for one in await on.envelopes())
@@ -344,14 +344,14 @@ def _rewrite(project: Path, pattern: str, instead: str) -> None:
 @pytest.mark.parametrize("what", FORGED)
 async def test_what_was_not_signed_with_the_key_is_not_trusted(project: Path, what: str) -> None:
     async with session(project, config=SIGNED) as on:
-        on.look_after(RunServices(ledger=ledger(on, signed=True)))
+        on.look_after(RunServices(session_files=files_of(on, signed=True)))
         say = but(Do_the_work_now={"status": "blocked", "issues": ["x"]}, cannot_go_on="no")
         await on.run(say)
         await on.answer("retry")
     FORGED[what](project)
     async with session(project) as on:
         for services in (
-            RunServices(ledger=ledger(on, signed=True)),
+            RunServices(session_files=files_of(on, signed=True)),
             RunServices(),
         ):  # the files', and the session's
             on.look_after(services)

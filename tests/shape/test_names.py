@@ -17,7 +17,6 @@ KNOWN_TWICE: frozenset[str] = frozenset(
         "Asking",
         "Call",
         "Calls",
-        "Ledger",
         "Limits",
         "Opening",
         "Request",

@@ -30,7 +30,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace, member_folder
-from coterie.ports import Checks, Ledger, Observer, Snapshots, Storage, TicketStore
+from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore
 from coterie.process.processes import Machine
 from coterie.process.programs import exec_program
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
@@ -242,11 +242,11 @@ def with_session(
         services,
         snapshots=OutsideWorktrees(services.snapshots, root) if services.snapshots else None,
         checks=checks_of(root, created, services.redactor),
-        ledger=ledger_of(root, store, created),
+        session_files=session_files_of(root, store, created),
     )
 
 
-def ledger_of(root: Path, store: TicketStore, created: TaskCreated) -> Ledger:
+def session_files_of(root: Path, store: TicketStore, created: TaskCreated) -> SessionFiles:
     """What tells a session in files."""
     from coterie.stores.envelope_files import EnvelopeFiles
 

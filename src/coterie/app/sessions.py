@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.app.run import TICKETS, ledger_of
+from coterie.app.run import TICKETS, session_files_of
 from coterie.engine import steering
 from coterie.engine.limits import usage_of
 from coterie.engine.reader import TaskReader
@@ -90,7 +90,7 @@ class Sessions:
         """Write what a run that was cut left untold; whoever runs the session does that itself."""
         created = (await self.look.state(task_id)).created
         if created.workflow == TICKETS and await self.look.runner_of(task_id) is None:
-            await ledger_of(self.look.root, self.look.storage.tickets, created).flush()
+            await session_files_of(self.look.root, self.look.storage.tickets, created).flush()
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """The result of a run, with what its session checked and what comes next."""

@@ -100,7 +100,8 @@ class TaskContext:
             return str(json.loads(step.result))
         now = instant.now()
         done = replace(step, result=json.dumps(now))
-        await self._run.commit(OpenStep(done), *writes(now), after=self._run.services.ledger.wake)
+        wake = self._run.services.session_files.wake
+        await self._run.commit(OpenStep(done), *writes(now), after=wake)
         return now
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:

@@ -12,7 +12,7 @@ import psutil
 from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
 from coterie.model.interaction import NOBODY, Question
-from coterie.model.journal import ChildLease, Lease, Turn
+from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.task import ENDED, TaskRow, TaskState, fold
 from coterie.model.team import Member
@@ -144,7 +144,7 @@ class TaskReader:
 
     async def _of_task(self, task_id: str, children: list[ChildLease]) -> list[RunningMember]:
         team = (await self.state(task_id)).created.team
-        kept = {row[0]: row for row in await self.storage.member_states(task_id)}
+        kept = {row.member: row for row in await self.storage.member_states(task_id)}
         asking = {
             question.interaction.author_actor_id: question.interaction.interaction_id
             for question in await self.storage.inbox.questions()
@@ -202,7 +202,7 @@ def _answer(question: Question) -> str:
 def _member_state(
     child: ChildLease,
     turn: Turn | None,
-    kept: dict[str, tuple[str, str, str, str]],
+    kept: dict[str, SetMemberState],
     asking: dict[str, str],
 ) -> tuple[MemberState, str, str]:
     if turn is None:
@@ -210,6 +210,6 @@ def _member_state(
     if child.member in asking:
         return "waiting", f"asks {asking[child.member]}", turn.opened_at
     quiet = kept.get(child.member)
-    if quiet is not None and quiet[1] == "quiet" and quiet[3] >= turn.opened_at:
-        return "quiet", quiet[2], quiet[3]
+    if quiet is not None and quiet.state == "quiet" and quiet.since >= turn.opened_at:
+        return "quiet", quiet.reason, quiet.since
     return "working", "", turn.opened_at

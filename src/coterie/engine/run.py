@@ -96,7 +96,7 @@ class Engine:
                 # The lease goes last: whoever takes the task next finds no child of ours.
                 await channels.close_all()
                 try:
-                    await self.services.ledger.flush()
+                    await self.services.session_files.flush()
                 finally:
                     await self.storage.leases.park(fence)
 
@@ -151,10 +151,10 @@ class _Run:
         with _plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
-                group.start_soon(self._run.services.ledger.follow)
+                group.start_soon(self._run.services.session_files.follow)
                 group.start_soon(self._workflow, history, group.cancel_scope)
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
-        await self._run.services.ledger.flush()
+        await self._run.services.session_files.flush()
         await self._conclude()
         history = await self._storage.history(task_id)
         state = fold(history.events)

@@ -36,7 +36,7 @@ from coterie.model.task import (
     UserInteractionRequested,
 )
 from coterie.model.team import Member
-from coterie.ports import Channels, Checks, Ledger, Observer, Snapshots, Storage
+from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
 
 
 class WorkflowChanged(Exception):
@@ -205,8 +205,8 @@ def _without(asked: Interaction, by: Redactor) -> Interaction:
     return asked.model_copy(update={"display": display, "about": about, "options": options})
 
 
-class NoLedger:
-    """`ports.Ledger` of tasks that are told in no files."""
+class NoSessionFiles:
+    """`ports.SessionFiles` of tasks without tickets: nothing is written."""
 
     def wake(self) -> None:
         """Nothing is to be told."""
@@ -226,8 +226,8 @@ class RunServices:
     snapshots: Snapshots | None = None
     """Keeps the files that turns may change; None: nobody can undo them."""
     checks: Checks | None = None
-    ledger: Ledger = NoLedger()
-    """Where what is recorded of a session is also told in files."""
+    session_files: SessionFiles = NoSessionFiles()
+    """Writes what is recorded of a session to files as well."""
     waits_for_limits: bool = False
     """Whether the end of a rate limit is waited for, however long that takes."""
 

@@ -94,8 +94,8 @@ class Checks(Protocol):
         ...
 
 
-class Ledger(Protocol):
-    """Tells in files what is recorded; only ever used by the holder of the session's lease."""
+class SessionFiles(Protocol):
+    """Writes what is recorded to files as well; used only by the holder of the session's lease."""
 
     def wake(self) -> None:
         """Something was recorded.  Called after the commit; must not block."""

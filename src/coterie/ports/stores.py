@@ -13,6 +13,7 @@ from coterie.model.journal import (
     Lease,
     Request,
     RequestKind,
+    SetMemberState,
     Step,
     TaskHistory,
     Turn,
@@ -230,8 +231,8 @@ class Storage(Protocol):
         """
         ...
 
-    async def member_states(self, task_id: str) -> list[tuple[str, str, str, str]]:
-        """(member, state, reason, since) of members in one of the rare states."""
+    async def member_states(self, task_id: str) -> list[SetMemberState]:
+        """The states of members that are in one of the rare ones, as they were set."""
         ...
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ _LONGEST = 300
 
 
 class EnvelopeFiles:
-    """`ports.Ledger`: one session's folder below `logs/`, for whoever holds the session's lease."""
+    """`ports.SessionFiles`: one session's folder below `logs/`, for the holder of its lease."""
 
     def __init__(
         self, folder: Path, store: TicketStore, session: str, *, signed: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from coterie.model.conversation import Message
-from coterie.model.journal import Fence, TaskHistory, Write
+from coterie.model.journal import Fence, SetMemberState, TaskHistory, Write
 from coterie.model.task import TaskCreated
 from coterie.ports import Storage
 
@@ -76,7 +76,7 @@ class MortalStorage:
         self._flush()
         return await self.real.changed(seen)
 
-    async def member_states(self, task_id: str) -> list[tuple[str, str, str, str]]:
+    async def member_states(self, task_id: str) -> list[SetMemberState]:
         """Pass on."""
         return await self.live(self.real.member_states, task_id)
 

@@ -5,7 +5,7 @@ import threading
 import time
 from pathlib import Path
 
-from coterie.stores.sqlite.integrity import Head, HeadFile
+from coterie.stores.sqlite.database import Head, HeadFile
 
 
 def test_it_only_rises(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import coterie.stores.sqlite
-from coterie.stores.sqlite.opening import open_database
-from coterie.stores.sqlite.queries import SQL, execute
+from coterie.stores.sqlite.codec import SQL, execute
+from coterie.stores.sqlite.database import open_database
 
 PACKAGE = Path(coterie.stores.sqlite.__file__).parent
 SOURCE = "\n".join(file.read_text() for file in PACKAGE.glob("*.py"))

@@ -11,7 +11,7 @@ import pytest
 
 from coterie.errors import LeaseLost, StorageDamaged, StorageFull, StorageLocked, StorageReadOnly
 from coterie.model.journal import Fence, IllegalWrite
-from coterie.stores.sqlite.opening import open_database
+from coterie.stores.sqlite.database import open_database
 from coterie.stores.sqlite.transactions import Job, Transactions, Work
 
 OURS, STALE = Fence("a", 2), Fence("a", 1)

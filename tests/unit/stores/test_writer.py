@@ -18,9 +18,8 @@ from coterie.model.interaction import Display
 from coterie.model.journal import AppendAudit, AppendEvent, AppendMessage, Fence
 from coterie.model.task import UserInteractionRequested
 from coterie.model.tool_call import AuditEntry
-from coterie.stores.sqlite import SqliteStorage, writer
-from coterie.stores.sqlite import storage as storage_module
-from coterie.stores.sqlite.opening import open_database
+from coterie.stores.sqlite import SqliteStorage, database, writer
+from coterie.stores.sqlite.database import open_database
 from coterie.testing.contracts.samples import (
     TASK,
     at,
@@ -43,7 +42,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         connection.set_trace_callback(said.append)
         return connection
 
-    monkeypatch.setattr(storage_module, "open_database", traced)
+    monkeypatch.setattr(database, "open_database", traced)
     return said
 
 

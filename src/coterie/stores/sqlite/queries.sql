@@ -1,4 +1,4 @@
--- Every statement of the store, by name.  `queries.py` reads this file once, and puts the columns
+-- Every statement of the store, by name.  `codec.py` reads this file once, and puts the columns
 -- of a type in the place of its name: {Message}, and as many values in that of {Message?}.
 
 -- name: begin
@@ -270,4 +270,4 @@ ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, sinc
 DELETE FROM member_states WHERE task_id = ? AND member = ?
 
 -- name: member_states
-SELECT member, state, reason, since FROM member_states WHERE task_id = ? ORDER BY member
+SELECT {SetMemberState} FROM member_states WHERE task_id = ? ORDER BY member

@@ -1,33 +1,244 @@
-"""`SqliteStorage`: every store of a project in one SQLite file, or in memory."""
+"""`SqliteStorage`: every store of a project in one SQLite file, or in memory.
+
+The stores only read, but for the inbox and the leases, which other processes write to: each of
+their calls is a transaction.  All else goes in through `Storage.commit` and `Storage.post`.
+"""
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio.to_thread
+from pydantic import ValidationError
 
+from coterie.model import instant, journal
 from coterie.model.conversation import Message
-from coterie.model.journal import AppendEvent, AppendMessage, Fence, TaskHistory, Write
-from coterie.model.task import TaskCreated
-from coterie.stores.sqlite.integrity import HeadFile, head_of, problems
-from coterie.stores.sqlite.opening import open_database, open_in_memory
-from coterie.stores.sqlite.queries import select
-from coterie.stores.sqlite.stores import (
-    SqliteAudit,
-    SqliteConversation,
-    SqliteEvents,
-    SqliteInbox,
-    SqliteJournal,
-    SqliteLeases,
-    SqliteTickets,
-    history,
-)
+from coterie.model.interaction import Question
+from coterie.model.journal import Fence
+from coterie.model.task import Event, IllegalEvent, TaskCreated, TaskRow, UserInteractionResponded
+from coterie.model.ticket import Moment, Ticket
+from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.stores.sqlite import codec, database
+from coterie.stores.sqlite.codec import SQL, execute, select, values
+from coterie.stores.sqlite.failures import damaged
+from coterie.stores.sqlite.transactions import Writes
 from coterie.stores.sqlite.writer import Writer
-from coterie.stores.sqlite.writes import Writes, task_exists
+
+if TYPE_CHECKING:
+    from coterie.model.envelope import Envelope
+
+T = TypeVar("T")
+
+
+def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory:
+    """All that is recorded of a task, as of one moment."""
+    connection.execute(SQL["begin_reading"])
+    try:
+        leases = values(connection, codec.LEASE, "lease", task_id)
+        return journal.TaskHistory(
+            events=values(connection, codec.EVENTS, "events_of_task", task_id, 0),
+            lease=leases[0] if leases else None,
+            children=values(connection, codec.CHILD, "children_of_task", task_id),
+            messages=values(connection, codec.MESSAGE, "messages", task_id, 0),
+            steps=values(connection, codec.STEP, "steps", task_id),
+            turns=values(connection, codec.TURN, "turns", task_id, 0),
+            requests=values(connection, codec.REQUEST, "requests", task_id),
+        )
+    finally:
+        connection.execute(SQL["commit"])
+
+
+class _Store:
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    async def _all(self, decoder: codec.Decoder[T], name: str, *given: codec.Value) -> list[T]:
+        return await self._writer.read(lambda c: values(c, decoder, name, *given))
+
+
+class SqliteEvents(_Store):
+    """Domain events and the list of tasks that is folded from them."""
+
+    async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
+        return await self._all(codec.EVENTS, "events_of_task", task_id, after)
+
+    async def tasks(self) -> list[TaskRow]:
+        return await self._all(codec.TASK, "tasks")
+
+    async def head(self) -> tuple[int, str]:
+        head = await self._writer.read(database.head_of)
+        return head.sequence, head.hash
+
+
+class SqliteAudit(_Store):
+    """Tool calls."""
+
+    async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT, "audit_of_task", task_id, after)
+
+    async def all(self) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT, "audit_entries")
+
+    async def chain(self) -> list[ChainedEntry]:
+        found = await self._writer.read(lambda c: select(c, "all_audit"))
+        hashes = ["", *(row[-1].hex() for row in found)]
+        return [
+            ChainedEntry(row[0], hashes[n], hashes[n + 1], codec.AUDIT.value(row[1:-1]))
+            for n, row in enumerate(found)
+        ]
+
+
+class SqliteConversation(_Store):
+    """Messages, and the threads that we keep ourselves."""
+
+    async def messages(self, task_id: str, after: int = 0) -> list[Message]:
+        return await self._all(codec.MESSAGE, "messages", task_id, after)
+
+    async def thread(self, thread: str) -> list[str]:
+        found = await self._writer.read(lambda c: select(c, "thread", thread))
+        return [row[0] for row in found]
+
+
+class SqliteJournal(_Store):
+    """Steps and turns."""
+
+    async def steps(self, task_id: str) -> list[journal.Step]:
+        return await self._all(codec.STEP, "steps", task_id)
+
+    async def turns(self, task_id: str, after: int = 0) -> list[journal.Turn]:
+        return await self._all(codec.TURN, "turns", task_id, after)
+
+    async def spending(self, since: str = "") -> list[journal.Turn]:
+        return await self._all(codec.TURN, "spending", since)
+
+
+class SqliteTickets(_Store):
+    """Tickets and envelopes."""
+
+    def __init__(self, writer: Writer, path: Path) -> None:
+        super().__init__(writer)
+        self._path = path
+
+    async def tickets(self, session_id: str, seen: Mapping[str, int] | None = None) -> list[Ticket]:
+        def read(connection: sqlite3.Connection) -> list[Ticket]:
+            histories: dict[str, list[Moment]] = {}
+            for ticket_id, *moment in select(connection, "ticket_history", session_id):
+                histories.setdefault(ticket_id, []).append(codec.MOMENT.value(tuple(moment)))
+            known = seen or {}
+            return [
+                codec.TICKET.value(row, history=tuple(histories.get(row[0], ())))
+                for row in select(connection, "tickets", session_id)
+                if len(histories.get(row[0], ())) > known.get(row[0], -1)
+            ]
+
+        return await self._writer.read(read)
+
+    async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
+        try:
+            return await self._all(codec.ENVELOPES, "envelopes", session_id, after)
+        except ValidationError as error:
+            raise damaged(self._path, f"An envelope of {session_id} is none: {error}") from None
+
+
+class SqliteInbox(_Store):
+    """Questions and requests."""
+
+    def __init__(self, writer: Writer, writes: Writes) -> None:
+        super().__init__(writer)
+        self._writes = writes
+
+    async def allocate(self) -> str:
+        number = await self._writer.submit(lambda c: select(c, "next_question")[0][0])
+        return f"q{number}"
+
+    async def questions(self, *, only_open: bool = True) -> list[Question]:
+        return await self._all(codec.QUESTIONS, "questions_open" if only_open else "questions")
+
+    async def question(self, interaction_id: str) -> Question | None:
+        found = await self._all(codec.QUESTIONS, "question", interaction_id)
+        return found[0] if found else None
+
+    async def respond(self, event: Event) -> bool:
+        if not isinstance(event, UserInteractionResponded):
+            raise IllegalEvent(f"{event.type} is no answer")
+
+        def answer(connection: sqlite3.Connection) -> bool:
+            questions = select(connection, "open_questions", event.task_id)
+            if (event.response.interaction_id,) not in questions:
+                return False
+            self._writes.apply(None, (journal.AppendEvent(event),), connection)
+            return True
+
+        return await self._writer.submit(answer, after=self._writer.watch.bump)
+
+    async def request(self, task_id: str, kind: journal.RequestKind, author: str, text: str) -> int:
+        row = (task_id, kind, author, text, instant.now())
+
+        def leave(connection: sqlite3.Connection) -> int:
+            return execute(connection, SQL["insert_request"], row).fetchall()[0][0]
+
+        return await self._writer.submit(leave, after=self._writer.watch.bump)
+
+    async def requests(self, task_id: str) -> list[journal.Request]:
+        return await self._all(codec.REQUEST, "requests", task_id)
+
+    async def discard_requests(self, task_id: str, kinds: Sequence[journal.RequestKind]) -> None:
+        def discard(connection: sqlite3.Connection) -> None:
+            for kind in kinds:
+                connection.execute(SQL["delete_requests_of_kind"], (task_id, kind))
+
+        await self._writer.submit(discard)
+
+
+class SqliteLeases(_Store):
+    """Who may run a task, and which processes run for it."""
+
+    async def get(self, task_id: str) -> journal.Lease | None:
+        found = await self._all(codec.LEASE, "lease", task_id)
+        return found[0] if found else None
+
+    async def all(self) -> list[journal.Lease]:
+        return await self._all(codec.LEASE, "leases")
+
+    async def claim(self, task_id: str, owner: str, seen: int) -> int | None:
+        def take(connection: sqlite3.Connection) -> int | None:
+            if seen == 0:
+                found = select(connection, "insert_lease", task_id, owner, "reclaiming")
+            else:
+                found = select(connection, "claim_lease", owner, task_id, seen)
+            return found[0][0] if found else None
+
+        return await self._writer.submit(take)
+
+    async def confirm(self, fence: Fence) -> bool:
+        found = await self._writer.submit(
+            lambda c: select(c, "confirm_lease", fence.task_id, fence.token)
+        )
+        return bool(found)
+
+    async def park(self, fence: Fence) -> None:
+        await self._writer.submit(lambda c: select(c, "park_lease", fence.task_id, fence.token))
+
+    async def record_child(self, fence: Fence, child: journal.ChildLease) -> None:
+        row = codec.CHILD.row(child)
+        await self._writer.submit(lambda c: execute(c, SQL["insert_child"], row).close(), fence)
+
+    def set_child_pid(self, mark: str, pid: int) -> None:
+        self._writer.post(lambda c: select(c, "set_child_pid", pid, mark))
+
+    def drop_child(self, mark: str) -> None:
+        self._writer.post(lambda c: select(c, "drop_child", mark))
+
+    async def children(self, task_id: str | None = None) -> list[journal.ChildLease]:
+        if task_id is None:
+            return await self._all(codec.CHILD, "children")
+        return await self._all(codec.CHILD, "children_of_task", task_id)
+
 
 PATIENCE = 5.0
 """How long another process may hold the database before we say so, in seconds."""
@@ -37,7 +248,10 @@ class SqliteStorage:
     """All stores behind one writer; made by `open` or `in_memory`, let go by `close`."""
 
     def __init__(
-        self, path: Path, connect: Callable[[], sqlite3.Connection], head_file: HeadFile | None
+        self,
+        path: Path,
+        connect: Callable[[], sqlite3.Connection],
+        head_file: database.HeadFile | None,
     ) -> None:
         self._head_file = head_file
         self._writes = Writes()
@@ -56,7 +270,9 @@ class SqliteStorage:
 
         Raises StorageError where it is damaged, locked, newer than we are or cannot be written.
         """
-        storage = cls(path, partial(open_database, path, patience), HeadFile(path))
+        storage = cls(
+            path, partial(database.open_database, path, patience), database.HeadFile(path)
+        )
         await storage._writer.start()
         return storage
 
@@ -67,7 +283,7 @@ class SqliteStorage:
         Two of one name, in this process, are on the same data, as two processes on one file.
         """
         name = name or secrets.token_hex(8)
-        storage = cls(Path(name), partial(open_in_memory, name, PATIENCE), None)
+        storage = cls(Path(name), partial(database.open_in_memory, name, PATIENCE), None)
         await storage._writer.start()
         return storage
 
@@ -75,29 +291,30 @@ class SqliteStorage:
         return await self._writer.submit(partial(self._create, event, owner, opening))
 
     async def commit(
-        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+        self, fence: Fence | None, *writes: journal.Write, after: Callable[[], None] | None = None
     ) -> None:
         await self._writer.submit(partial(self._writes.apply, fence, writes), fence, after)
 
     def post(
-        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
+        self, fence: Fence | None, *writes: journal.Write, after: Callable[[], None] | None = None
     ) -> None:
         self._writer.post(partial(self._writes.apply, fence, writes), fence, after)
 
-    async def history(self, task_id: str) -> TaskHistory:
+    async def history(self, task_id: str) -> journal.TaskHistory:
         return await self._writer.read(partial(history, task_id))
 
     async def changed(self, seen: int) -> int:
         return await self._writer.watch.changed(seen)
 
-    async def member_states(self, task_id: str) -> list[tuple[str, str, str, str]]:
-        found = await self._writer.read(lambda c: select(c, "member_states", task_id))
-        return [(member, state, reason, since) for member, state, reason, since in found]
+    async def member_states(self, task_id: str) -> list[journal.SetMemberState]:
+        return await self._writer.read(
+            lambda c: values(c, codec.MEMBER_STATE, "member_states", task_id)
+        )
 
     async def problems(self) -> list[str]:
         """What a thorough look finds wrong with the file, in words; reads all of it."""
         known = await anyio.to_thread.run_sync(self._head_file.read) if self._head_file else None
-        return await self._writer.read(partial(problems, known))
+        return await self._writer.read(partial(database.problems, known))
 
     async def close(self) -> None:
         await self._writer.stop()
@@ -111,17 +328,17 @@ class SqliteStorage:
         opening: Message | None,
         connection: sqlite3.Connection,
     ) -> Fence | None:
-        if task_exists(connection, event.task_id):
+        if select(connection, "task_status", event.task_id):
             return None
         if not select(connection, "insert_lease", event.task_id, owner, "running"):
             return None
         fence = Fence(event.task_id, 1)
-        said = () if opening is None else (AppendMessage(opening),)
-        self._writes.apply(fence, (AppendEvent(event), *said), connection)
+        said = () if opening is None else (journal.AppendMessage(opening),)
+        self._writes.apply(fence, (journal.AppendEvent(event), *said), connection)
         return fence
 
     def _keep_head(self, connection: sqlite3.Connection) -> None:
         if self._writes.events_appended:
             self._writes.events_appended = False
             if self._head_file is not None:
-                self._head_file.raise_to(head_of(connection))
+                self._head_file.raise_to(database.head_of(connection))

@@ -21,7 +21,7 @@ from typing import Any, Generic
 import anyio
 
 from coterie.model.journal import Fence
-from coterie.stores.sqlite.queries import SQL
+from coterie.stores.sqlite.codec import SQL
 from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
 
 RIDE = 0.005

@@ -178,9 +178,7 @@ class ValuesContract(OpenedStorage):
     async def test_member_states_and_threads(self, storage: Storage, fence: Fence) -> None:
         (state,) = examples(SetMemberState, task_id=TASK, state="waiting")
         await storage.commit(fence, state)
-        assert await storage.member_states(TASK) == [
-            (state.member, state.state, state.reason, state.since)
-        ]
+        assert await storage.member_states(TASK) == [state]
         (entry,) = examples(AppendThread, task_id=TASK, place=1)
         await storage.commit(fence, entry)
         assert await storage.conversation.thread(entry.thread) == [entry.entry]

@@ -1,24 +1,40 @@
-"""One way between values and rows: a codec for each stored type, made from the type's own fields.
+"""One way between values and rows, and the SQL of the store as named data, `queries.sql`.
 
-A field is a column of the same name; what a column cannot hold as it is, such as a mapping, is
-JSON in it.
+A codec for each stored type is made from the type's own fields: a field is a column of the same
+name; what a column cannot hold as it is, such as a mapping, is JSON in it.  In the SQL `{Message}`
+stands for the columns of a message, `{Message?}` for as many values.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+import sqlite3
 import typing
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Union, cast
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
-from coterie.model.task import EVENT, Event
+from coterie.model import journal
+from coterie.model.conversation import Message
+from coterie.model.interaction import Question
+from coterie.model.task import (
+    EVENT,
+    Event,
+    TaskRow,
+    UserInteractionRequested,
+    UserInteractionResponded,
+)
+from coterie.model.ticket import Moment, Ticket
+from coterie.model.tool_call import AuditEntry
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
@@ -167,6 +183,19 @@ class EnvelopeDecoder:
         return row[0], Envelope.model_validate_json(row[1])
 
 
+class QuestionDecoder:
+    """Questions, each from its step, its state and the events that asked and answered it."""
+
+    def value(self, row: Row) -> Question:
+        step, state, asked, answered = row
+        request = cast("UserInteractionRequested", EVENT.validate_json(asked))
+        question = Question(request.interaction, step, state, request.at)
+        if answered is None:
+            return question
+        answer = cast("UserInteractionResponded", EVENT.validate_json(answered))
+        return replace(question, response=answer.response, answered_at=answer.at)
+
+
 # -- text --------------------------------------------------------------------------------------
 
 
@@ -194,3 +223,90 @@ def mended(text: str) -> str:
 def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
     """The row with every text mended; only worth its time where writing it has failed."""
     return tuple(mended(field) if isinstance(field, str) else field for field in row)
+
+
+# -- tables and statements ---------------------------------------------------------------------
+
+# The order in which a row of the audit is hashed, and `coterie audit --export` documents it.
+AUDIT = Codec(AuditEntry, first=["task_id"])
+CHILD = Codec(journal.ChildLease)
+ENVELOPES = EnvelopeDecoder()
+EVENTS = EventDecoder()
+LEASE = Codec(journal.Lease)
+MEMBER_STATE = Codec(journal.SetMemberState)
+MESSAGE = Codec(Message)
+MOMENT = Codec(Moment)
+QUESTIONS = QuestionDecoder()
+REQUEST = Codec(journal.Request)
+STEP = Codec(journal.Step)
+TASK = Codec(TaskRow)
+TICKET = Codec(Ticket, alone=["id", "state"], apart=["history"])
+TURN = Codec(journal.Turn)
+
+_CODECS: Sequence[Codec[Any]] = (
+    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, REQUEST, STEP, TASK, TICKET, TURN,
+)  # fmt: skip
+_COLUMNS = {codec.kind.__name__: codec.columns for codec in _CODECS}
+_HEADER = "-- name: "
+
+
+def _load() -> dict[str, str]:
+    text = Path(__file__).with_name("queries.sql").read_text(encoding="utf-8")
+    found: dict[str, str] = {}
+    for block in text.split(_HEADER)[1:]:
+        name, _, body = block.partition("\n")
+        # Up to the first empty line: what follows is a heading for the reader.
+        statement = body.partition("\n\n")[0].strip()
+        found[name.strip()] = re.sub(r"{(\w+)(\??)}", _columns, statement)
+    return found
+
+
+def _columns(found: re.Match[str]) -> str:
+    columns = _COLUMNS[found[1]]
+    return ", ".join("?" * len(columns) if found[2] else columns)
+
+
+SQL = _load()
+
+
+def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row]:
+    """All rows at once: an open cursor would keep the write-ahead log from being cut short."""
+    return connection.execute(SQL[name], given).fetchall()
+
+
+def values(
+    connection: sqlite3.Connection, decoder: Decoder[T], name: str, *given: Value
+) -> list[T]:
+    """The values of all rows."""
+    return [decoder.value(row) for row in select(connection, name, *given)]
+
+
+def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:
+    """Write a row; text that UTF-8 cannot hold is mended rather than refused."""
+    try:
+        return connection.execute(statement, row)
+    except UnicodeEncodeError:
+        return connection.execute(statement, mended_row(row))
+
+
+# -- what is derived from events, and how rows are chained ---------------------------------------
+
+KEPT_STATES = frozenset({"waiting", "quiet", "stuck"})
+"""Member states that other processes are shown; any other one takes the row away again."""
+
+_TITLE = 80
+
+
+def title_of(goal: str) -> str:
+    """A task in one line of a list: the first line of its goal that says something."""
+    for line in goal.splitlines():
+        words = line.strip()
+        if words:
+            return words if len(words) <= _TITLE else words[: _TITLE - 1] + "…"
+    return ""
+
+
+def chained(previous: bytes, row: Sequence[Value]) -> bytes:
+    """The hash of a row that follows a row with the hash `previous` (empty for the first)."""
+    text = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(previous + text.encode()).digest()
