@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from coterie.model.conversation import YOU, Prompt
 from coterie.model.record import ResultRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member
-from coterie.model.update import Activity, TextDelta, TurnCompleted, Update
+from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
 from coterie.testing.stage import TASK, Stage, stage
 
@@ -87,3 +90,58 @@ async def test_a_chat_goes_on_where_it_was_interrupted(
         said = await later.conversation()
         assert said[: len(before)] == before
         assert [text for name, text in said if name == "you"][-2:] == ["what now, @ada?", ""]
+
+
+def cut_off(member: Member, prompt: Prompt) -> str | list[Update]:
+    """Ada's first reply is interrupted by the user."""
+    if prompt.newest == "hello":
+        return [TextDelta("I was ab"), TurnInterrupted("I was ab")]
+    asker = prompt.newest.partition(" answers")[0]
+    return f"{member.id} answers {asker if asker in ('ada', 'bob') else 'you'}"
+
+
+async def lived(folder: Path, death: Death | None) -> bool:
+    """Run the task until it parks or its process dies; whether it died."""
+    storage = await SqliteStorage.open(folder / "coterie.db")
+    try:
+        async with stage(folder, MortalStorage(storage, death)) as it:
+            try:
+                await it.run(ScriptedChannels(cut_off), patience=0.0)
+            except Died:
+                return False
+            return True
+    finally:
+        await storage.close()
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["after the write", "before the write"])
+async def test_it_resumes_after_an_interrupt_wherever_it_dies(tmp_path: Path, kept: bool) -> None:
+    """At every use of the store, before and after it: nothing is lost, nothing is repeated."""
+    for point in itertools.count(1):
+        folder = tmp_path / str(point)
+        folder.mkdir()
+        async with stage(folder) as it:
+            await it.start(team("ada", "bob"), caps=Caps(floor="ask"))
+        survived = await lived(folder, Death(point, kept, kept))
+        words = ["go on, @bob", "and you, @ada?", "/end"]
+        for word in words:
+            await lived(folder, None)
+            async with stage(folder) as it:
+                await steering.say(it.look, TASK, word, None)
+        await lived(folder, None)
+        async with stage(folder) as it:
+            messages = await it.storage.conversation.messages(TASK)
+            assert [(m.member, m.text, m.cut) for m in messages] == [
+                ("you", "hello", False),
+                ("ada", "I was ab", True),
+                ("you", "go on, @bob", False),
+                ("bob", "bob answers you", False),
+                ("ada", "ada answers bob", False),
+                ("you", "and you, @ada?", False),
+                ("ada", "ada answers you", False),
+                ("bob", "bob answers ada", False),
+                ("you", "", False),
+            ], point
+            assert (await it.look.state(TASK)).status == "completed"
+        if survived:
+            return
