@@ -30,7 +30,6 @@ from coterie.workspace.snapshots import FolderSnapshots
 from coterie.workspace.snapshots.changes import Patch
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
-from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 ACCEPT, REVERT = "accept", "revert"
 """What the audit calls the two."""
@@ -68,8 +67,8 @@ class Changes:
 
     async def _work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be accepted; None where there is none on a branch."""
-        ground = await self.sessions.ground(task_id)
-        return Acceptance(ground) if isinstance(ground, TicketWorktrees) else None
+        worktrees = await self.sessions.worktrees(task_id)
+        return Acceptance(worktrees) if worktrees else None
 
     def _snapshots(self) -> FolderSnapshots:
         return FolderSnapshots(self.sessions.look.root)

@@ -22,7 +22,7 @@ from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
 from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
-from coterie.workspace.ticket_worktrees import TicketFolders, ticket_folders
+from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
@@ -56,16 +56,17 @@ class Sessions:
 
     async def branch(self, task_id: str) -> str:
         """Where a session's approved work is; empty where it is done in the folder itself."""
-        ground = await self.ground(task_id)
-        return ground.branch if ground else ""
+        worktrees = await self.worktrees(task_id)
+        return worktrees.branch if worktrees else ""
 
-    async def ground(self, task_id: str) -> TicketFolders | None:
-        """Where a session's tickets are worked on; None where it has not begun."""
+    async def worktrees(self, task_id: str) -> TicketWorktrees | None:
+        """Where a session's tickets are worked on; None where it has not begun or has no git."""
         session = await self._session(task_id)
         base = await self.step(session, BASE_COMMIT)
         if base is None:
             return None
-        return await anyio.to_thread.run_sync(ticket_folders, self.look.root, session, str(base))
+        root = self.look.root
+        return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
 
     async def step(self, task_id: str, name: str) -> object:
         """What a step gave; None where it was not taken to its end."""

@@ -102,7 +102,7 @@ class Acceptance:
         """The work on top of a branch that went on: a commit that no branch has yet."""
         if self._contains(work, head):
             return work
-        made = self.worktrees.combined(head, work, message)
+        made = self.worktrees.merge_commits(head, work, message)
         if made.conflicts:
             files = ", ".join(made.conflicts)
             raise NotAccepted(
@@ -157,10 +157,10 @@ class Acceptance:
         # Git merges from where two commits part: with these made for it, that is `after`.
         start = self._alone(after)
         ours, theirs = self._alone(head, start), self._alone(before, start)
-        made = self.worktrees.combined(ours, theirs, message)
+        made = self.worktrees.merge_commits(ours, theirs, message)
         if made.conflicts:
             return "", made.conflicts
-        return self.worktrees.committed(made.tree, (head,), message), ()
+        return self.worktrees.commit_tree(made.tree, (head,), message), ()
 
     def take_back(self, commit: str) -> None:
         """Move the user's branch and tree on to a commit that undoes the work."""
@@ -188,7 +188,7 @@ class Acceptance:
 
     def _alone(self, commit: str, *parents: str) -> str:
         tree = self.git.run("rev-parse", f"{commit}^{{tree}}").strip()
-        return self.worktrees.committed(tree, parents, "For a merge")
+        return self.worktrees.commit_tree(tree, parents, "For a merge")
 
     def _contains(self, commit: str, other: str) -> bool:
         return self.git.run("merge-base", other, commit, accept=(0, 1)).strip() == other

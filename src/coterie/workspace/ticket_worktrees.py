@@ -47,11 +47,6 @@ class TicketWorktrees:
         return self.root / ".coterie" / "worktrees" / self.session
 
     @property
-    def command_dir(self) -> Path:
-        """Where commands of the session are run: in one of the worktrees."""
-        return self.folder
-
-    @property
     def branch(self) -> str:
         """The branch of approved work."""
         return self._branch(MERGED)
@@ -88,7 +83,7 @@ class TicketWorktrees:
         listed = self._difference(ticket, "-z", "--name-only")
         return [name for name in listed.split("\0") if name]
 
-    def unkept(self, ticket: str, names: Iterable[str]) -> list[Path]:
+    def uncommitted(self, ticket: str, names: Iterable[str]) -> list[Path]:
         """Files of these names that the ticket has made and that no commit of it holds."""
         folder = self.open(ticket).resolve()
         held = self.git.run("ls-tree", "-r", "-z", "--name-only", "--full-tree", self._tip(ticket))
@@ -111,14 +106,14 @@ class TicketWorktrees:
         if self.git.run("merge-base", tip, head).strip() == head:
             return ()
         tree, conflicts = self._merged_tree(tip, head)
-        made = self.committed(tree, (tip, head), f"Bring {ticket} up to date")
+        made = self.commit_tree(tree, (tip, head), f"Bring {ticket} up to date")
         with self._alone_in(ticket) as git:
             # The files first: a branch ahead of them would say that the ticket takes it all back.
             git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
             git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
         return conflicts
 
-    def unsettled(self, ticket: str) -> tuple[str, ...]:
+    def unresolved(self, ticket: str) -> tuple[str, ...]:
         """The files of the ticket that hold both sides of a conflict between its marks."""
         changed = self.changed(ticket)
         # More names than these make too long a command: then all files are looked at.
@@ -135,14 +130,14 @@ class TicketWorktrees:
     def merge(self, ticket: str, title: str) -> Merge:
         """The ticket's work merged with all that is approved; no branch moves yet."""
         message = f"{ticket}: {title}\n\n{_TRAILER}: {ticket}"
-        return self.combined(self.head(), self._tip(ticket), message)
+        return self.merge_commits(self.head(), self._tip(ticket), message)
 
-    def combined(self, ours: str, theirs: str, message: str) -> Merge:
+    def merge_commits(self, ours: str, theirs: str, message: str) -> Merge:
         """Two commits merged; no branch moves."""
         tree, conflicts = self._merged_tree(ours, theirs)
         if conflicts:
             return Merge(conflicts=conflicts)
-        return Merge(self.committed(tree, (ours, theirs), message), tree)
+        return Merge(self.commit_tree(tree, (ours, theirs), message), tree)
 
     def check_out(self, commit: str) -> Path:
         """The folder that checks are run in, with exactly this commit in it."""
@@ -152,7 +147,7 @@ class TicketWorktrees:
             git.run("clean", "-dffq")
         return inside
 
-    def land(self, ticket: str, commit: str) -> None:
+    def land(self, commit: str) -> None:
         """Approve a merge: the branch moves to it, if it still is where the merge began."""
         with self._alone() as git:
             if self.head() == commit:
@@ -221,7 +216,7 @@ class TicketWorktrees:
                 said = f"its config has {name}; take it out, or put it into your own configuration"
                 raise GitFailed("merge", str(self.git.folder), said)
 
-    def committed(self, tree: str, parents: Sequence[str], message: str) -> str:
+    def commit_tree(self, tree: str, parents: Sequence[str], message: str) -> str:
         """A tree as a commit that no branch has."""
         words = [word for parent in parents for word in ("-p", parent)]
         return self.git.run(
@@ -229,81 +224,14 @@ class TicketWorktrees:
         ).strip()
 
 
-@dataclass(frozen=True)
-class SharedFolder:
-    """One folder for everybody, where there is no git: nothing to merge, nothing to land."""
+def open_ticket_worktrees(root: Path, session: str, base: str | None) -> TicketWorktrees | None:
+    """The worktrees of a session; `base` is None when it begins.
 
-    root: Path
-    session: str
-    base: str = ""
-
-    branch = ""
-
-    @property
-    def command_dir(self) -> Path:
-        """Where commands of the session are run."""
-        return self.root
-
-    def head(self) -> str:
-        """Nothing is committed."""
-        return ""
-
-    def open(self, ticket: str) -> Path:
-        """The project itself."""
-        return self.root
-
-    def commit(self, ticket: str, message: str) -> str:
-        """Nothing can be committed."""
-        return ""
-
-    def tree(self, ticket: str) -> str:
-        """Nobody can say on which tree a check is run."""
-        return ""
-
-    def changed(self, ticket: str) -> list[str]:
-        """Nobody can say."""
-        return []
-
-    def unkept(self, ticket: str, names: Iterable[str]) -> list[Path]:
-        """All that is made here stays."""
-        return []
-
-    def diff(self, ticket: str) -> str:
-        """Nobody can say."""
-        return ""
-
-    def bring_up_to_date(self, ticket: str) -> tuple[str, ...]:
-        """It always is."""
-        return ()
-
-    def unsettled(self, ticket: str) -> tuple[str, ...]:
-        """Nothing conflicts where nothing is merged."""
-        return ()
-
-    def merge(self, ticket: str, title: str) -> Merge:
-        """It is merged as it is written."""
-        return Merge()
-
-    def check_out(self, commit: str) -> Path:
-        """The project itself."""
-        return self.root
-
-    def land(self, ticket: str, commit: str) -> None:
-        """It already has."""
-
-    def landed(self, ticket: str) -> str | None:
-        """Nobody can say."""
-        return None
-
-
-TicketFolders = TicketWorktrees | SharedFolder
-
-
-def ticket_folders(root: Path, session: str, base: str | None) -> TicketFolders:
-    """Where a session's tickets are worked on.  `base` is None when the session begins."""
+    None where there is no git: then everybody works in the project's own folder.
+    """
     git = repository_of(root)
     if base == "" or (git is None and base is None):
-        return SharedFolder(root, session)
+        return None
     head = base or (git.head() if git else None)
     if git is None or head is None:
         raise UsageError(

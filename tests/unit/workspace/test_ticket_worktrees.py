@@ -11,10 +11,9 @@ import pytest
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import Git
 from coterie.workspace.ticket_worktrees import (
-    SharedFolder,
     TicketWorktrees,
     fingerprint,
-    ticket_folders,
+    open_ticket_worktrees,
 )
 
 
@@ -38,29 +37,29 @@ def project(tmp_path: Path) -> Path:
     return root
 
 
-def ground(project: Path) -> TicketWorktrees:
-    found = ticket_folders(project, "k3f9", None)
-    assert isinstance(found, TicketWorktrees)
-    return found
+def worktrees_of(project: Path, base: str | None = None) -> TicketWorktrees:
+    worktrees = open_ticket_worktrees(project, "k3f9", base)
+    assert worktrees is not None
+    return worktrees
 
 
 def test_two_tickets_are_merged_one_after_the_other(project: Path) -> None:
-    place = ground(project)
-    first, second = place.open("T1"), place.open("T2")
+    worktrees = worktrees_of(project)
+    first, second = worktrees.open("T1"), worktrees.open("T2")
     (first / "cart.py").write_text("a = 10\nb = 2\nc = 3\n")
     (second / "new.py").write_text("d = 4\n")
-    place.commit("T1", "work of wren")
-    place.commit("T2", "work of finn")
-    assert place.changed("T1") == ["cart.py"]
+    worktrees.commit("T1", "work of wren")
+    worktrees.commit("T2", "work of finn")
+    assert worktrees.changed("T1") == ["cart.py"]
     for ticket in ("T1", "T2"):
-        merge = place.merge(ticket, "a title")
+        merge = worktrees.merge(ticket, "a title")
         assert merge.conflicts == ()
-        checked = place.check_out(merge.commit)
+        checked = worktrees.check_out(merge.commit)
         assert git(checked, "status", "--porcelain") == ""
-        place.land(ticket, merge.commit)
-        place.land(ticket, merge.commit)  # once more, as after a crash
-        assert place.landed(ticket) == merge.commit
-    folder = place.check_out(place.head())
+        worktrees.land(merge.commit)
+        worktrees.land(merge.commit)  # once more, as after a crash
+        assert worktrees.landed(ticket) == merge.commit
+    folder = worktrees.check_out(worktrees.head())
     assert (folder / "cart.py").read_text().startswith("a = 10")
     assert (folder / "new.py").read_text() == "d = 4\n"
     assert git(project, "status", "--porcelain") == ""
@@ -69,23 +68,25 @@ def test_two_tickets_are_merged_one_after_the_other(project: Path) -> None:
 
 
 def test_a_conflict_goes_back_to_its_author_with_both_versions(project: Path) -> None:
-    place = ground(project)
+    worktrees = worktrees_of(project)
     for ticket, line in (("T1", "a = 10"), ("T2", "a = 20")):
-        folder = place.open(ticket)
+        folder = worktrees.open(ticket)
         (folder / "cart.py").write_text(f"{line}\nb = 2\nc = 3\n")
-        place.commit(ticket, "work")
-    place.land("T1", place.merge("T1", "one").commit)
-    assert place.merge("T2", "two").conflicts == ("cart.py",)
-    assert place.bring_up_to_date("T2") == ("cart.py",)
-    mine = place.open("T2") / "cart.py"
+        worktrees.commit(ticket, "work")
+    worktrees.land(worktrees.merge("T1", "one").commit)
+    assert worktrees.merge("T2", "two").conflicts == ("cart.py",)
+    assert worktrees.bring_up_to_date("T2") == ("cart.py",)
+    mine = worktrees.open("T2") / "cart.py"
     assert "<<<<<<<" in mine.read_text()
-    assert place.bring_up_to_date("T2") == ()
+    assert worktrees.bring_up_to_date("T2") == ()
     mine.write_text("a = 30\nb = 2\nc = 3\n")
-    place.commit("T2", "settled")
-    merge = place.merge("T2", "two")
+    worktrees.commit("T2", "settled")
+    merge = worktrees.merge("T2", "two")
     assert merge.conflicts == ()
-    place.land("T2", merge.commit)
-    assert (place.check_out(place.head()) / "cart.py").read_text() == "a = 30\nb = 2\nc = 3\n"
+    worktrees.land(merge.commit)
+    assert (
+        worktrees.check_out(worktrees.head()) / "cart.py"
+    ).read_text() == "a = 30\nb = 2\nc = 3\n"
 
 
 class Cut(Exception):
@@ -110,80 +111,80 @@ def test_cut_while_a_ticket_is_brought_up_to_date(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever was done of it: nobody's work is taken back."""
-    place = ground(project)
+    worktrees = worktrees_of(project)
     for ticket in ("T1", "T2"):
-        (place.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
-        place.commit(ticket, "work")
-    place.land("T1", place.merge("T1", "one").commit)
+        (worktrees.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
+        worktrees.commit(ticket, "work")
+    worktrees.land(worktrees.merge("T1", "one").commit)
     tip = git(project, "rev-parse", "coterie/k3f9/T2").strip()
     was_cut, commands = True, 0
     while was_cut:
         with monkeypatch.context() as patch:
             cut_at(patch, commands)
             try:
-                place.bring_up_to_date("T2")
+                worktrees.bring_up_to_date("T2")
                 was_cut = False
             except Cut:
                 commands += 1
-        place.commit("T2", "what is there")
-        place.bring_up_to_date("T2")
+        worktrees.commit("T2", "what is there")
+        worktrees.bring_up_to_date("T2")
         listed = git(project, "ls-tree", "--name-only", "coterie/k3f9/T2").split()
         assert listed == ["T1.py", "T2.py", "cart.py"], commands
-        assert git(place.open("T2"), "status", "--porcelain") == ""
-        git(place.open("T2"), "reset", "-q", "--hard", tip)
+        assert git(worktrees.open("T2"), "status", "--porcelain") == ""
+        git(worktrees.open("T2"), "reset", "-q", "--hard", tip)
     assert commands > 4
 
 
 def test_what_is_done_after_it_landed_has_not_landed(project: Path) -> None:
-    place = ground(project)
-    folder = place.open("T1")
+    worktrees = worktrees_of(project)
+    folder = worktrees.open("T1")
     (folder / "x.py").write_text("x = 1\n")
-    place.commit("T1", "work")
-    assert place.landed("T1") is None
-    place.land("T1", place.merge("T1", "one").commit)
-    assert place.landed("T1") == place.head()
+    worktrees.commit("T1", "work")
+    assert worktrees.landed("T1") is None
+    worktrees.land(worktrees.merge("T1", "one").commit)
+    assert worktrees.landed("T1") == worktrees.head()
     (folder / "x.py").write_text("x = 2\n")
-    place.commit("T1", "more work")
-    assert place.landed("T1") is None
+    worktrees.commit("T1", "more work")
+    assert worktrees.landed("T1") is None
 
 
 def test_worktrees_are_made_side_by_side(project: Path) -> None:
-    place = ground(project)
+    worktrees = worktrees_of(project)
     names = [f"T{number}" for number in range(1, 7)]
     with ThreadPoolExecutor(6) as pool:
-        folders = list(pool.map(place.open, names))
+        folders = list(pool.map(worktrees.open, names))
     assert [(folder / "cart.py").exists() for folder in folders] == [True] * 6
 
 
 def test_a_worktree_is_found_again_also_after_it_was_deleted(project: Path) -> None:
-    place = ground(project)
-    folder = place.open("T1")
+    worktrees = worktrees_of(project)
+    folder = worktrees.open("T1")
     (folder / "cart.py").write_text("a = 5\n")
-    place.commit("T1", "work")
-    assert place.open("T1") == folder
+    worktrees.commit("T1", "work")
+    assert worktrees.open("T1") == folder
     subprocess.run(["rm", "-rf", str(folder)], check=True)
-    again = ticket_folders(project, "k3f9", place.base).open("T1")
+    again = worktrees_of(project, worktrees.base).open("T1")
     assert (again / "cart.py").read_text() == "a = 5\n"
 
 
 def test_the_branch_does_not_move_where_another_merge_was_quicker(project: Path) -> None:
-    place = ground(project)
+    worktrees = worktrees_of(project)
     for ticket in ("T1", "T2"):
-        (place.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
-        place.commit(ticket, "work")
-    stale = place.merge("T2", "two")
-    place.land("T1", place.merge("T1", "one").commit)
+        (worktrees.open(ticket) / f"{ticket}.py").write_text("x = 1\n")
+        worktrees.commit(ticket, "work")
+    stale = worktrees.merge("T2", "two")
+    worktrees.land(worktrees.merge("T1", "one").commit)
     with pytest.raises(GitFailed):
-        place.land("T2", stale.commit)
+        worktrees.land(stale.commit)
 
 
 def test_a_merge_driver_of_the_repository_is_refused(project: Path) -> None:
-    place = ground(project)
-    (place.open("T1") / "x.py").write_text("x = 1\n")
-    place.commit("T1", "work")
+    worktrees = worktrees_of(project)
+    (worktrees.open("T1") / "x.py").write_text("x = 1\n")
+    worktrees.commit("T1", "work")
     git(project, "config", "merge.evil.driver", "touch /tmp/evil")
     with pytest.raises(GitFailed, match=r"merge\.evil\.driver"):
-        place.merge("T1", "one")
+        worktrees.merge("T1", "one")
 
 
 def test_a_project_inside_a_repository(project: Path) -> None:
@@ -191,20 +192,19 @@ def test_a_project_inside_a_repository(project: Path) -> None:
     (project / "app" / "src" / "a.py").write_text("a\n")
     git(project, "add", "app")
     git(project, "commit", "-qm", "more")
-    place = ticket_folders(project / "app", "k3f9", None)
-    assert (place.open("T1") / "src" / "a.py").read_text() == "a\n"
+    worktrees = worktrees_of(project / "app")
+    assert (worktrees.open("T1") / "src" / "a.py").read_text() == "a\n"
 
 
-def test_without_git_there_is_one_folder(tmp_path: Path) -> None:
-    place = ticket_folders(tmp_path, "k3f9", None)
-    assert place == SharedFolder(tmp_path, "k3f9")
-    assert place.open("T1") == tmp_path
+def test_without_git_there_are_no_worktrees(tmp_path: Path) -> None:
+    assert open_ticket_worktrees(tmp_path, "k3f9", None) is None
+    assert open_ticket_worktrees(tmp_path, "k3f9", "") is None
 
 
 def test_a_repository_without_a_commit_says_what_to_do(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     with pytest.raises(UsageError, match="no commit yet"):
-        ticket_folders(tmp_path, "k3f9", None)
+        open_ticket_worktrees(tmp_path, "k3f9", None)
 
 
 def test_a_change_of_the_users_tree_is_seen(project: Path) -> None:

@@ -16,7 +16,7 @@ from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.update import Usage
 from coterie.ports import Context
-from coterie.workspace.ticket_worktrees import TicketFolders
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 
@@ -93,12 +93,15 @@ def _usage(member: str, spent: Usage) -> dict[str, object]:
 
 
 async def conclude(
-    task: TaskCreated, context: Context, tickets: Sequence[Ticket], folders: TicketFolders
+    task: TaskCreated,
+    context: Context,
+    tickets: Sequence[Ticket],
+    worktrees: TicketWorktrees | None,
 ) -> Ended:
     """Write the report, with the commit that all of it is about on record."""
 
     async def head() -> object:
-        return await anyio.to_thread.run_sync(folders.head)
+        return await anyio.to_thread.run_sync(worktrees.head) if worktrees else ""
 
     commit = str(await context.step(FINAL_COMMIT, [], head))
     _, envelopes = await context.tickets()
@@ -107,7 +110,7 @@ async def conclude(
         _summaries(tickets, envelopes),
         _newest_artifacts(envelopes),
         await context.spent(),
-        folders.branch,
+        worktrees.branch if worktrees else "",
         commit,
     )
     await anyio.to_thread.run_sync(_write, context.root, report)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -15,19 +14,7 @@ from coterie.model import step_name
 from coterie.model.check import CheckOutcome
 from coterie.ports import Context
 from coterie.workspace.git import repository_of
-from coterie.workspace.ticket_worktrees import Merge, SharedFolder, TicketFolders, fingerprint
-
-T = TypeVar("T")
-Arguments = TypeVarTuple("Arguments")
-
-
-async def in_thread(
-    folders: TicketFolders, call: Callable[[*Arguments], T], *arguments: *Arguments
-) -> T:
-    """Call a method of the folders: in a thread, unless it never waits for git."""
-    if isinstance(folders, SharedFolder):
-        return call(*arguments)
-    return await anyio.to_thread.run_sync(call, *arguments)
+from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
 
 
 async def run_checks(
@@ -62,9 +49,9 @@ class MergeResult:
 class MergeQueue:
     """Merges approved work, one ticket at a time, in the order in which they come."""
 
-    def __init__(self, context: Context, folders: TicketFolders) -> None:
+    def __init__(self, context: Context, worktrees: TicketWorktrees | None) -> None:
         self._context = context
-        self._folders = folders
+        self._worktrees = worktrees
         self._lock = anyio.Lock(fast_acquire=True)
 
     async def merge(
@@ -74,33 +61,32 @@ class MergeQueue:
 
         A merged tree that equals `checked`, the one that was checked before, is not checked again.
         """
-        folders = self._folders
+        worktrees, in_thread = self._worktrees, anyio.to_thread.run_sync
         async with self._lock:
-            if await in_thread(folders, folders.landed, ticket) is not None:
+            if worktrees is None:  # in the project's own folder work is merged as it is written
+                folder, name = self._context.root, f"{name}/merge/"
+                return MergeResult(checks=await run_checks(self._context, name, checks, folder, ""))
+            if await in_thread(worktrees.landed, ticket) is not None:
                 return MergeResult()  # a run before this one was killed after merging it
             # Merged anew in every run: the branch may have moved since the last one.
-            merge = await in_thread(folders, folders.merge, ticket, title)
+            merge = await in_thread(worktrees.merge, ticket, title)
             if merge.conflicts:
                 return MergeResult(merge.conflicts)
             name = f"{name}/merge/{merge.tree[:12]}"
             result = MergeResult()
-            if checks and (merge.tree != checked or not checked):
-                folder = await in_thread(folders, folders.check_out, merge.commit)
+            if checks and merge.tree != checked:
+                folder = await in_thread(worktrees.check_out, merge.commit)
                 outcomes = await run_checks(self._context, name, checks, folder, merge.tree)
                 result = MergeResult(checks=outcomes)
+
+            async def land() -> object:
+                await in_thread(worktrees.land, merge.commit)
+                return merge.commit
+
             if result.is_merged:
-                await self._move_branch(f"{name}/land", ticket, merge)
+                # The branch moves once it is on record that the work was approved.
+                await self._context.step(f"{name}/land", [ticket], land)
             return result
-
-    async def _move_branch(self, name: str, ticket: str, merge: Merge) -> None:
-        """Move the branch, once it is on record that the work was approved."""
-
-        async def land() -> object:
-            await in_thread(self._folders, self._folders.land, ticket, merge.commit)
-            return merge.commit
-
-        if merge.commit:
-            await self._context.step(name, [ticket], land)
 
 
 @dataclass(frozen=True)
@@ -119,10 +105,9 @@ class ProjectWatch:
     which of them it was, so a change is reported for one of them only.
     """
 
-    def __init__(self, root: Path, folders: TicketFolders) -> None:
+    def __init__(self, root: Path, *, enabled: bool) -> None:
         self._root = root
-        self._enabled = not isinstance(folders, SharedFolder)
-        """Not in a shared folder, where everybody works in the project itself."""
+        self._enabled = enabled
         self._reported: set[tuple[str, str]] = set()
 
     async def state(self) -> ProjectState | None:

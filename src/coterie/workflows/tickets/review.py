@@ -27,6 +27,7 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.repository import MergeResult, run_checks
 from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.session_files import check_artifact
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _DIFF = 20_000
 """How much of a diff the manager is shown; the rest it can read in the files."""
@@ -118,12 +119,13 @@ class ReviewStage(TicketRun):
         return commands, refused
 
     def _call(self, number: int, command: str, folder: Path) -> PendingCall:
+        worktrees = self.services.worktrees
         return PendingCall(
             f"check-{self.id}-{number}",
             "check",
             {"command": command},
             # One folder for all tickets: a yes for the whole task is not asked for again.
-            str(self.services.folders.command_dir),
+            str(worktrees.folder if worktrees else folder),
             Action("run", "check", str(folder), command=command),
             why=f"an acceptance criterion of {self.id}",
             said=command,
@@ -135,9 +137,9 @@ class ReviewStage(TicketRun):
     ) -> CheckedTree:
         services = self.services
         # As it was committed after the turn: what a check leaves behind is nobody's work.
-        tree = await self.git(services.folders.tree, self.id)
+        tree = await self.git(TicketWorktrees.tree, "")
         if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
-            unsettled = await self.git(services.folders.unsettled, self.id)
+            unsettled = await self.git(TicketWorktrees.unresolved, ())
             if unsettled:
                 return CheckedTree(tree, (), unsettled)
         outcomes = await run_checks(services.context, name, commands, await self.folder(), tree)
@@ -179,14 +181,14 @@ class ReviewStage(TicketRun):
     async def _opinion(self, checked: CheckedTree) -> Review:
         services = self.services
         report = services.tracker.last(self.id, Report)
-        diff = await self.git(services.folders.diff, self.id)
+        diff = await self.git(TicketWorktrees.diff, "")
         prompt = services.messenger.prompt(
             "review",
             ticket=self.id,
             worker=self.ticket.owner or "",
             description=self.part.description,
             report=report.model_dump_json(indent=2) if report else "",
-            changed=await self.git(services.folders.changed, self.id),
+            changed=await self.git(TicketWorktrees.changed, []),
             checks=[
                 *map(_in_full, checked.outcomes),
                 *(f"{command}: not run, as it is not permitted" for command in checked.refused),

@@ -26,7 +26,7 @@ from coterie.workflows.tickets.ticket_run import SessionServices
 from coterie.workflows.tickets.tracker import DROPPED, TicketTracker
 from coterie.workflows.tickets.work import run_ticket
 from coterie.workflows.tickets.workers import WorkerPool, check_team
-from coterie.workspace.ticket_worktrees import SharedFolder, TicketFolders, ticket_folders
+from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 
 class TicketScheduler:
@@ -64,20 +64,21 @@ class TicketScheduler:
             plan = await self._planner.plan(clarified)
             await self._tracker.adopt(plan, self._manager.id)
         self._context.caught_up()
-        folders = await self._folders(base)
-        await self._carry_out(folders)
-        return await conclude(self._task, self._context, self._tracker.tickets, folders)
+        worktrees = await self._worktrees(base)
+        await self._carry_out(worktrees)
+        return await conclude(self._task, self._context, self._tracker.tickets, worktrees)
 
     async def _begin(self) -> object:
-        return (await self._folders(None)).base
+        worktrees = await self._worktrees(None)
+        return worktrees.base if worktrees else ""
 
-    async def _folders(self, base: str | None) -> TicketFolders:
+    async def _worktrees(self, base: str | None) -> TicketWorktrees | None:
         root, session = self._context.root, self._task.session_id
-        return await anyio.to_thread.run_sync(ticket_folders, root, session, base)
+        return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, base)
 
     # -- tickets -------------------------------------------------------------------------------
 
-    async def _carry_out(self, folders: TicketFolders) -> None:
+    async def _carry_out(self, worktrees: TicketWorktrees | None) -> None:
         services = SessionServices(
             self._task,
             self._context,
@@ -85,9 +86,10 @@ class TicketScheduler:
             self._tracker,
             self._workers,
             self._manager,
-            folders,
-            MergeQueue(self._context, folders),
-            ProjectWatch(self._context.root, folders),
+            worktrees,
+            MergeQueue(self._context, worktrees),
+            # Without git everybody works in the project itself.
+            ProjectWatch(self._context.root, enabled=worktrees is not None),
         )
         self._requests = self._unread_requests()
         stalls = StallWatch(self._task.task_id, self._context, self._tracker, self._manager.id)
@@ -107,7 +109,7 @@ class TicketScheduler:
 
     async def _run_tickets(self, services: SessionServices, group: TaskGroup) -> None:
         """Start what can start and help what has failed, until nothing is left."""
-        shared = isinstance(services.folders, SharedFolder)
+        shared = services.worktrees is None
         while not self._tracker.index.is_over:
             for ticket in self._startable(shared=shared):
                 self._scopes[ticket.id] = anyio.CancelScope()

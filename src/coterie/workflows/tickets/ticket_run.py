@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
 
 from coterie.model import step_name
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
@@ -13,16 +16,12 @@ from coterie.model.team import Member, base_of
 from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
-from coterie.workflows.tickets.repository import (
-    Arguments,
-    MergeQueue,
-    ProjectWatch,
-    T,
-    in_thread,
-)
+from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workflows.tickets.workers import WorkerPool
-from coterie.workspace.ticket_worktrees import TicketFolders
+from coterie.workspace.ticket_worktrees import TicketWorktrees
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class SessionServices:
     tracker: TicketTracker
     workers: WorkerPool
     manager: Manager
-    folders: TicketFolders
+    worktrees: TicketWorktrees | None
     queue: MergeQueue
     project: ProjectWatch
 
@@ -75,13 +74,16 @@ class TicketRun:
         """The name of a step of the manager, which has one memory for all tickets."""
         return step_name.manager(self.id, len(self.ticket.history), what)
 
-    async def git(self, call: Callable[[*Arguments], T], *arguments: *Arguments) -> T:
-        """Call a method of the session's folders without blocking the event loop."""
-        return await in_thread(self.services.folders, call, *arguments)
+    async def git(self, call: Callable[[TicketWorktrees, str], T], without: T) -> T:
+        """Call a method of the worktrees for this ticket, in a thread; `without` if there is no
+        git."""
+        if self.services.worktrees is None:
+            return without
+        return await anyio.to_thread.run_sync(call, self.services.worktrees, self.id)
 
     async def folder(self) -> Path:
         """Where it is worked on."""
-        return await self.git(self.services.folders.open, self.id)
+        return await self.git(TicketWorktrees.open, self.services.context.root)
 
     async def at_work(self, worker: Member) -> Member:
         """A worker in the ticket's folder, with a limit to its turn."""

@@ -19,6 +19,7 @@ from coterie.workflows.tickets.messenger import COTERIE, Draft, PayloadRequest
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
 from coterie.workspace.session_files import keep_artifact
+from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
 """Of more than these nobody would look at each."""
@@ -165,14 +166,16 @@ class WorkStage(TicketRun):
         return WorkResult(report, strays, artifacts=await self._artifacts(report))
 
     async def _commit(self) -> None:
-        await self.git(self.services.folders.commit, self.id, f"{self.id}: {self.ticket.title}")
+        message = f"{self.id}: {self.ticket.title}"
+        await self.git(lambda worktrees, ticket: worktrees.commit(ticket, message), "")
 
     async def _artifacts(self, report: Report | TurnFailed) -> tuple[ArtifactRef, ...]:
         """The outputs that no commit keeps: they would be gone with the worktree."""
         if not isinstance(report, Report) or not report.outputs:
             return ()
         services = self.services
-        made = await self.git(services.folders.unkept, self.id, report.outputs[:_MOST_OUTPUTS])
+        names = report.outputs[:_MOST_OUTPUTS]
+        made = await self.git(lambda worktrees, ticket: worktrees.uncommitted(ticket, names), [])
         root, session = services.context.root, services.task.session_id
         kept = [
             await anyio.to_thread.run_sync(keep_artifact, root, session, self.id, path)
@@ -187,7 +190,7 @@ class WorkStage(TicketRun):
         try:
             # What a turn that was killed left behind is kept before anything is put over it.
             await self._commit()
-            return await self.git(self.services.folders.bring_up_to_date, self.id)
+            return await self.git(TicketWorktrees.bring_up_to_date, ())
         except GitFailed:
             return ()  # the commit after the turn fails too, and that is reported
 
