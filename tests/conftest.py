@@ -52,7 +52,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(scope="session")
 def _blocking_calls() -> BlockBuster:
-    return BlockBuster(scanned_modules=["coterie"])
+    return BlockBuster(scanned_modules=["coterie"], excluded_modules=["coterie.testing"])
 
 
 @pytest.fixture(autouse=True)

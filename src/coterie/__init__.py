@@ -1,8 +1,179 @@
 """Coterie: the coding agents you already have, as one team that you can leave alone.
 
 Names listed in `__all__` are the public surface; everything else may change without notice.
+Each is imported from its module when it is first used, so that `import coterie` costs nothing.
 """
 
-__all__ = ["__version__"]
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coterie.app.open_project import OpenProject, open_project
+    from coterie.app.teams import TeamView
+    from coterie.errors import (
+        AgentError,
+        AgentMissing,
+        AnswerRefused,
+        ConfigError,
+        CoterieError,
+        NotFound,
+        NotTrusted,
+        StorageError,
+        TaskBusy,
+        UsageError,
+    )
+    from coterie.model.about import AgentQuestion
+    from coterie.model.action import Action
+    from coterie.model.agent import AgentDefinition
+    from coterie.model.agent_facts import AdapterFacts, AgentFacts
+    from coterie.model.conversation import Brief, Limits, Message, Prompt
+    from coterie.model.interaction import Answer, Ask, Display, Interaction, Option, Response
+    from coterie.model.record import (
+        DeltaRecord,
+        ErrorRecord,
+        InteractionRecord,
+        MemberRecord,
+        MessageRecord,
+        Record,
+        ResultRecord,
+        TaskRecord,
+        TicketRecord,
+        ToolCallRecord,
+    )
+    from coterie.model.task import Caps, Ended, Stopped, TaskCreated
+    from coterie.model.team import Member, Permissions, Team
+    from coterie.model.update import (
+        Activity,
+        Asked,
+        PendingCall,
+        TextDelta,
+        ToolCallFinished,
+        ToolCallStarted,
+        TurnCompleted,
+        TurnFailed,
+        TurnInterrupted,
+        Update,
+        Usage,
+        Waiting,
+    )
+    from coterie.model.view import Entry, QuestionView, TaskDetail, TaskView
+    from coterie.model.workspace import Workspace
+    from coterie.ports import Adapter, Channel, ChildLog, Context, Storage, Workflow
+
+__all__ = [
+    "Action",
+    "Activity",
+    "Adapter",
+    "AdapterFacts",
+    "AgentDefinition",
+    "AgentError",
+    "AgentFacts",
+    "AgentMissing",
+    "AgentQuestion",
+    "Answer",
+    "AnswerRefused",
+    "Ask",
+    "Asked",
+    "Brief",
+    "Caps",
+    "Channel",
+    "ChildLog",
+    "ConfigError",
+    "Context",
+    "CoterieError",
+    "DeltaRecord",
+    "Display",
+    "Ended",
+    "Entry",
+    "ErrorRecord",
+    "Interaction",
+    "InteractionRecord",
+    "Limits",
+    "Member",
+    "MemberRecord",
+    "Message",
+    "MessageRecord",
+    "NotFound",
+    "NotTrusted",
+    "OpenProject",
+    "Option",
+    "PendingCall",
+    "Permissions",
+    "Prompt",
+    "QuestionView",
+    "Record",
+    "Response",
+    "ResultRecord",
+    "Stopped",
+    "Storage",
+    "StorageError",
+    "TaskBusy",
+    "TaskCreated",
+    "TaskDetail",
+    "TaskRecord",
+    "TaskView",
+    "Team",
+    "TeamView",
+    "TextDelta",
+    "TicketRecord",
+    "ToolCallFinished",
+    "ToolCallRecord",
+    "ToolCallStarted",
+    "TurnCompleted",
+    "TurnFailed",
+    "TurnInterrupted",
+    "Update",
+    "Usage",
+    "UsageError",
+    "Waiting",
+    "Workflow",
+    "Workspace",
+    "__version__",
+    "open_project",
+]
 
 __version__ = "0.1.0"
+
+_MODULES = {
+    "app.open_project": "OpenProject open_project",
+    "app.teams": "TeamView",
+    "errors": (
+        "AgentError AgentMissing AnswerRefused ConfigError CoterieError NotFound "
+        "NotTrusted StorageError TaskBusy UsageError"
+    ),
+    "model.about": "AgentQuestion",
+    "model.action": "Action",
+    "model.agent": "AgentDefinition",
+    "model.agent_facts": "AdapterFacts AgentFacts",
+    "model.conversation": "Brief Limits Message Prompt",
+    "model.interaction": "Answer Ask Display Interaction Option Response",
+    "model.record": (
+        "DeltaRecord ErrorRecord InteractionRecord MemberRecord MessageRecord Record "
+        "ResultRecord TaskRecord TicketRecord ToolCallRecord"
+    ),
+    "model.task": "Caps Ended Stopped TaskCreated",
+    "model.team": "Member Permissions Team",
+    "model.update": (
+        "Activity Asked PendingCall TextDelta ToolCallFinished ToolCallStarted "
+        "TurnCompleted TurnFailed TurnInterrupted Update Usage Waiting"
+    ),
+    "model.view": "Entry QuestionView TaskDetail TaskView",
+    "model.workspace": "Workspace",
+    "ports": "Adapter Channel ChildLog Context Storage Workflow",
+}
+"""By module: the public names that it defines."""
+
+if not TYPE_CHECKING:  # a checker reads the imports above, and must know a name that is not there
+
+    def __getattr__(name: str) -> object:
+        for module, names in _MODULES.items():
+            if name in names.split():
+                return globals().setdefault(
+                    name, getattr(import_module(f"{__name__}.{module}"), name)
+                )
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return __all__

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -15,6 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import coterie
+from tests.shape.test_names import unknown_words
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "coterie"
@@ -93,9 +96,40 @@ def test_every_suppression_names_its_rule() -> None:
     assert list(found(bare, texts)) == []
 
 
+PUBLIC = """
+Action Activity Adapter AdapterFacts AgentDefinition AgentError AgentFacts AgentMissing
+AgentQuestion Answer AnswerRefused Ask Asked Brief Caps Channel ChildLog ConfigError
+Context CoterieError DeltaRecord Display Ended Entry ErrorRecord Interaction
+InteractionRecord Limits Member MemberRecord Message MessageRecord NotFound NotTrusted
+OpenProject Option PendingCall Permissions Prompt QuestionView Record Response ResultRecord
+Stopped Storage StorageError TaskBusy TaskCreated TaskDetail TaskRecord TaskView Team
+TeamView TextDelta TicketRecord ToolCallFinished ToolCallRecord ToolCallStarted
+TurnCompleted TurnFailed TurnInterrupted Update Usage UsageError Waiting Workflow Workspace
+__version__ open_project
+"""
+"""What `import coterie` offers.  A name that goes from here breaks somebody's program."""
+
+
 def test_public_surface() -> None:
-    assert coterie.__all__ == ["__version__"]
+    assert coterie.__all__ == PUBLIC.split()
     assert [name for name in coterie.__all__ if not hasattr(coterie, name)] == []
+    assert dir(coterie) == coterie.__all__
+    with pytest.raises(AttributeError, match="no attribute 'Desk'"):
+        getattr(coterie, "Desk")  # noqa: B009 - a checker would see it otherwise
+
+
+def test_public_names_are_in_the_glossary() -> None:
+    glossary = (ROOT / "docs" / "glossary.md").read_text()
+    assert unknown_words(coterie.__all__, glossary) == {}
+
+
+def test_importing_it_is_cheap() -> None:
+    """Nothing of Coterie is loaded before it is used, and of the rest only what is of Python."""
+    program = "import sys, coterie; print([m for m in sys.modules if 'coterie' in m or 'pyd' in m])"
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "['coterie']\n"
 
 
 def test_readme_sells_and_starts() -> None:

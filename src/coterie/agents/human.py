@@ -34,9 +34,9 @@ class HumanChannel:
     thread = None
     holds_past = True
     pid = None
-    alive = True
 
     def __init__(self, member: Member) -> None:
+        self.alive = True
         self._member = member
         self._response: Response | None = None
 
@@ -68,3 +68,4 @@ class HumanChannel:
 
     async def close(self) -> None:
         """Nothing was started."""
+        self.alive: bool = False

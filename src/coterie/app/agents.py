@@ -236,9 +236,11 @@ def _agent(name: str, command: str, adapter: str) -> AgentHealth:
 
 
 def _own(known: AgentFacts) -> AgentHealth:
-    """The agent that is a part of Coterie: it needs its extra, and a key."""
-    if not is_included(known):
+    """An agent that is no program: one that is a part of Coterie needs its extra, and a key."""
+    if known.needs is not None and not is_included(known):
         return AgentHealth(known.name, None, "not installed", False, known.install)
+    if not known.keys:
+        return AgentHealth(known.name, None, "installed", True, "ready")
     if not has_key(known):
         return AgentHealth(known.name, None, "no model key", False, known.sign_in)
     return AgentHealth(known.name, None, "model key", True, "ready")

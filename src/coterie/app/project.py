@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import anyio.to_thread
 
@@ -25,6 +25,7 @@ from coterie.app.run import (
     with_session,
 )
 from coterie.app.sessions import Sessions
+from coterie.app.workflows import WORKFLOWS, load_workflow
 from coterie.config.project import Project, make_project
 from coterie.config.settings import Settings, load_scheduler, load_settings
 from coterie.config.trust import learn_rule, learned_rules, with_learned
@@ -52,16 +53,12 @@ from coterie.model.workspace import member_folder
 from coterie.ports import Observer
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
-from coterie.workflows.chat import Chat
-from coterie.workflows.solo import Solo
-from coterie.workflows.tickets import Tickets
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
 
-WORKFLOWS = {workflow.name: workflow for workflow in (Chat(), Solo(), Tickets())}
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
 
@@ -83,7 +80,7 @@ class App:
     @asynccontextmanager
     async def open(
         cls, root: Path, home: Path | None = None, stand_in: str | None = None
-    ) -> AsyncGenerator[App]:
+    ) -> AsyncGenerator[Self]:
         """Open the project's database (made if absent) for the length of the block.
 
         `home` takes the place of the user's `~/.coterie`: its registry and settings count.
@@ -128,6 +125,7 @@ class App:
         A `rehearsal` runs on a stand-in for the models; a path is the file of its replies,
         `demo` the model of `coterie demo`.
         """
+        version = (await load_workflow(workflow)).version
         owner = await self._own()
         rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), team.name)
         team = with_learned(team, rules)
@@ -145,7 +143,7 @@ class App:
                 at=instant.now(),
                 session_id=task_id,
                 workflow=workflow,
-                workflow_version=self._engine(owner).workflow(workflow).version,
+                workflow_version=version,
                 goal=goal,
                 author=author,
                 team=team.sealed(),
@@ -178,6 +176,7 @@ class App:
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
+        await load_workflow(created.workflow)
         async with (
             rehearsing(created, self.stand_in) as rehearsal,
             looked_after(self.root, task_id, observer) as snapshots,
@@ -205,7 +204,12 @@ class App:
         return await self._look.questions(only_open=only_open)
 
     async def answer(
-        self, interaction_id: str, *, choice: str | None, text: str | None, author: str
+        self,
+        interaction_id: str,
+        choice: str | None = None,
+        text: str | None = None,
+        *,
+        author: str = YOU,
     ) -> Answered:
         """Answer once.  `choice` is an option's id, number or prefix.  Raises AnswerRefused.
 

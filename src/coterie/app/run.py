@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
+_WITHOUT_CHECKS = frozenset({"chat", "solo"})
 
 
 @dataclass(frozen=True)
@@ -235,13 +236,15 @@ class OutsideWorktrees:
 def with_session(
     services: RunServices, root: Path, store: TicketStore, created: TaskCreated
 ) -> RunServices:
-    """The services of a task that is a session: its checks are run, and its files are kept."""
+    """The services of a task whose workflow runs checks; of a session, its files are kept too."""
+    if created.workflow in _WITHOUT_CHECKS:
+        return services
+    services = replace(services, checks=checks_of(root, created, services.redactor))
     if created.workflow != TICKETS:
         return services
     return replace(
         services,
         snapshots=OutsideWorktrees(services.snapshots, root) if services.snapshots else None,
-        checks=checks_of(root, created, services.redactor),
         session_files=session_files_of(root, store, created),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from coterie.app.teams import Teams, TeamView
+from coterie.app.workflows import WORKFLOWS
 from coterie.config.scan import place
 from coterie.config.settings import load_scheduler
 from coterie.config.team_members import agents_of
@@ -57,9 +58,15 @@ def solo(
     return Start(team.only(member), goal, Caps(), view.loaded.path, rehearsal, "solo")
 
 
-def run(view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False) -> Start:
-    """A goal, carried out as the team's workflow says; one that names none works on tickets."""
-    workflow = workflow_of(view)
+def run(
+    view: TeamView,
+    goal: str | None,
+    caps: Caps,
+    rehearsal: Rehearsal = False,
+    workflow: str | None = None,
+) -> Start:
+    """A goal, carried out as `workflow_of` says."""
+    workflow = workflow_of(view, workflow)
     if workflow == "solo":
         return solo(view, goal, None, rehearsal)
     if workflow == TICKETS:
@@ -67,9 +74,14 @@ def run(view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = Fal
     return Start(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
 
 
-def workflow_of(view: TeamView) -> str:
-    """How a team carries out a goal."""
-    return view.loaded.stated_workflow or TICKETS
+def workflow_of(view: TeamView, wanted: str | None) -> str:
+    """How a team carries out a goal: as is wanted, else as its file says, else by tickets.
+
+    Raises UsageError where there is no such workflow.
+    """
+    name = wanted or view.loaded.stated_workflow or TICKETS
+    WORKFLOWS.check(name)
+    return name
 
 
 def rehearsal_of(script: str | None, *, wanted: bool) -> bool | Path:
@@ -117,10 +129,16 @@ class DryRun:
 
 
 def dry_run(
-    teams: Teams, view: TeamView, goal: str, *, approves_plan: bool, rehearsal: bool | Path
+    teams: Teams,
+    view: TeamView,
+    goal: str,
+    workflow: str | None = None,
+    *,
+    approves_plan: bool,
+    rehearsal: bool | Path,
 ) -> DryRun:
     """What running a goal with a team would do."""
-    root, workflow = teams.project.root, workflow_of(view)
+    root, workflow = teams.project.root, workflow_of(view, workflow)
     git = repository_of(root) if workflow == TICKETS else None
     return DryRun(
         view,

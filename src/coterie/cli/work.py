@@ -165,10 +165,24 @@ def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
     return mistake
 
 
+def _complete_workflow(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[str]:
+    from coterie.app.workflows import workflow_names
+
+    return [name for name in workflow_names() if name.startswith(incomplete)]
+
+
 @command("run", 'coterie run --agents mira=claude,wren=codex "add coupons to the checkout"')
 @click.argument("words", metavar="GOAL", nargs=-1)
 @_options(_TEAM)
 @click.option("--agents", metavar="A,B", help="No file needed: mira=claude,wren=codex; A manages.")
+@click.option(
+    "--workflow",
+    metavar="NAME",
+    shell_complete=_complete_workflow,
+    help="How: tickets, chat, solo or one you installed; else the team's.",
+)
 @click.option("--yes", is_flag=True, help="Approve the plan; never a tool.")
 @click.option("--dry-run", is_flag=True, help="Say who would do what, where; start nothing.")
 @_options(*_REHEARSAL)
@@ -182,8 +196,8 @@ def run(
 ) -> None:
     """A goal becomes tickets, tickets become checked work.
 
-    The team's workflow says how; a team that names none works on tickets: the first member (or
-    the one whose role is manager) plans and reviews, the others do the work. Without a team named,
+    The workflow says how; where none is named, a team works on tickets: the first member (or the
+    one whose role is manager) plans and reviews, the others do the work. Without a team named,
     .coterie/roles.json counts where there is one.
     """
     _check_one_team(team, agents)
@@ -191,7 +205,9 @@ def run(
     from coterie.app import start
 
     def choose(teams: Teams) -> TeamView:
-        return teams.choose(team, agents, or_roles=True)
+        view = teams.choose(team, agents, or_roles=True)
+        start.workflow_of(view, more["workflow"])  # known before anything is made
+        return view
 
     if more["dry_run"]:
         _dry_run(call, choose, goal or "", more)
@@ -201,7 +217,7 @@ def run(
     rehearsal = _rehearsal(call, more)
     view = _prepared(call, choose)
     caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
-    _begin(call, start.run(view, goal, caps, rehearsal), more["wait"])
+    _begin(call, start.run(view, goal, caps, rehearsal, more["workflow"]), more["wait"])
 
 
 def _dry_run(
@@ -216,7 +232,15 @@ def _dry_run(
     view = choose(teams)
     rehearsal = Path(more["script"]).expanduser() if more["script"] else more["rehearse"]
     dry_run.show(
-        call, start.dry_run(teams, view, goal, approves_plan=more["yes"], rehearsal=rehearsal)
+        call,
+        start.dry_run(
+            teams,
+            view,
+            goal,
+            more["workflow"],
+            approves_plan=more["yes"],
+            rehearsal=rehearsal,
+        ),
     )
     if view.refused is not None:
         raise view.refused

@@ -52,8 +52,13 @@ class Scan:
 def find_agents(
     known: KnownAgents, version_of: VersionOf, path: str | None = None
 ) -> tuple[InstalledAgent, ...]:
-    """The known agents on PATH, each with the absolute path of its program."""
-    found: list[InstalledAgent] = []
+    """The known agents on PATH, each with the absolute path of its program; and those that are no
+    program but the code of another package, which is here."""
+    found = [
+        InstalledAgent(facts, facts.name, None)
+        for facts in known.others.values()
+        if not facts.is_program
+    ]
     for facts in known.all:
         command = program(facts.name, path) if facts.is_program else None
         if command is not None:

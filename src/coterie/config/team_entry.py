@@ -17,10 +17,19 @@ from pydantic import (
     StrictInt,
     TypeAdapter,
 )
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from coterie.config.mistakes import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
-from coterie.model.team import AMOUNT, NAME_PATTERN, MemberType, Mode, Work, Workflow, amount
+from coterie.model.team import (
+    AMOUNT,
+    NAME_PATTERN,
+    OUR_WORKFLOWS,
+    MemberType,
+    Mode,
+    Work,
+    amount,
+)
 
 _STRICT = ConfigDict(extra="forbid")
 _OPEN = ConfigDict(extra="allow")
@@ -33,6 +42,20 @@ def _is_rule(text: str) -> str:
     return text
 
 
+def _is_workflow(name: str) -> str:
+    if name in (*OUR_WORKFLOWS, _PLANNED):
+        return name
+    from coterie.config.workflow_names import workflow_names
+
+    *known, last = workflow_names()
+    if name not in (*known, last):
+        expected = {"expected": f"{', '.join(known)} or {last}"}
+        raise PydanticCustomError("literal_error", "{expected}", expected)
+    return name
+
+
+_PLANNED = "pipeline"
+"""Accepted in a file since the first release; nothing can run it yet."""
 _Rule = Annotated[str, Field(min_length=1), AfterValidator(_is_rule)]
 _Rules = Annotated[list[_Rule], Field(max_length=1000)]
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
@@ -238,7 +261,14 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
             Field(pattern=NAME_PATTERN, description="The team's name. Left out: its folder's."),
         ],
         "workflow": Annotated[
-            Workflow, Field(description="How its tasks are carried out. Left out: chat.")
+            str,
+            Field(
+                pattern=NAME_PATTERN,
+                examples=list(OUR_WORKFLOWS),
+                description="How its tasks are carried out: chat, tickets, solo, or a name in the "
+                "entry point group coterie.workflows. Left out: chat.",
+            ),
+            AfterValidator(_is_workflow),
         ],
         "teamInstruction": Annotated[
             str,

@@ -55,8 +55,11 @@ class TaskReader:
         raise NotFound(f'No task "{name}".', "coterie tasks", str(self.root))
 
     async def state(self, task_id: str) -> TaskState:
-        """A task's state, from its events."""
-        return fold(await self.storage.events.of_task(task_id))
+        """A task's state, from its events; raises NotFound where there is no such task."""
+        events = await self.storage.events.of_task(task_id)
+        if not events:
+            raise NotFound(f'No task "{task_id}".', "coterie tasks", str(self.root))
+        return fold(events)
 
     async def runner(self, lease: Lease | None) -> OwnerFacts | None:
         """Who runs a task now; None when nobody does."""
@@ -70,12 +73,13 @@ class TaskReader:
 
     async def show(self, task_id: str) -> TaskDetail:
         """All about one task."""
+        state = await self.state(task_id)
         view = next(view for view in await self.tasks() if view.id == task_id)
         turns = await self.storage.journal.turns(task_id)
         questions = await self.questions(only_open=False)
         return TaskDetail(
             view=view,
-            state=await self.state(task_id),
+            state=state,
             turns=len({turn.step for turn in turns if turn.outcome == "completed"}),
             failures=tuple(
                 (turn.member, turn.detail or "") for turn in turns if turn.outcome == "failed"

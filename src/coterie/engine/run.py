@@ -148,7 +148,7 @@ class _Run:
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
-        with _plain_errors():
+        with plain_errors():
             async with anyio.create_task_group() as group:
                 group.start_soon(self._listen, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
@@ -231,7 +231,7 @@ class _Run:
 
 
 @contextmanager
-def _plain_errors() -> Generator[None]:
+def plain_errors() -> Generator[None]:
     """Let the first error out of a task group as it is: a surface knows nothing of groups."""
     try:
         yield

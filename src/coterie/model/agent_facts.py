@@ -113,11 +113,11 @@ class AgentFacts:
 
     name: str
     display_name: str
-    install: str
-    """The command that installs it."""
-    sign_in: str
-    """The command that signs in."""
     adapter: AdapterFacts
+    install: str = ""
+    """The command that installs it."""
+    sign_in: str = ""
+    """The command that signs in; empty where nobody has to."""
     sign_in_check: tuple[str, ...] | None = None
     """Arguments with which it exits 0 when signed in; None where it cannot be asked."""
     credentials: str | None = None
@@ -141,7 +141,8 @@ class AgentFacts:
     needs: str | None = None
     """A Python package without which it cannot run; only for one that is a part of Coterie."""
     is_program: bool = True
-    """Whether it is a program of its own; else it is a part of Coterie."""
+    """Whether it is a program of its own; else it is a part of Coterie, or of the package whose
+    facts these are."""
 
     def definition(self, command: str, version: str | None, installed_at: str) -> AgentDefinition:
         """Its entry in the registry."""

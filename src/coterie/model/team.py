@@ -122,10 +122,12 @@ def _figure(measure: Measure, amount: float) -> str:
     return f"{amount / 1000:.4g}k"
 
 
-Workflow = Literal["chat", "tickets", "pipeline", "solo"]
 MemberType = Literal["ai", "human"]
 Mode = Literal["read", "ask", "accept-edits", "full"]
 Work = Literal["link", "worktree"]
+
+OUR_WORKFLOWS = ("chat", "tickets", "solo")
+"""The workflows that ship with Coterie."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """What a team name or a member id may be: both become names of folders."""
@@ -260,7 +262,7 @@ class Team(_Value):
     """Members and how they work together."""
 
     name: str
-    workflow: Workflow = "chat"
+    workflow: str = "chat"
     members: tuple[Member, ...]
     team_instruction: str | None = None
     permissions: Permissions | None = None

@@ -432,8 +432,7 @@ FILES = [
     ),
     (
         '{"members": [{"id": "a"}],\n "workflow": "chatt"}',
-        'team.json:2 workflow is "chatt"; expected chat, tickets, pipeline or solo. Did you '
-        "mean chat?",
+        'team.json:2 workflow is "chatt"; expected chat, tickets or solo. Did you mean chat?',
     ),
     (
         '{"members": [{"id": "a"}],\n "name": "my team"}',

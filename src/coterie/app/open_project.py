@@ -1,0 +1,152 @@
+"""An open project as programs use it: teams by name, and a run as a stream of its records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectSendStream
+
+from coterie.app.project import App
+from coterie.app.projects import open_folder
+from coterie.app.start import Rehearsal
+from coterie.app.teams import Teams, TeamView
+from coterie.config.project import Project, find_project
+from coterie.engine.run import plain_errors
+from coterie.errors import CoterieError
+from coterie.model.record import Record
+from coterie.model.task import Caps
+from coterie.model.team import Team
+
+
+@dataclass
+class OpenProject(App):
+    """A project, open: its teams, tasks and questions.
+
+    Methods may raise a CoterieError, and nothing else on purpose.
+    """
+
+    runs: TaskGroup | None = None
+    """Runs in the background; they end with the block."""
+
+    async def team(self, name: str | None = None, *, agents: str | None = None) -> TeamView:
+        """The team of this name or file, or one made of agents: `claude,sec=codex:gpt-5.5`.
+
+        With neither, the project's default team.  Raises NotTrusted for a file from elsewhere
+        that nobody has looked at (`coterie team trust`), ConfigError for one with mistakes.
+        """
+
+        def choose() -> TeamView:
+            teams = Teams(Project(self.root), self.home)
+            return teams.usable(teams.choose(name, agents))
+
+        return await anyio.to_thread.run_sync(choose)
+
+    async def start(
+        self,
+        team: Team | TeamView | str,
+        goal: str,
+        caps: Caps | None = None,
+        *,
+        workflow: str | None = None,
+        team_file: Path | None = None,
+        rehearsal: Rehearsal = False,
+    ) -> str:
+        """Make a task that this process owns; returns its id.  Nothing runs yet.
+
+        `workflow` None means the team's own, which is `chat` where it names none.  With
+        `rehearsal`, agents run on a stand-in for their models: no tokens, no login.
+        """
+        if isinstance(team, str):
+            team = await self.team(team)
+        if isinstance(team, TeamView):
+            team, team_file = team.team, team_file or team.loaded.path
+        return await super().start(
+            team,
+            goal,
+            caps or Caps(),
+            workflow=workflow or team.workflow,
+            team_file=team_file,
+            rehearsal=rehearsal,
+        )
+
+    async def stream(
+        self, task_id: str, *, wait: float | None = None, at_reset: bool = False
+    ) -> AsyncGenerator[Record]:
+        """Run a task, new or parked, and yield its records as they come, a ResultRecord last.
+
+        `wait` is how many seconds an open question is waited for; None: for ever.  `at_reset`
+        waits for the end of a rate limit besides.  Where the iteration is left early, or the
+        project is closed, the task is parked.  Raises TaskBusy if another process runs it.
+        """
+        assert self.runs is not None, "made by open_project"
+        # The run is a task of the project's group: a generator may be closed by another task than
+        # the one that iterates over it, and then must not hold a group of its own.
+        sending, receiving = anyio.create_memory_object_stream[Record](math.inf)
+        run = _Run(self, task_id, wait, at_reset, sending)
+        self.runs.start_soon(run.work)
+        try:
+            with receiving:
+                async for record in receiving:
+                    yield record
+            if run.failure is not None:
+                raise run.failure
+        finally:
+            run.scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await run.over.wait()
+
+
+@dataclass
+class _Run:
+    app: App
+    task_id: str
+    wait: float | None
+    at_reset: bool
+    records: MemoryObjectSendStream[Record]
+    failure: CoterieError | None = None
+
+    def __post_init__(self) -> None:
+        self.scope = anyio.CancelScope()
+        self.over = anyio.Event()
+
+    async def work(self) -> None:
+        try:
+            with self.records, self.scope:
+                self.saw(
+                    await self.app.run(
+                        self.task_id, self, patience=self.wait, at_reset=self.at_reset
+                    )
+                )
+        except CoterieError as error:
+            self.failure = error
+        finally:
+            self.over.set()
+
+    def saw(self, record: Record) -> None:
+        with suppress(anyio.BrokenResourceError):  # nobody reads any more
+            self.records.send_nowait(record)
+
+
+@asynccontextmanager
+async def open_project(
+    folder: str | Path | None = None, *, home: Path | None = None
+) -> AsyncGenerator[OpenProject]:
+    """Open the project in a folder; None: the one around the current folder.
+
+    Its `.coterie` is made if absent.  `home` takes the place of the user's `~/.coterie`.
+    Tasks that still run at the end of the block are parked.
+    """
+    project = await anyio.to_thread.run_sync(find_project, folder)
+    await anyio.to_thread.run_sync(open_folder, project)
+    with plain_errors():
+        async with OpenProject.open(project.root, home) as app, anyio.create_task_group() as runs:
+            app.runs = runs
+            yield app
+            runs.cancel_scope.cancel()

@@ -1,0 +1,205 @@
+"""What every `coterie.Adapter` and its channels must do.
+
+Subclass `AgentContract`, say how to make the agent behave, and pytest runs the whole suite.  It
+needs anyio's plugin in auto mode and a fixture `anyio_backend` that says "asyncio".
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import anyio
+import psutil
+
+from coterie.model.conversation import Prompt
+from coterie.model.interaction import Response
+from coterie.model.team import Member
+from coterie.model.update import (
+    Asked,
+    End,
+    Remembered,
+    TurnCompleted,
+    TurnFailed,
+    TurnInterrupted,
+)
+from coterie.model.workspace import Workspace
+from coterie.ports import Adapter, Channel
+
+Behaviour = Literal["reply", "ask", "fail", "hang"]
+"""What an agent does in its turn: reply; ask for one permission, then reply; break; or emit
+something and then nothing any more."""
+SLOWEST = 30.0
+"""No call of an adapter may take longer than this many seconds here."""
+SILENCE = 0.5
+"""After this many seconds an agent that hangs has emitted all it ever will."""
+
+
+@dataclass
+class ChildRecorder:
+    """`ports.ChildLog` in memory."""
+
+    living: dict[str, int | None] = field(default_factory=dict[str, int | None])
+    pids: list[int] = field(default_factory=list[int])
+
+    async def starting(self, member: str, agent: str) -> str:
+        """A mark of its own for every process."""
+        mark = f"{member}.{secrets.token_hex(8)}"
+        self.living[mark] = None
+        return mark
+
+    def started(self, mark: str, pid: int) -> None:
+        """Remember the process."""
+        self.living[mark] = pid
+        self.pids.append(pid)
+
+    def ended(self, mark: str) -> None:
+        """It must have been begun, and ends once."""
+        del self.living[mark]
+
+
+@dataclass(frozen=True)
+class AgentUnderTest:
+    """An adapter whose agent behaves in one way, and what its channels are opened with."""
+
+    adapter: Adapter
+    member: Member
+    workspace: Workspace
+    answers: Callable[[], int] = lambda: 1
+    """How many answers the agent has got so far."""
+    keep: Callable[[Remembered], object] = lambda update: None
+    """Keeps what an agent of ours adds to its thread."""
+
+
+class AgentContract(ABC):
+    """The whole suite."""
+
+    behaviours: ClassVar[frozenset[Behaviour]] = frozenset({"reply", "ask", "fail", "hang"})
+    """What the agent can do; what it cannot is not tried."""
+
+    @abstractmethod
+    def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AbstractAsyncContextManager[AgentUnderTest]:
+        """An adapter for an agent that behaves so in every turn."""
+        ...
+
+    @asynccontextmanager
+    async def opened(
+        self, folder: Path, behaviour: Behaviour
+    ) -> AsyncGenerator[tuple[AgentUnderTest, Channel]]:
+        """A channel; whatever was done with it, closing it twice leaves no process."""
+        children = ChildRecorder()
+        async with self.agent(folder, behaviour, children) as made:
+            with anyio.fail_after(SLOWEST):
+                channel = await made.adapter.open(made.member, made.workspace, None)
+            assert channel.alive
+            try:
+                yield made, channel
+            finally:
+                with anyio.CancelScope(shield=True), anyio.fail_after(SLOWEST):
+                    await channel.close()
+                    await channel.close()
+                assert (channel.alive, channel.pid, children.living) == (False, None, {})
+                assert [pid for pid in children.pids if psutil.pid_exists(pid)] == []
+
+    async def test_turns_end_with_one_end(self, tmp_path: Path) -> None:
+        """Two turns on one channel, each with updates and then exactly one `End`."""
+        async with self.opened(tmp_path, "reply") as (made, channel):
+            limits = made.adapter.limits(made.member)
+            assert limits.total > 0 < limits.quiet_after
+            known = channel.holds_past, channel.thread
+            for _ in range(2):
+                assert isinstance(await self._end(made, channel), TurnCompleted)
+                assert channel.alive
+            assert known[0] is channel.holds_past
+            assert known[1] in (None, channel.thread)  # once it is known it stays
+
+    async def test_an_answer_reaches_the_agent_once(self, tmp_path: Path) -> None:
+        """The agent goes on when it was answered, and is told no second time."""
+        if "ask" not in self.behaviours:
+            return
+        async with self.opened(tmp_path, "ask") as (made, channel):
+            assert isinstance(await self._end(made, channel), TurnCompleted)
+            assert made.answers() == 1
+
+    async def test_what_an_agent_does_is_not_raised(self, tmp_path: Path) -> None:
+        """A turn that breaks is a TurnFailed that says why."""
+        if "fail" not in self.behaviours:
+            return
+        async with self.opened(tmp_path, "fail") as (made, channel):
+            end = await self._end(made, channel)
+            assert isinstance(end, TurnFailed)
+            assert end.message
+
+    async def test_an_interrupt_ends_the_turn(self, tmp_path: Path) -> None:
+        """Also one between two turns, which ends nothing."""
+        if "hang" not in self.behaviours:
+            return
+        async with self.opened(tmp_path, "hang") as (made, channel):
+            await channel.interrupt()
+            end = await self._end(made, channel, channel.interrupt)
+            assert isinstance(end, TurnInterrupted | TurnCompleted)
+
+    async def test_a_turn_may_be_cancelled(self, tmp_path: Path) -> None:
+        """Cancelled in the middle, a channel can still be closed."""
+        if "hang" not in self.behaviours:
+            return
+        async with self.opened(tmp_path, "hang") as (made, channel):
+            with anyio.CancelScope() as scope:
+
+                async def cancel() -> None:
+                    scope.cancel()
+
+                await self._end(made, channel, cancel)
+            assert scope.cancelled_caught
+
+    async def test_an_unused_channel_is_closed(self, tmp_path: Path) -> None:
+        """Also one that was never spoken to."""
+        async with self.opened(tmp_path, "reply"):
+            pass
+
+    async def _end(
+        self,
+        made: AgentUnderTest,
+        channel: Channel,
+        disturb: Callable[[], Awaitable[None]] | None = None,
+    ) -> End:
+        """A turn, its questions approved; `disturb` is called when it has fallen silent."""
+        ends: list[End] = []
+        with anyio.fail_after(SLOWEST):
+            async with anyio.create_task_group() as group:
+                if disturb is not None:
+                    group.start_soon(_later, disturb)
+                prompt = Prompt("hello", turn=f"turn/{secrets.token_hex(4)}", newest="hello")
+                async with aclosing(channel.take_turn(prompt)) as updates:
+                    async for update in updates:
+                        assert ends == [], f"{update} after the end"
+                        if isinstance(update, Asked):
+                            await channel.answer(update.key, _approval())
+                        elif isinstance(update, Remembered):
+                            made.keep(update)
+                        elif isinstance(update, End):
+                            ends.append(update)
+        assert len(ends) == 1
+        return ends[0]
+
+
+async def _later(disturb: Callable[[], Awaitable[None]]) -> None:
+    await anyio.sleep(SILENCE)
+    await disturb()
+
+
+def _approval() -> Response:
+    return Response(
+        interaction_id="q1",
+        task_id="k3f9",
+        author_actor_id="you",
+        selected_option_id="approve",
+        input_value="yes",
+    )

@@ -1,0 +1,98 @@
+"""A workflow that another package brings, run by name."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.cli.command import Cli, Ran, steady
+from tests.docs.test_docs import ROOT, files
+
+
+@pytest.fixture
+def installed(cli: Cli, tmp_path: Path) -> Cli:
+    """The workflow of docs/python.md is installed, and one that cannot be loaded."""
+    site = tmp_path / "site"
+    info = site / "mine-1.0.dist-info"
+    info.mkdir(parents=True)
+    (site / "duet.py").write_text(files(ROOT / "docs" / "python.md")["duet.py"])
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    points = "[coterie.workflows]\nduet = duet:Duet\nbroken = duet:Nobody\n"
+    (info / "entry_points.txt").write_text(points)
+    path = os.pathsep.join(part for part in (str(site), os.environ.get("PYTHONPATH")) if part)
+    return replace(cli, env={**cli.env, "PYTHONPATH": path})
+
+
+def ran(cli: Cli, *arguments: str) -> Ran:
+    """A process of its own: what is installed is known when Python starts."""
+    process = cli.start(*arguments)
+    out, err = process.communicate(timeout=60)
+    return Ran(out, err, process.returncode)
+
+
+def test_a_workflow_of_another_package(installed: Cli) -> None:
+    agents = ("--agents", "ada,rex", "--json")
+    first = ran(installed, "run", "--workflow", "duet", *agents, "a line")
+    assert first.code == 3, first.err
+    assert first.lines[0]["workflow"] == "duet"
+    (asked,) = first.of("interaction")
+    assert (asked["title"], asked["about"]["kind"]) == (
+        "Keep draft 1?",
+        "agent_question",
+    )
+    assert ran(installed, "answer", "q1", "keep").code == 0
+    last = ran(installed, "resume", "last", "--json")
+    assert (last.code, last.lines[-1]["reason"]) == (0, "kept")
+    assert [one["member"] for one in first.of("message")] == ["ada", "rex"]
+    assert last.of("message") == []
+
+
+def test_a_team_may_name_it(installed: Cli) -> None:
+    path = installed.team("ada", "rex")
+    team = {"workflow": "duet", **json.loads(path.read_text())}
+    path.write_text(json.dumps(team))
+    assert ran(installed, "team", "validate").code == 0
+    (told,) = ran(installed, "run", "--dry-run", "--json", "a line").lines
+    assert told["workflow"] == "duet"
+    path.write_text(json.dumps({**team, "workflow": "duett"}))
+    wrong = ran(installed, "run", "--json", "a line")
+    assert (wrong.code, steady(wrong.lines[-1]["message"])) == snapshot(
+        (
+            2,
+            '.coterie/teams/pair/team.json:1 workflow is "duett"; expected chat, tickets, solo, '
+            "broken or duet. Did you mean duet?",
+        )
+    )
+
+
+def test_a_workflow_that_is_not_there(installed: Cli) -> None:
+    wrong = ran(installed, "run", "--workflow", "duel", "--agents", "ada,rex", "a line")
+    assert (wrong.code, wrong.err) == snapshot(
+        (
+            2,
+            """\
+! No workflow "duel"; there are chat, tickets, solo, broken, duet. Did you mean duet?
+  A workflow of another package is an entry point of the group coterie.workflows.
+""",
+        )
+    )
+    assert not (installed.house.project / ".coterie").exists()
+    broken = ran(installed, "run", "--workflow", "broken", "--agents", "ada,rex", "a line")
+    assert (broken.code, broken.err) == snapshot(
+        (
+            2,
+            "! The workflow broken (duet:Nobody) cannot be loaded: module 'duet' has no attribute "
+            "'Nobody'.\n",
+        )
+    )
+
+
+def test_completion_knows_it(installed: Cli) -> None:
+    asking = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie run --workflow d"}
+    completing = replace(installed, env={**installed.env, **asking, "COMP_CWORD": "3"})
+    assert ran(completing).out == "plain,duet\n"

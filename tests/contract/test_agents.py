@@ -1,0 +1,211 @@
+"""Every adapter keeps to the contract of agents; CLIs are played by a child, step by step."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import anyio.to_thread
+
+from coterie.agents.acp.adapter import AcpAdapter
+from coterie.agents.gemini.adapter import GeminiAdapter
+from coterie.agents.generic import GenericAdapter
+from coterie.agents.human import HumanAdapter
+from coterie.model.agent import AgentDefinition, Capabilities
+from coterie.model.team import Member
+from coterie.model.workspace import Workspace
+from coterie.testing.contracts.agent import (
+    AgentContract,
+    AgentUnderTest,
+    Behaviour,
+    ChildRecorder,
+)
+from coterie.workspace.folder import open_workspace
+from tests.contract import test_claude as claude
+from tests.contract import test_codex as codex
+from tests.contract.acp import playing
+from tests.contract.acp.house import MakeAdapter
+from tests.contract.builtin import house as builtin
+from tests.contract.claude import desk
+from tests.contract.claude.timeline import HELLO
+from tests.unit.process.children import AGENT
+
+Making = AbstractAsyncContextManager[AgentUnderTest]
+ANN = Member(id="ann", name="ann", display_name="Ann", agent="scripted")
+
+
+def own_folder(folder: Path) -> Workspace:
+    return Workspace(folder, folder, folder, folder, {"PATH": os.environ["PATH"]})
+
+
+async def workspace(project: Path, member: Member) -> Workspace:
+    passed = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
+    return await anyio.to_thread.run_sync(open_workspace, project, "pair", member, passed)
+
+
+class TestGeneric(AgentContract):
+    behaviours = frozenset({"reply", "fail", "hang"})
+    acts: ClassVar[dict[Behaviour, tuple[str, ...]]] = {
+        "reply": ("echo",),
+        "fail": ("exit", "3"),
+        "hang": ("hang",),
+    }
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        told = {"completionDetection": "jsonl", "completionTypes": ["result"], **self.more()}
+        agent = AgentDefinition(
+            name="scripted",
+            command=sys.executable,
+            base_args=("-I", "-S", AGENT, *self.flags(), *self.acts[behaviour]),
+            capabilities=Capabilities.model_validate(told),
+        )
+        yield AgentUnderTest(GenericAdapter(agent, children), ANN, own_folder(folder))
+
+    def more(self) -> dict[str, object]:
+        return {}
+
+    def flags(self) -> tuple[str, ...]:
+        return ()
+
+
+class TestGenericThatStays(TestGeneric):
+    def more(self) -> dict[str, object]:
+        return {"persistent": True, "promptFormat": "jsonl"}
+
+    def flags(self) -> tuple[str, ...]:
+        return ("--persistent",)
+
+
+class TestHuman(AgentContract):
+    behaviours = frozenset({"reply"})
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        yield AgentUnderTest(HumanAdapter(), ANN, own_folder(folder))
+
+
+class TestClaude(AgentContract):
+    broken_off: ClassVar[list[claude.Json]] = [
+        {"in": {"type": "control_request", "request": {"subtype": "interrupt"}}},
+        claude.lifecycle("cancelled"),
+        claude.state("idle"),
+    ]
+    steps: ClassVar[dict[Behaviour, list[claude.Json]]] = {
+        "reply": [*claude.BEGINS, claude.said("Hello."), *claude.ENDS] * 2,
+        "ask": [
+            *claude.BEGINS,
+            *claude.permission("r1", "Bash", command="make"),
+            claude.said("Made."),
+            *claude.ENDS,
+        ],
+        "fail": [*claude.BEGINS, {"err": "boom\n"}, {"exit": 3}],
+        "hang": [*claude.BEGINS, claude.said("Well,"), *broken_off],
+    }
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        (folder / "project").mkdir()
+        run = desk.TaskRun(folder / "project", str(folder / "claude"), log=children)  # type: ignore[arg-type]
+        stage = claude.Stage(run, folder)
+        stage.play([*HELLO, *self.steps[behaviour]])
+        member = run.member()
+        made = await anyio.to_thread.run_sync(run.workspace, member)
+
+        def answers() -> int:
+            return sum(line.get("type") == "control_response" for line in stage.heard())
+
+        yield AgentUnderTest(run.adapter, member, made, answers)
+
+
+class TestCodex(AgentContract):
+    says: codex.Row = codex.tells("item/agentMessage/delta", itemId="a", delta="Well.")
+    rows: ClassVar[dict[Behaviour, list[codex.Row]]] = {
+        "reply": [*codex.turn(says), *codex.turn(says)[len(codex.opening()) :]],
+        "ask": codex.turn(*codex.asking(codex.COMMAND, itemId="c1", command="make", cwd="/w")),
+        "fail": codex.turn(status="failed", error={"message": "boom"}),
+        "hang": codex.turn(
+            says, codex.asks("turn/interrupt", 2), codex.answers({}, 2), status="interrupted"
+        ),
+    }
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        (folder / "project").mkdir()
+        house = codex.House(folder, children)  # type: ignore[arg-type]
+        house.plays(self.rows[behaviour])
+        made = await workspace(folder / "project", ANN)
+        yield AgentUnderTest(house.adapter(), ANN, made, lambda: len(house.replies()))
+
+
+class TestAcp(AgentContract):
+    make: MakeAdapter = AcpAdapter
+    name = "fake"
+    steps: ClassVar[dict[Behaviour, list[playing.Json]]] = {
+        "reply": [playing.PROMPT, playing.says("Hello."), playing.done()] * 2,
+        "ask": [
+            playing.PROMPT,
+            playing.call("c1", title="make", rawInput={"command": "make"}),
+            playing.asks(7, "c1"),
+            playing.answered(7),
+            playing.says("Made."),
+            playing.done(),
+        ],
+        "fail": [playing.PROMPT, playing.broke(-32603, "boom")],
+        "hang": [
+            playing.PROMPT,
+            playing.says("Well,"),
+            {"in": {"method": "session/cancel"}},
+            playing.done("cancelled"),
+        ],
+    }
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        house = playing.PlayingHouse.made(folder, self.make, self.name)
+        house.log = children  # type: ignore[assignment]
+        house.plays([*playing.hello(), *self.steps[behaviour]])
+        made = await workspace(house.project, house.member())
+        yield AgentUnderTest(house.adapter(), house.member(), made, lambda: len(house.replies()))
+
+
+class TestGemini(TestAcp):
+    make = GeminiAdapter
+    name = "gemini"
+
+
+class TestBuiltin(AgentContract):
+    replies: ClassVar[dict[Behaviour, list[Any]]] = {
+        "reply": [builtin.says("Hello."), builtin.says("Again.")],
+        "ask": [
+            builtin.calls(builtin.call("runCommand", command="touch made")),
+            builtin.says("Made."),
+        ],
+        "fail": [{"fault": 400}],
+        "hang": [{"text": ["Well,", " so"], "fault": "stall"}],
+    }
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        async with builtin.house(folder, *self.replies[behaviour], model="openai:gpt-x") as house:
+            house.log = children  # type: ignore[assignment]
+            made = await workspace(house.project, house.member())
+            made = Workspace(**{**vars(made), "rehearsal": house.server.url})
+            commands = lambda: len(list(house.project.glob("made")))  # noqa: E731
+            yield AgentUnderTest(house.adapter(), house.member(), made, commands, house.keep)
