@@ -25,25 +25,29 @@ if TYPE_CHECKING:
         UsageError,
     )
     from coterie.model.about import AgentQuestion
-    from coterie.model.action import Action
     from coterie.model.agent import AgentDefinition
     from coterie.model.agent_facts import AdapterFacts, AgentFacts
     from coterie.model.conversation import Brief, Limits, Message, Prompt
     from coterie.model.interaction import Answer, Ask, Display, Interaction, Option, Response
     from coterie.model.record import (
         DeltaRecord,
+        Entry,
         ErrorRecord,
         InteractionRecord,
         MemberRecord,
         MessageRecord,
+        QuestionView,
         Record,
         ResultRecord,
+        TaskDetail,
         TaskRecord,
+        TaskView,
         TicketRecord,
         ToolCallRecord,
     )
     from coterie.model.task import Caps, Ended, Stopped, TaskCreated
     from coterie.model.team import Member, Permissions, Team
+    from coterie.model.tool_call import Action
     from coterie.model.update import (
         Activity,
         Asked,
@@ -58,7 +62,6 @@ if TYPE_CHECKING:
         Usage,
         Waiting,
     )
-    from coterie.model.view import Entry, QuestionView, TaskDetail, TaskView
     from coterie.model.workspace import Workspace
     from coterie.ports import Adapter, Channel, ChildLog, Context, Storage, Workflow
 
@@ -144,22 +147,22 @@ _MODULES = {
         "NotTrusted StorageError TaskBusy UsageError"
     ),
     "model.about": "AgentQuestion",
-    "model.action": "Action",
     "model.agent": "AgentDefinition",
     "model.agent_facts": "AdapterFacts AgentFacts",
     "model.conversation": "Brief Limits Message Prompt",
     "model.interaction": "Answer Ask Display Interaction Option Response",
     "model.record": (
-        "DeltaRecord ErrorRecord InteractionRecord MemberRecord MessageRecord Record "
-        "ResultRecord TaskRecord TicketRecord ToolCallRecord"
+        "DeltaRecord Entry ErrorRecord InteractionRecord MemberRecord MessageRecord "
+        "QuestionView Record ResultRecord TaskDetail TaskRecord TaskView TicketRecord "
+        "ToolCallRecord"
     ),
     "model.task": "Caps Ended Stopped TaskCreated",
     "model.team": "Member Permissions Team",
+    "model.tool_call": "Action",
     "model.update": (
         "Activity Asked PendingCall TextDelta ToolCallFinished ToolCallStarted "
         "TurnCompleted TurnFailed TurnInterrupted Update Usage Waiting"
     ),
-    "model.view": "Entry QuestionView TaskDetail TaskView",
     "model.workspace": "Workspace",
     "ports": "Adapter Channel ChildLog Context Storage Workflow",
 }
