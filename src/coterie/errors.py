@@ -15,11 +15,18 @@ class CoterieError(Exception):
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
+    text: ClassVar[str] = "{message}"
+    """What happened, filled in from the fields."""
+    advice: str | None = None
+    """What to do about it: a field where it differs from one error of a kind to another."""
+
+    def __str__(self) -> str:
+        return self.text.format_map(vars(self))
 
     @property
     def hint(self) -> str | None:
         """A command to paste or a thing to do, where there is one."""
-        return None
+        return self.advice
 
     @property
     def where(self) -> str | None:
@@ -46,47 +53,35 @@ class UsageError(CoterieError):
     code: ClassVar[str] = "usage"
     exit_code: ClassVar[int] = 2
 
-    def __str__(self) -> str:
-        return self.message
-
-    @property
-    def hint(self) -> str | None:
-        return self.advice
-
     @property
     def where(self) -> str | None:
         return self.place
 
 
-@dataclass(eq=False)
 class NotFound(UsageError):
     """A task, question, team, member or agent that was named does not exist."""
 
     code: ClassVar[str] = "not_found"
 
 
-@dataclass(eq=False)
 class ConfigError(UsageError):
     """A file the user wrote is not what it should be; `place` is `file:line key`."""
 
     code: ClassVar[str] = "config"
 
 
-@dataclass(eq=False)
 class NotTrusted(UsageError):
     """A team file from outside `.coterie` wants powers that nobody has looked at yet."""
 
     code: ClassVar[str] = "not_trusted"
 
 
-@dataclass(eq=False)
 class AnswerRefused(UsageError):
     """An answer was late, doubled, stale or invalid; it was not used."""
 
     code: ClassVar[str] = "answer_refused"
 
 
-@dataclass(eq=False)
 class InvalidTime(UsageError):
     """A time that is naive or unreadable: every time in Coterie carries its offset."""
 
@@ -105,13 +100,7 @@ class StorageError(CoterieError):
     advice: str | None = None
 
     code: ClassVar[str] = "storage"
-
-    def __str__(self) -> str:
-        return f"{self.problem} ({self.path})."
-
-    @property
-    def hint(self) -> str | None:
-        return self.advice
+    text: ClassVar[str] = "{problem} ({path})."
 
     @property
     def where(self) -> str | None:
@@ -153,16 +142,13 @@ class EnvelopeForged(CoterieError):
     sequence: int | None
     """Which envelope; None where none can be checked."""
     problem: str
+    advice = "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
 
     code: ClassVar[str] = "envelope_forged"
 
     def __str__(self) -> str:
         which = f"envelope {self.sequence:06d} of {self.session}" if self.sequence else self.session
         return f"{which} cannot be trusted: {self.problem}."
-
-    @property
-    def hint(self) -> str | None:
-        return "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
 
 
 @dataclass(eq=False)
@@ -171,15 +157,10 @@ class ArtifactWrong(CoterieError):
 
     uri: str
     problem: str
+    advice = "Artifacts are files below the session's artifacts folder, or file:// addresses."
 
     code: ClassVar[str] = "artifact_wrong"
-
-    def __str__(self) -> str:
-        return f"The artifact {self.uri} {self.problem}."
-
-    @property
-    def hint(self) -> str | None:
-        return "Artifacts are files below the session's artifacts folder, or file:// addresses."
+    text: ClassVar[str] = "The artifact {uri} {problem}."
 
 
 @dataclass(eq=False)
@@ -191,13 +172,7 @@ class NotAccepted(CoterieError):
     advice: str | None = None
 
     code: ClassVar[str] = "not_accepted"
-
-    def __str__(self) -> str:
-        return f"Not accepted: {self.problem}."
-
-    @property
-    def hint(self) -> str | None:
-        return self.advice
+    text: ClassVar[str] = "Not accepted: {problem}."
 
 
 # -- git ---------------------------------------------------------------------------------------
@@ -234,9 +209,7 @@ class LeaseLost(CoterieError):
     token: int
 
     code: ClassVar[str] = "lease_lost"
-
-    def __str__(self) -> str:
-        return f"{self.task} was taken over by another process; this one stops."
+    text: ClassVar[str] = "{task} was taken over by another process; this one stops."
 
 
 @dataclass(eq=False)
@@ -267,16 +240,14 @@ class SurvivorsElsewhere(CoterieError):
     host: str
 
     code: ClassVar[str] = "survivors_elsewhere"
-
-    def __str__(self) -> str:
-        return f"{self.task} was run on {self.host}, whose processes cannot be seen from here."
+    text: ClassVar[str] = "{task} was run on {host}, whose processes cannot be seen from here."
 
     @property
     def hint(self) -> str | None:
         return f"Stop it there: coterie resume {self.task}"
 
 
-# -- agents and processes ----------------------------------------------------------------------
+# -- agents and workflows ----------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -301,16 +272,10 @@ class AgentMissing(AgentError):
 
     command: str
     problem: str
-    advice: str | None = None
+    advice: str | None = "coterie doctor"
 
     code: ClassVar[str] = "agent_missing"
-
-    def __str__(self) -> str:
-        return f"{self.member_id} cannot start: {self.command}: {self.problem} (in {self.folder})."
-
-    @property
-    def hint(self) -> str | None:
-        return self.advice or "coterie doctor"
+    text: ClassVar[str] = "{member_id} cannot start: {command}: {problem} (in {folder})."
 
 
 @dataclass(eq=False)
@@ -321,6 +286,4 @@ class StepRepeated(CoterieError):
     step: str
 
     code: ClassVar[str] = "step_repeated"
-
-    def __str__(self) -> str:
-        return f"{self.task}: the step {self.step!r} was asked for twice in one run."
+    text: ClassVar[str] = "{task}: the step {step!r} was asked for twice in one run."

@@ -12,7 +12,7 @@ import anyio
 
 from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.engine.turns import TurnRunner, recorded_turn
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
@@ -40,12 +40,9 @@ if TYPE_CHECKING:
 class TaskContext:
     """What a workflow sees of the engine; implements `ports.Context`."""
 
-    def __init__(
-        self, run: TaskRun, journal: Journal, questions: Questions, turns: TurnRunner, root: Path
-    ) -> None:
+    def __init__(self, run: TaskRun, questions: Questions, turns: TurnRunner, root: Path) -> None:
         self.root: Path = root
         self._run = run
-        self._journal = journal
         self._questions = questions
         self._turns = turns
         self._newest = 1 if self.opening else 0
@@ -63,7 +60,7 @@ class TaskContext:
         """One turn of a member, on the conversation so far or on a brief."""
         self.turns: int = max(self.turns, number)
         intent = [member.id, brief.intent if brief else self._newest]
-        step, is_new = self._journal.begin(name, "turn", intent)
+        step, is_new = self._run.journal.begin(name, "turn", intent)
         if step.result is not None:
             kept = recorded_turn(step.result)
             outcome = kept if isinstance(kept, TurnFailed) else self._run.conversation[kept - 1]
@@ -81,7 +78,7 @@ class TaskContext:
         self, name: str, intent: object, work: Callable[[], Awaitable[object]]
     ) -> object:
         """Do something once; its result is recorded."""
-        step, is_new = self._journal.begin(name, "step", intent)
+        step, is_new = self._run.journal.begin(name, "step", intent)
         if step.result is not None:
             recorded: object = json.loads(step.result)
             return recorded
@@ -95,7 +92,7 @@ class TaskContext:
         self, name: str, intent: object, writes: Callable[[str], Sequence[Write]]
     ) -> str:
         """Write something once, in one transaction with its step."""
-        step, _ = self._journal.begin(name, "step", intent)
+        step, _ = self._run.journal.begin(name, "step", intent)
         if step.result is not None:
             return str(json.loads(step.result))
         now = instant.now()
@@ -132,14 +129,14 @@ class TaskContext:
 
     async def heard(self, name: str) -> Sequence[Message]:
         """What people said since the last step.  Nothing new is heard while replaying."""
-        if not self._journal.replaying and not self._run.words:
+        if not self._run.journal.replaying and not self._run.words:
             return ()
-        step, is_new = self._journal.begin(name, "heard", name)
+        step, is_new = self._run.journal.begin(name, "heard", name)
         if step.result is not None:
             seqs: list[int] = json.loads(step.result)
             self._newest = max(self._newest, *seqs)
             return [self._run.conversation[seq - 1] for seq in seqs]
-        if is_new and self._journal.replaying:
+        if is_new and self._run.journal.replaying:
             return ()
         return await self._take_words(step)
 
@@ -184,11 +181,11 @@ class TaskContext:
 
     def caught_up(self) -> None:
         """Go by what is kept from here on."""
-        self._journal.caught_up()
+        self._run.journal.caught_up()
 
     def tell(self, record: Record) -> None:
         """Let surfaces know something that is not kept."""
-        if not self._journal.replaying:
+        if not self._run.journal.replaying:
             self._run.observer.saw(record)
 
     def park(self, stop: Stop) -> NoReturn:

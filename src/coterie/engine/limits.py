@@ -13,7 +13,7 @@ import anyio
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
 from coterie.model.interaction import Ask, Validation
@@ -55,13 +55,13 @@ class Spending:
 class Budgets:
     """Refuses the next call of a model where a budget is used up."""
 
-    def __init__(self, run: TaskRun, questions: Questions, journal: Journal) -> None:
+    def __init__(self, run: TaskRun, questions: Questions) -> None:
         self._run = run
         self._questions = questions
         team = run.task.team
         self.are_set: bool = any(one.budget.is_set for one in (team, *team.members))
         self._granted: dict[BudgetKey, float] = {}
-        for name, _, response in journal.answers():
+        for name, _, response in run.journal.answers():
             if isinstance(name.subject, BudgetKey) and response.input_value:
                 self._grant(name.subject, response.input_value)
         self._spending: Spending | None = None

@@ -63,10 +63,10 @@ class Grants:
 class PermissionGate:
     """Stands before every tool call that an agent asks about."""
 
-    def __init__(self, run: TaskRun, questions: Questions, journal: Journal) -> None:
+    def __init__(self, run: TaskRun, questions: Questions) -> None:
         self._run = run
         self._questions = questions
-        self._grants = Grants.recorded(journal)
+        self._grants = Grants.recorded(run.journal)
 
     async def answer(self, attempt: Attempt, asked: Asked, call: PendingCall) -> Response:
         """Yes or no to one call, from the rules or from the user."""

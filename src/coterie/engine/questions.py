@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import anyio
 
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
 from coterie.model.interaction import (
@@ -29,9 +29,8 @@ from coterie.ports import InboxStore, Parked, Storage
 class Questions:
     """Puts the questions of one run into the inbox and waits for their answers."""
 
-    def __init__(self, run: TaskRun, journal: Journal) -> None:
+    def __init__(self, run: TaskRun) -> None:
         self._run = run
-        self._journal = journal
         self._given: dict[str, Response] = {}
         """Answers that this run gave to agents, by name."""
         self._of_agents: dict[str, Interaction] = {}
@@ -50,7 +49,7 @@ class Questions:
         """
         if name in self._given:
             return Answer(self._given[name], fresh=False)
-        step, is_new = self._journal.begin(name, "ask", _intent(question))
+        step, is_new = self._run.journal.begin(name, "ask", _intent(question))
         if step.result is not None:
             return Answer(Response.model_validate_json(step.result), fresh=False)
         asked = await self._open(step, question) if is_new else step.input

@@ -82,7 +82,15 @@ class Engine:
             return _result(state, 0)
         channels = channels_for(fence, state.created)
         run = TaskRun(
-            state.created, fence, self.storage, channels, observer, patience, [], self.services
+            state.created,
+            fence,
+            self.storage,
+            channels,
+            observer,
+            patience,
+            Journal(task_id, ()),
+            [],
+            self.services,
         )
 
         async def run_child(created: TaskCreated) -> ResultRecord:
@@ -183,10 +191,10 @@ class _Run:
         workflow = self._engine.workflow(task.workflow)
         try:
             while self._ended is None:
-                context, journal, questions = await self._prepare(history)
+                context, questions = await self._prepare(history)
                 try:
                     ended = await workflow.run(task, context)
-                    journal.check_all_used()
+                    self._run.journal.check_all_used()
                     self._ended = ended
                 except WorkflowChanged as change:
                     await _settle(change, questions)
@@ -197,18 +205,18 @@ class _Run:
             self._stop = parked.stop
         scope.cancel()
 
-    async def _prepare(self, history: TaskHistory) -> tuple[TaskContext, Journal, Questions]:
+    async def _prepare(self, history: TaskHistory) -> tuple[TaskContext, Questions]:
         task_id = self._state.id
         journal = Journal(task_id, history.steps)
         if journal.superseded:
             prefix = step_name.superseded(len(history.steps))
             await self._run.commit(SupersedeSteps(task_id, prefix, journal.superseded))
             history = await self._storage.history(task_id)
-        self._run.conversation = history.messages
-        questions = Questions(self._run, journal)
-        self._turns = TurnRunner(self._run, questions, journal, history.turns, self._run_child)
-        context = TaskContext(self._run, journal, questions, self._turns, self._engine.root)
-        return context, journal, questions
+        self._run.journal, self._run.conversation = journal, history.messages
+        questions = Questions(self._run)
+        self._turns = TurnRunner(self._run, questions, history.turns, self._run_child)
+        context = TaskContext(self._run, questions, self._turns, self._engine.root)
+        return context, questions
 
     async def _listen(self, scope: anyio.CancelScope) -> None:
         """Act on what other processes ask of this task."""

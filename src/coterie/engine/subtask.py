@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import Subtask
 from coterie.model.conversation import Message
@@ -27,12 +27,9 @@ RunChild = Callable[[TaskCreated], Awaitable[ResultRecord]]
 class Subtasks:
     """Hands out subtasks: who does it is asked, what came of it is the result."""
 
-    def __init__(
-        self, run: TaskRun, questions: Questions, journal: Journal, run_child: RunChild
-    ) -> None:
+    def __init__(self, run: TaskRun, questions: Questions, run_child: RunChild) -> None:
         self._run = run
         self._questions = questions
-        self._journal = journal
         self._run_child = run_child
 
     async def hand_out(self, attempt: Attempt, asked: Delegated) -> Response:
@@ -50,12 +47,12 @@ class Subtasks:
 
     async def _done(self, name: str, member: Member, goal: str) -> str:
         run, task = self._run, self._run.task
-        step, is_new = self._journal.begin(step_name.subtask(name), "step", [member.id, goal])
+        step, is_new = self._run.journal.begin(step_name.subtask(name), "step", [member.id, goal])
         if step.result is not None:
             return str(json.loads(step.result))
         child = step.input
         if is_new:
-            child = f"{task.task_id}.{self._journal.subtasks() + 1}"
+            child = f"{task.task_id}.{self._run.journal.subtasks() + 1}"
             await run.commit(OpenStep(replace(step, input=child)))
         # Its process in this task would share a home with the one that it gets there.
         await run.channels.close(member)

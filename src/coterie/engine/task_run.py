@@ -243,6 +243,7 @@ class TaskRun:
     observer: Observer
     patience: float | None
     """How long an open question is waited for; None for ever."""
+    journal: Journal
     conversation: list[Message]
     services: RunServices = RunServices()
     words: list[Request] = field(default_factory=list[Request])

@@ -16,7 +16,7 @@ from coterie.engine.permission import PermissionGate
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
 from coterie.engine.subtask import RunChild, Subtasks
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.errors import AgentError
 from coterie.model import instant, step_name, update
 from coterie.model.conversation import Brief, Message, Prompt, compose
@@ -55,17 +55,15 @@ class TurnRunner:
         self,
         run: TaskRun,
         questions: Questions,
-        journal: Journal,
         past: Iterable[Turn],
         run_child: RunChild,
     ) -> None:
         self._run = run
         self._questions = questions
-        self._journal = journal
-        self._budgets = Budgets(run, questions, journal)
+        self._budgets = Budgets(run, questions)
         self._rate_limiter = RateLimiter(run)
-        self.permissions: PermissionGate = PermissionGate(run, questions, journal)
-        self._subtasks = Subtasks(run, questions, journal, run_child)
+        self.permissions: PermissionGate = PermissionGate(run, questions)
+        self._subtasks = Subtasks(run, questions, run_child)
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
         """By member and topic: the thread of its last turn."""
@@ -122,7 +120,7 @@ class TurnRunner:
         """What is known of attempts that a crash or a stop cut."""
         if not past:
             return EarlierAttempts()
-        return await earlier_attempts(self._run.storage, past, self._journal.asked_in(step))
+        return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
 
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
         """Wait for the end of a rate limit; parks if that takes longer than the run may wait."""

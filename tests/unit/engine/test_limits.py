@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coterie.engine.limits import RateLimiter
-from coterie.engine.task_run import TaskRun
+from coterie.engine.task_run import Journal, TaskRun
 from coterie.model.journal import Fence
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated
@@ -44,7 +44,9 @@ async def task_run(recorder: Recorder, storage: SqliteStorage) -> TaskRun:
     )
     channels = ScriptedChannels(lambda member, prompt: "")
     assert await storage.create(created, "me", None) == Fence("k3f9", 1)
-    return TaskRun(created, Fence("k3f9", 1), storage, channels, recorder, None, [])
+    return TaskRun(
+        created, Fence("k3f9", 1), storage, channels, recorder, None, Journal("k3f9", ()), []
+    )
 
 
 async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
