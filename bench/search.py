@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.tools.search.index import CodeIndex, RefreshCounts
-from coterie.tools.workspace_root import WorkspaceRoot
+from coterie.tools.workspace_files import WorkspaceRoot
 
 QUESTION = "How long is the pause between failing attempts?"
 

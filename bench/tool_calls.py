@@ -26,7 +26,7 @@ from coterie.ports import Channel
 from coterie.testing.scripted import NoRecord, ScriptedChannels, team
 from coterie.testing.stage import stage
 from coterie.tools.standard import open_toolbox
-from coterie.tools.text_file import FileVersions
+from coterie.tools.workspace_files import FileVersions
 
 CALLS = 50
 

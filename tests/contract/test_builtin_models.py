@@ -15,7 +15,7 @@ from coterie.agents.builtin.choice import ModelChoice, choose
 from coterie.agents.builtin.providers import _certificates, _proxy, connect
 from coterie.model.update import Spent, TurnFailed, Usage
 from coterie.model.workspace import Workspace
-from coterie.tools.search.embeddings import HttpEmbedder
+from coterie.tools.search.ranking import HttpEmbedder
 from tests.contract.builtin.house import house, says
 from tests.contract.test_builtin import WIRES
 

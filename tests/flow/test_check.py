@@ -11,7 +11,7 @@ import pytest
 
 from coterie.model.envelope import ArtifactRef
 from coterie.model.redaction import Redactor
-from coterie.tools.check import SandboxedChecks
+from coterie.tools.run_command import SandboxedChecks
 from coterie.workspace.session_files import artifacts_folder, check_artifact
 from tests.flow.ticket_stage import git, repository
 from tests.unit.process.children import left, token, until

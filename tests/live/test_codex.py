@@ -288,7 +288,7 @@ async def test_turns_and_memory(house: House) -> None:
     assert [body(house, number).count(ROLE) for number in (1, 2)] == [1, 1]
     assert [body(house, number).count(TEAM) for number in (1, 2)] == [1, 1]
     assert "Blue, I say." in body(house, 2)
-    assert house.server.turns[0].token.matches("rehearsal")
+    assert house.server.turns[0].token.reveal() == "rehearsal"
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
 
 
@@ -800,7 +800,7 @@ async def test_the_users_login_serves(house: House) -> None:
     async with house.open(member, rehearsal=None, user_home=user) as channel:
         taken = await take(channel, "hello?")
     assert taken.end.text == "Hello."  # type: ignore[union-attr]
-    assert all(turn.token.matches("sk-planted") for turn in house.server.turns)
+    assert all(turn.token.reveal() == "sk-planted" for turn in house.server.turns)
     assert "sk-planted" not in repr(taken.updates)
     folder = house.project / ".coterie"
     holding = [
@@ -818,7 +818,7 @@ async def test_a_key_serves(house: House) -> None:
     async with house.open(member, rehearsal=None) as channel:
         taken = await take(channel, "hello?")
     assert taken.end.text == "Hello."  # type: ignore[union-attr]
-    assert house.server.turns[-1].token.matches("sk-given")
+    assert house.server.turns[-1].token.reveal() == "sk-given"
 
 
 # -- a hostile repository ----------------------------------------------------------------------

@@ -268,7 +268,7 @@ async def test_a_turn_with_all_that_a_wire_carries(cli: Cli, home: Home) -> None
         assert turn.asked is not None
         assert turn.asked.newest.strip('"') == PROMPT
         assert json.dumps(turn.body).count(ROLE) == 1
-        assert turn.token.matches("rehearsal")
+        assert turn.token.reveal() == "rehearsal"
     assert {request.side_call for request in server.requests} <= {None, "title"}
 
 

@@ -29,7 +29,7 @@ from coterie.model.conversation import YOU
 from coterie.model.envelope import ArtifactRef, Envelope, Review
 from coterie.model.task import DEMO, Caps
 from coterie.model.ticket import Ticket
-from coterie.rehearsal.demo_plan import GOAL, TESTS, TICKETS, initial_files
+from coterie.rehearsal.demo_shop import GOAL, TESTS, TICKETS, initial_files
 from coterie.workspace.git import Git
 
 REVIEWERS = ("security", "performance", "readability")

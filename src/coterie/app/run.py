@@ -259,7 +259,7 @@ def session_files_of(root: Path, store: TicketStore, created: TaskCreated) -> Se
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
     """What runs the checks of a session."""
-    from coterie.tools.check import SandboxedChecks
+    from coterie.tools.run_command import SandboxedChecks
 
     minutes = created.scheduler.time_limits.check
     return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())

@@ -20,9 +20,6 @@ _ERRORS = {
 }
 
 
-# -- read --------------------------------------------------------------------------------------
-
-
 def read(request: ParsedRequest) -> api.CompletionRequest:
     """What a request asks of the model."""
     body = request.body
@@ -53,9 +50,6 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
                 yield api.ToolResult(text(block.get("tool_use_id")), said, failed)
             case _:  # thinking, images: nothing a stand-in could use
                 pass
-
-
-# -- write -------------------------------------------------------------------------------------
 
 
 def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:

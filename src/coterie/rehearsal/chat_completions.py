@@ -22,8 +22,6 @@ _OVERLOADED = 529
 
 _STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
 
-# -- read --------------------------------------------------------------------------------------
-
 
 def read(request: ParsedRequest) -> api.CompletionRequest:
     """What a request asks of the model."""
@@ -45,9 +43,6 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
         function = nested(call, "function")
         given = parsed(text(function.get("arguments")))
         yield api.ToolCall(text(function.get("name")), given, text(call.get("id")))
-
-
-# -- write -------------------------------------------------------------------------------------
 
 
 def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:

@@ -9,13 +9,7 @@ from http import HTTPStatus
 from importlib import import_module
 from typing import Protocol, cast
 
-from anyio import (
-    BrokenResourceError,
-    ClosedResourceError,
-    DelimiterNotFound,
-    EndOfStream,
-    IncompleteRead,
-)
+import anyio
 from anyio.abc import ByteStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
@@ -25,10 +19,10 @@ MAX_BODY = 64 * 1024 * 1024
 _MAX_LINE = 4096
 
 GONE: tuple[type[Exception], ...] = (
-    BrokenResourceError,
-    ClosedResourceError,
-    EndOfStream,
-    IncompleteRead,
+    anyio.BrokenResourceError,
+    anyio.ClosedResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
 )
 """What reading and writing raise when the other side has left."""
 
@@ -79,13 +73,11 @@ class Connection:
         self.kept = True
         """Whether another request may follow."""
 
-    # -- read ----------------------------------------------------------------------------------
-
     async def next_request(self) -> HttpRequest | None:
         """The next request, or None when the client is done."""
         try:
             head = await self._incoming.receive_until(b"\r\n\r\n", MAX_HEAD)
-        except DelimiterNotFound:
+        except anyio.DelimiterNotFound:
             raise MalformedRequest(431, "The head of the request is too long.") from None
         except GONE:
             return None
@@ -123,7 +115,7 @@ class Connection:
     async def _line(self) -> bytes:
         try:
             return await self._incoming.receive_until(b"\r\n", _MAX_LINE)
-        except DelimiterNotFound:
+        except anyio.DelimiterNotFound:
             raise MalformedRequest(400, "A line of a chunked body is too long.") from None
 
     async def left(self) -> None:
@@ -133,8 +125,6 @@ class Connection:
                 pass
         except GONE:
             return
-
-    # -- write ---------------------------------------------------------------------------------
 
     async def respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """A whole response."""
@@ -182,9 +172,6 @@ def _chunk_size(line: bytes) -> int:
     if size < 0:
         raise MalformedRequest(400, "A chunk does not begin with its size.")
     return size
-
-
-# -- packed bodies -----------------------------------------------------------------------------
 
 
 class _Zstd(Protocol):

@@ -26,9 +26,6 @@ _OUTPUTS = ("output", "return_value", "error")
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 
 
-# -- read --------------------------------------------------------------------------------------
-
-
 def read(request: ParsedRequest) -> api.CompletionRequest:
     """What a request asks of the model; the path names the model, and whether to stream."""
     body, path = request.body, _PATH.search(request.path)
@@ -67,9 +64,6 @@ def _result(response: Json) -> api.ToolResult:
     shown = said if isinstance(said, str) else compact(said)
     call = text(response.get("id")) or text(response.get("name"))
     return api.ToolResult(call, shown, "error" in given)
-
-
-# -- write -------------------------------------------------------------------------------------
 
 
 def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:

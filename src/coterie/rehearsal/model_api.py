@@ -38,9 +38,6 @@ def new_id(kind: str) -> str:
     return f"{kind}_{uuid4().hex[:24]}"
 
 
-# -- requests ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TextMessage:
     """A text of the conversation."""
@@ -125,9 +122,6 @@ class CompletionRequest:
 
 def _user(said: TextMessage) -> bool:
     return said.role == "user" and not _CONTEXT.match(said.text)
-
-
-# -- replies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

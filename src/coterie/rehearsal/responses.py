@@ -14,8 +14,6 @@ from coterie.rehearsal import model_api as api
 from coterie.rehearsal.lenient_json import Json, compact, mappings, nested, parsed, text, texts
 from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
-# -- read --------------------------------------------------------------------------------------
-
 
 def read(request: ParsedRequest) -> api.CompletionRequest:
     """What a request asks of the model."""
@@ -58,9 +56,6 @@ def _items(item: Json) -> Iterator[api.ConversationItem]:
             yield api.ToolResult(text(item.get("call_id")), "\n".join(texts(item.get("output"))))
         case _:  # reasoning and the like
             pass
-
-
-# -- write -------------------------------------------------------------------------------------
 
 
 def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:

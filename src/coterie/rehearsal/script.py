@@ -26,21 +26,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from coterie.errors import ConfigError
-from coterie.rehearsal.model_api import (
-    Answer,
-    Client,
-    CompletionRequest,
-    Dialect,
-    ErrorReply,
-    ModelReply,
-    NoReply,
-    ReplyUsage,
-    Responder,
-    Stop,
-    ToolCall,
-    in_pieces,
-    new_id,
-)
+from coterie.rehearsal import model_api as api
 
 Fault = Literal[400, 401, 403, 404, 413, 429, 500, 503, 529, "quota", "hang", "stall", "cut"]
 """`quota` is 429 until tomorrow; `hang` sends nothing at all; `stall` and `cut` stop half-way."""
@@ -74,9 +60,6 @@ class _ScriptModel(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", frozen=True, alias_generator=to_camel, validate_by_name=True
     )
-
-
-# -- when --------------------------------------------------------------------------------------
 
 
 class TextPattern(_ScriptModel):
@@ -113,15 +96,15 @@ class When(_ScriptModel):
     """In the newest thing the user said."""
     tool_result: Text | None = None
     """In a tool result that waits for an answer."""
-    dialect: Dialect | None = None
+    dialect: api.Dialect | None = None
     """The wire format."""
-    client: Client | None = None
+    client: api.Client | None = None
     """The CLI."""
     model: Text | None = None
     request: Annotated[int, Field(ge=1)] | None = None
     """Which of the requests that match all else, counted from 1."""
 
-    def fits(self, asked: CompletionRequest) -> bool:
+    def fits(self, asked: api.CompletionRequest) -> bool:
         """Whether all but `request` fits."""
         wanted = (
             (self.system, asked.instructions),
@@ -135,12 +118,9 @@ class When(_ScriptModel):
             and self.client in (None, asked.client)
         )
 
-    def _fits_results(self, asked: CompletionRequest) -> bool:
+    def _fits_results(self, asked: api.CompletionRequest) -> bool:
         pattern = self.tool_result
         return pattern is None or any(pattern.found_in(each.text) for each in asked.results)
-
-
-# -- replies -----------------------------------------------------------------------------------
 
 
 class ScriptedCall(_ScriptModel):
@@ -169,7 +149,7 @@ class ScriptedReply(_ScriptModel):
     """What is said; a list is streamed piece by piece, a text word by word."""
     thinking: str = ""
     tools: list[ScriptedCall] = []
-    stop: Stop = "end"
+    stop: api.Stop = "end"
     usage: ScriptedUsage | None = None
     pause_ms: int = Field(default=0, ge=0)
     """Between the pieces."""
@@ -194,30 +174,30 @@ class ScriptedReply(_ScriptModel):
             raise ValueError("has resetsIn, which belongs to the fault 429")
         return self
 
-    def answer(self, asked: CompletionRequest) -> Answer:
+    def answer(self, asked: api.CompletionRequest) -> api.Answer:
         """What to send."""
         match self.fault:
             case "hang":
-                return NoReply()
+                return api.NoReply()
             case "quota":
-                return ErrorReply(429, self.problem or "Nothing is left for today.", None, True)
+                return api.ErrorReply(429, self.problem or "Nothing is left for today.", None, True)
             case None | "stall" | "cut":
                 return self._reply()
             case _:
                 said = self.problem or _MESSAGES[self.fault].format(model=asked.model)
-                return ErrorReply(self.fault, said, self.retry_after, resets_in=self.resets_in)
+                return api.ErrorReply(self.fault, said, self.retry_after, resets_in=self.resets_in)
 
-    def _reply(self) -> ModelReply:
-        pieces = in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)
-        return ModelReply(
+    def _reply(self) -> api.ModelReply:
+        pieces = api.in_pieces(self.text) if isinstance(self.text, str) else tuple(self.text)
+        return api.ModelReply(
             pieces=pieces,
             calls=tuple(
-                ToolCall(call.name, call.input, call.id or new_id("call"), call.namespace)
+                api.ToolCall(call.name, call.input, call.id or api.new_id("call"), call.namespace)
                 for call in self.tools
             ),
             thinking=self.thinking,
             stop=self.stop,
-            usage=ReplyUsage(self.usage.input, self.usage.output) if self.usage else None,
+            usage=api.ReplyUsage(self.usage.input, self.usage.output) if self.usage else None,
             pause=self.pause_ms / 1000,
             breaks=self.fault if self.fault in ("stall", "cut") else None,
         )
@@ -240,9 +220,6 @@ class Script(_ScriptModel):
     """Where no rule fits: the simulation answers, or the request is refused as invalid."""
 
 
-# -- the responder ---------------------------------------------------------------------------------
-
-
 class _RuleProgress:
     """A rule, and how many of its replies were given."""
 
@@ -252,7 +229,7 @@ class _RuleProgress:
         self._fitted = 0
         self._given = 0
 
-    def next_line(self, asked: CompletionRequest) -> ScriptedReply | None:
+    def next_line(self, asked: api.CompletionRequest) -> ScriptedReply | None:
         """The next reply, if the request is for this rule."""
         if not self._rule.when.fits(asked):
             return None
@@ -269,22 +246,19 @@ class _RuleProgress:
 class ScriptedResponder:
     """A responder that follows a script, and asks another where the script says nothing."""
 
-    def __init__(self, script: Script, otherwise: Responder) -> None:
+    def __init__(self, script: Script, otherwise: api.Responder) -> None:
         self._cues = [_RuleProgress(rule) for rule in script.rules]
         self._refuses = script.otherwise == "refuse"
         self._otherwise = otherwise
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, asked: api.CompletionRequest) -> api.Answer:
         """The next reply of the first rule that fits."""
         for cue in self._cues:
             if line := cue.next_line(asked):
                 return line.answer(asked)
         if self._refuses:
-            return ErrorReply(400, f"No rule of the script fits: {asked.newest[:200]}")
+            return api.ErrorReply(400, f"No rule of the script fits: {asked.newest[:200]}")
         return await self._otherwise.answer(asked)
-
-
-# -- the file ----------------------------------------------------------------------------------
 
 
 def read_script(path: Path) -> Script:

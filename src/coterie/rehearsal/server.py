@@ -29,7 +29,7 @@ from coterie.rehearsal.connection import (
 )
 from coterie.rehearsal.lenient_json import Json, compact
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ErrorReply, ModelReply
-from coterie.rehearsal.side_calls import side_call
+from coterie.rehearsal.simulation import side_call
 from coterie.rehearsal.wire import Credential, ParsedRequest, SseEvent, WireFormat
 
 HOST = "127.0.0.1"
@@ -62,8 +62,6 @@ class RecordedRequest:
 
     number: int
     """From 1, over all requests."""
-    at: float
-    """Seconds since the server began to listen."""
     method: str
     path: str
     """With its query."""
@@ -81,19 +79,6 @@ class RecordedRequest:
         """Whether the responder was asked."""
         return self.asked is not None and self.side_call is None
 
-    def report(self) -> Json:
-        """What may be shown or written."""
-        return {
-            "number": self.number,
-            "at": round(self.at, 3),
-            "method": self.method,
-            "path": self.path,
-            "client": self.asked.client if self.asked else None,
-            "model": self.asked.model if self.asked else None,
-            "side_call": self.side_call,
-            "token": self.token.digest or None,
-        }
-
     def without_texts(self) -> RecordedRequest:
         """The same without body, system texts and conversation, which take the memory."""
         asked = replace(self.asked, system=(), conversation=()) if self.asked else None
@@ -103,19 +88,15 @@ class RecordedRequest:
 class RehearsalServer:
     """`async with RehearsalServer(responder) as server:` gives a server at `server.url`."""
 
-    def __init__(self, responder: api.Responder, *, port: int = 0) -> None:
+    def __init__(self, responder: api.Responder) -> None:
         self._responder = responder
-        self._wanted_port = port
         self._port = 0
-        self._began = 0.0
         self._open = AsyncExitStack()
         self._arrived = anyio.Event()
         self.requests: list[RecordedRequest] = []
         """Every request, in the order of arrival."""
         self.answers: dict[int, Answer] = {}
         """What the responder answered, by the number of the request."""
-
-    # -- for those who use it ------------------------------------------------------------------
 
     @property
     def url(self) -> str:
@@ -127,34 +108,19 @@ class RehearsalServer:
         """The requests that the responder was asked."""
         return [request for request in self.requests if request.is_turn]
 
-    async def request(self, number: int) -> RecordedRequest:
-        """The request of this number, from 1; waits until it has come."""
-        while len(self.requests) < number:
-            await self._arrived.wait()
-        return self.requests[number - 1]
-
     async def turn(self, number: int) -> RecordedRequest:
         """The turn of this number, from 1; waits until it has come."""
         while len(turns := self.turns) < number:
             await self._arrived.wait()
         return turns[number - 1]
 
-    def report(self) -> list[Json]:
-        """What came, fit to be shown or written: no credential, no text."""
-        return [request.report() for request in self.requests]
-
-    # -- life ----------------------------------------------------------------------------------
-
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as opening:
-            listener = await anyio.create_tcp_listener(
-                local_host=HOST, local_port=self._wanted_port
-            )
+            listener = await anyio.create_tcp_listener(local_host=HOST)
             await opening.enter_async_context(listener)
             group = await opening.enter_async_context(anyio.create_task_group())
             opening.callback(group.cancel_scope.cancel)
             self._port = listener.extra(SocketAttribute.local_port)  # noqa: S610 - anyio, not Django
-            self._began = anyio.current_time()
             group.start_soon(listener.serve, self._serve)
             self._open = opening.pop_all()
         return self
@@ -166,8 +132,6 @@ class RehearsalServer:
         traceback: TracebackType | None,
     ) -> bool | None:
         return await self._open.__aexit__(kind, error, traceback)
-
-    # -- one connection ------------------------------------------------------------------------
 
     async def _serve(self, stream: ByteStream) -> None:
         connection = Connection(stream)
@@ -217,8 +181,9 @@ class RehearsalServer:
             case ModelReply() if asked.stream:
                 await _stream(connection, list(wire.events(asked, answer)), answer)
             case ModelReply() if answer.breaks:
+                data = compact(wire.whole(asked, answer)).encode(errors="replace")
                 await connection.begin(200, _JSON)
-                await _break(connection, [_half(wire.whole(asked, answer))], answer)
+                await _break(connection, [data[: len(data) // 2]], answer)
             case ModelReply():
                 await _respond(connection, 200, wire.whole(asked, answer))
 
@@ -229,11 +194,10 @@ class RehearsalServer:
         side: str | None = None,
     ) -> int:
         number = len(self.requests) + 1
-        at = anyio.current_time() - self._began
         method, path = request.http.method, request.redacted_target
         headers, token = request.redacted_headers, request.credential
         self.requests.append(
-            RecordedRequest(number, at, method, path, headers, token, request.body, asked, side)
+            RecordedRequest(number, method, path, headers, token, request.body, asked, side)
         )
         if number > KEPT:
             self.requests[number - KEPT - 1] = self.requests[number - KEPT - 1].without_texts()
@@ -250,15 +214,11 @@ async def _parsed(http: HttpRequest) -> ParsedRequest:
     return parse() if len(http.body) < _LARGE else await anyio.to_thread.run_sync(parse)
 
 
-# -- routing -----------------------------------------------------------------------------------
-
-
 def wire_format_for(request: ParsedRequest) -> WireFormat | None:
     """The format in which a request asks the model; None when it asks something else."""
     if request.http.method != "POST":
         return None
-    found = (wire for end, wire in _WIRES.items() if request.path.endswith(end))
-    return next(found, None)
+    return next((wire for end, wire in _WIRES.items() if request.path.endswith(end)), None)
 
 
 def lookup(request: ParsedRequest) -> tuple[int, Json]:
@@ -276,9 +236,6 @@ def lookup(request: ParsedRequest) -> tuple[int, Json]:
     return 404, {"error": {"message": f"There is no {request.http.method} {path} in a rehearsal."}}
 
 
-# -- writing -----------------------------------------------------------------------------------
-
-
 def _problem(message: str) -> Json:
     return {"error": {"type": "invalid_request_error", "message": message}}
 
@@ -292,17 +249,13 @@ async def _respond(
 
 async def _refuse(connection: Connection, wire: WireFormat, refusal: ErrorReply) -> None:
     status, body = wire.error(refusal)
-    headers = _retry_headers(refusal.seconds)
+    headers: dict[str, str] = {}
+    if (seconds := refusal.seconds) is not None:
+        # In whole seconds, as HTTP has it (Codex reads nothing else), and exactly, for the SDKs.
+        headers = {"retry-after": str(ceil(seconds)), "retry-after-ms": f"{seconds * 1000:.0f}"}
     if refusal.resets_in is not None:
         headers.update(wire.limit_headers(refusal.resets_in))
     await _respond(connection, status, body, headers)
-
-
-def _retry_headers(seconds: float | None) -> dict[str, str]:
-    """In whole seconds, as HTTP has it (Codex reads nothing else), and exactly, as SDKs read it."""
-    if seconds is None:
-        return {}
-    return {"retry-after": str(ceil(seconds)), "retry-after-ms": f"{seconds * 1000:.0f}"}
 
 
 async def _stream(connection: Connection, events: list[SseEvent], reply: ModelReply) -> None:
@@ -326,8 +279,3 @@ async def _break(connection: Connection, chunks: list[bytes], reply: ModelReply)
     if reply.breaks == "stall":
         await connection.left()
     connection.kept = False  # and so it is closed, in the middle of the body
-
-
-def _half(body: Json) -> bytes:
-    data = compact(body).encode(errors="replace")
-    return data[: len(data) // 2]

@@ -11,16 +11,9 @@ import shlex
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from coterie.rehearsal.lenient_json import compact
-from coterie.rehearsal.model_api import (
-    Answer,
-    Client,
-    CompletionRequest,
-    TextMessage,
-    ToolCall,
-    reply,
-)
-from coterie.rehearsal.side_calls import minimal_value
+from coterie.rehearsal import model_api as api
+from coterie.rehearsal.lenient_json import compact, items, mapping, text
+from coterie.rehearsal.model_api import CompletionRequest, reply
 
 _STAND_IN = "stand-in for a model in this rehearsal"
 _ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
@@ -39,7 +32,7 @@ _FOLDER = re.compile(
     r"(?P<folder>/[^\n<]*)"
 )
 # Each CLI's own way to read a file: the tool and the name of its one argument.
-_READERS: Mapping[Client, tuple[str, str]] = {
+_READERS: Mapping[api.Client, tuple[str, str]] = {
     "claude": ("Read", "file_path"),
     "gemini": ("read_file", "file_path"),
     "qwen": ("read_file", "file_path"),
@@ -52,7 +45,7 @@ _READERS: Mapping[Client, tuple[str, str]] = {
 class Simulation:
     """A responder that knows nothing, and says so."""
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, asked: CompletionRequest) -> api.Answer:
         """Two sentences as the role, or a call that reads the file that was named."""
         message = newest_message(asked)
         if asked.schema:
@@ -95,14 +88,14 @@ def _about_results(asked: CompletionRequest) -> str:
     return f"{outcome} {_capital(who) or 'Here'}: I am a {_STAND_IN}, so I say nothing about it."
 
 
-def _reading(asked: CompletionRequest, message: str) -> ToolCall | None:
+def _reading(asked: CompletionRequest, message: str) -> api.ToolCall | None:
     tool, argument = _READERS.get(asked.client, ("", ""))
     name = _named(message)
     if not name or tool not in asked.tools:
         return None
     path = str(PurePosixPath(_folder(asked), name))  # most of them take no relative path
     given = f"cat -- {shlex.quote(path)}" if tool == "exec_command" else path
-    return ToolCall(tool, {argument: given})
+    return api.ToolCall(tool, {argument: given})
 
 
 def _named(message: str) -> str:
@@ -111,7 +104,7 @@ def _named(message: str) -> str:
 
 
 def _folder(asked: CompletionRequest) -> str:
-    said = [item.text for item in asked.conversation if isinstance(item, TextMessage)]
+    said = [item.text for item in asked.conversation if isinstance(item, api.TextMessage)]
     found = _FOLDER.search("\n".join([*asked.system, *said]))
     return found["folder"].strip() if found else ""
 
@@ -123,3 +116,68 @@ def _capital(text: str) -> str:
 def _short(text: str, longest: int = 80) -> str:
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+_DEEPEST = 8
+_PLAINEST: Mapping[str, object] = {"boolean": False, "null": None}
+
+
+def side_call(asked: CompletionRequest) -> tuple[str, api.ModelReply] | None:
+    """The name of the side call and its answer; None for a turn."""
+    match asked.client:
+        case "opencode" if asked.instructions.startswith("You are a title generator"):
+            return "title", reply(_title(asked))
+        # A turn of Gemini CLI is streamed and has tools; its router, next-speaker check, loop
+        # detector, edit corrector and session summary have neither.
+        case "gemini" if not asked.stream and not asked.tools:
+            if asked.schema:
+                return "choice", reply(compact(minimal_value(asked.schema)))
+            return "summary", reply(_title(asked))
+        case "qwen" if asked.tools == ("respond_in_schema",):
+            return "choice", reply("")
+        case "qwen" if "memory extraction subagent" in asked.instructions[:200]:
+            return "memory", reply("There is nothing to remember.")
+        case _:
+            return None
+
+
+def _title(asked: CompletionRequest) -> str:
+    words = asked.newest.strip('"').split()[:6]
+    return " ".join(["Rehearsal:", *words])[:48]
+
+
+def minimal_value(schema: Mapping[str, object], depth: int = 0) -> object:
+    """The plainest value that follows a schema, as far as the CLIs' schemas go."""
+    if choices := items(schema.get("enum")):
+        return choices[0]
+    kind = schema.get("type")
+    kind = text((items(kind) or [kind])[0]).lower()
+    match kind:
+        case "object":
+            return _object(schema, depth)
+        case "array":
+            least = _least(schema, "minItems", 0)
+            return [minimal_value(mapping(schema.get("items")), depth + 1)] * least
+        case "integer":
+            return _least(schema, "minimum", 1)  # a score begins at 1, and does not always say so
+        case "number":
+            return _least(schema, "minimum", 0)
+        case _:
+            return schema.get("const", _PLAINEST.get(kind, ""))
+
+
+def _object(schema: Mapping[str, object], depth: int) -> object:
+    if depth > _DEEPEST:
+        return {}
+    parts = mapping(schema.get("properties"))
+    wanted = {text(name) for name in items(schema.get("required"))}
+    return {
+        name: minimal_value(mapping(part), depth + 1)
+        for name, part in parts.items()
+        if name in wanted
+    }
+
+
+def _least(schema: Mapping[str, object], key: str, otherwise: int) -> int:
+    least = schema.get(key)
+    return int(least) if isinstance(least, int | float) else otherwise

@@ -16,16 +16,10 @@ from typing import cast
 from urllib.parse import parse_qs
 
 from coterie.model import instant
+from coterie.rehearsal import model_api as api
 from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.lenient_json import Json, compact, mappings, text, texts
-from coterie.rehearsal.model_api import (
-    Client,
-    CompletionRequest,
-    ConversationItem,
-    Dialect,
-    ErrorReply,
-    ModelReply,
-)
+from coterie.rehearsal.model_api import CompletionRequest
 
 _CREDENTIAL_HEADERS = (
     "x-api-key",
@@ -36,7 +30,7 @@ _CREDENTIAL_HEADERS = (
 )
 _KEY = re.compile(r"(?<=[?&]key=)[^&]*")
 _SYSTEM_ROLES = ("system", "developer")
-_CLIENTS: Mapping[str, Client] = {
+_CLIENTS: Mapping[str, api.Client] = {
     "claude-cli": "claude",
     "codex": "codex",
     "coterie-builtin": "builtin",
@@ -52,7 +46,7 @@ def unix_time(later: float = 0.0) -> int:
     return int(datetime.fromisoformat(instant.now()).timestamp()) + ceil(later)
 
 
-def client_of(user_agent: str) -> Client:
+def client_of(user_agent: str) -> api.Client:
     """The program behind a User-Agent."""
     for start, client in _CLIENTS.items():
         if user_agent.lower().startswith(start):
@@ -70,10 +64,6 @@ class Credential:
         """The credential itself."""
         return self._value
 
-    def matches(self, value: str) -> bool:
-        """Whether it is this one."""
-        return self._value == value
-
     @property
     def digest(self) -> str:
         """Enough of its SHA-256 to tell one from another."""
@@ -87,9 +77,6 @@ class Credential:
 
     def __reduce__(self) -> str:
         raise TypeError("A token stays in memory.")
-
-
-# -- requests ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -119,7 +106,7 @@ class ParsedRequest:
         return self.http.target.partition("?")[0]
 
     @property
-    def client(self) -> Client:
+    def client(self) -> api.Client:
         """The program that sent it."""
         return client_of(self.http.headers.get("user-agent", ""))
 
@@ -149,9 +136,9 @@ class ParsedRequest:
 
     def asks(
         self,
-        dialect: Dialect,
+        dialect: api.Dialect,
         system: Iterable[str],
-        conversation: Iterable[ConversationItem],
+        conversation: Iterable[api.ConversationItem],
         tools: Iterable[str],
         schema: Json,
     ) -> CompletionRequest:
@@ -170,20 +157,17 @@ class ParsedRequest:
 
 
 def by_role(
-    messages: object, items: Callable[[Json], Iterator[ConversationItem]]
-) -> tuple[list[str], list[ConversationItem]]:
+    messages: object, items: Callable[[Json], Iterator[api.ConversationItem]]
+) -> tuple[list[str], list[api.ConversationItem]]:
     """The texts of system messages, and the items of all others."""
     system: list[str] = []
-    conversation: list[ConversationItem] = []
+    conversation: list[api.ConversationItem] = []
     for message in mappings(messages):
         if message.get("role") in _SYSTEM_ROLES:
             system.extend(texts(message.get("content")))
         else:
             conversation.extend(items(message))
     return system, conversation
-
-
-# -- replies -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -206,13 +190,13 @@ class SseEvent:
 class WireFormat:
     """One vendor's format, as functions."""
 
-    dialect: Dialect
+    dialect: api.Dialect
     read: Callable[[ParsedRequest], CompletionRequest]
-    whole: Callable[[CompletionRequest, ModelReply], Json]
+    whole: Callable[[CompletionRequest, api.ModelReply], Json]
     """The reply as one body."""
-    events: Callable[[CompletionRequest, ModelReply], Iterable[SseEvent]]
+    events: Callable[[CompletionRequest, api.ModelReply], Iterable[SseEvent]]
     """The reply as a stream."""
-    error: Callable[[ErrorReply], tuple[int, Json]]
+    error: Callable[[api.ErrorReply], tuple[int, Json]]
     """The status that this vendor would send, and the body."""
     limit_headers: Callable[[float], Mapping[str, str]] = lambda seconds: {}
     """The headers that announce a limit that ends in so many seconds."""

@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
 
-import anyio.to_thread
 from pydantic import Field
 
 from coterie.model.tool_call import Action
 from coterie.model.workspace import unfinished_name
-from coterie.tools.excerpt import truncated, visible
-from coterie.tools.text_file import WHOLE, FileVersions, TextFile, digest
-from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
-from coterie.tools.workspace_root import MissingFolder, PathEntry, ToolError, WorkspaceRoot
+from coterie.tools import workspace_files
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
+from coterie.tools.workspace_files import PathEntry, TextFile, ToolError
 
 LINES_COMPARED = 5000
 """How many lines are compared to find the nearest; more would take too long."""
@@ -96,10 +94,14 @@ class ExistingFile:
     data: bytes
     state: os.stat_result
 
-    def same(self, other: os.stat_result) -> bool:
-        """Whether that is still this file, unchanged."""
+    def is_still_at(self, place: PathEntry) -> bool:
+        """Whether the file there is still this one, unchanged."""
+        try:
+            state = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
         facts = attrgetter("st_dev", "st_ino", "st_size", "st_mtime_ns")
-        return facts(self.state) == facts(other)
+        return facts(self.state) == facts(state)
 
 
 def existing_file(place: PathEntry) -> ExistingFile | None:
@@ -108,7 +110,7 @@ def existing_file(place: PathEntry) -> ExistingFile | None:
         return None
     with place.open_file() as file:
         state = os.fstat(file.fileno())
-        if state.st_size > WHOLE:
+        if state.st_size > workspace_files.WHOLE:
             raise ToolError(f"{place.path} has {state.st_size:,} bytes: too large to edit.")
         return ExistingFile(file.read(), state)
 
@@ -143,28 +145,21 @@ def _copy_owner_and_mode(fd: int, state: os.stat_result) -> None:
 
 
 def _move_into_place(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
+    folder = place.folder
     if now is None:
-        folder = place.folder
         try:
+            # Unlike a rename, a link replaces nothing; it stays when the other name is removed.
             os.link(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             raise ToolError(f"{place.path} has been made by somebody else meanwhile.") from None
         except OSError as error:
             if error.errno not in NO_LINKS:
                 raise
-            _rename_over(place, fresh)
-        return
-    try:
-        still = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False)
-    except FileNotFoundError:
-        still = None
-    if still is None or not now.same(still):
+        else:
+            return
+    elif not now.is_still_at(place):
         raise ToolError(f"{place.path} was changed by somebody else just now. Read it again.")
-    _rename_over(place, fresh)
-
-
-def _rename_over(place: PathEntry, fresh: str) -> None:
-    os.replace(fresh, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    os.replace(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 class EditFileInput(ToolInput):
@@ -197,69 +192,52 @@ class EditFile(Tool[EditFileInput]):
     name = "editFile"
     inputs = EditFileInput
     read_only = False
+    previews = True
 
-    root: WorkspaceRoot
-    versions: FileVersions
+    root: workspace_files.WorkspaceRoot
+    versions: workspace_files.FileVersions
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
         """Writes one file."""
         return Action("write", self.name, cwd, paths=(str(given["path"]),))
-
-    async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
-        """The change as a unified diff."""
-        asked = EditFileInput.model_validate(given)
-        return await anyio.to_thread.run_sync(self._preview, asked)
 
     def _run(self, asked: EditFileInput) -> ToolOutcome:
         making = asked.old_str == ""
         with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
             change = self._change(place, asked)
             write(place, change.data, change.now)
-        written = digest(change.data)
-        self.versions.record(place.path, written)
-        done = "changed" if change.now else "made"
-        return ToolOutcome(
-            {"path": place.path, "done": done, "line": change.line, "digest": written}
-        )
+        known, done = workspace_files.digest(change.data), "changed" if change.now else "made"
+        self.versions.record(place.path, known)
+        return ToolOutcome({"path": place.path, "done": done, "line": change.line, "digest": known})
 
     def _preview(self, asked: EditFileInput) -> ToolOutcome:
         try:
             with self.root.resolve(asked.path, writing=True) as place:
                 return _shown(self._change(place, asked), place.path)
-        except MissingFolder:
+        except workspace_files.MissingFolder:
             if asked.old_str:
                 raise
             return _shown(_new_file(asked), asked.path)
 
     def _change(self, place: PathEntry, asked: EditFileInput) -> _Change:
-        now = existing_file(place)
+        now, path = existing_file(place), place.path
         if asked.old_str == "":
-            return self._created(place, asked, now)
+            # An empty file holds nothing that could be lost, and nothing that oldStr could match.
+            if now is None or not now.data:
+                return replace(_new_file(asked), now=now)
+            hint = "To change it, give the text to replace as oldStr."
+            raise ToolError(f"{path} is there already. {hint}")
         if now is None:
-            raise ToolError(
-                f"There is no file {place.path}. With an empty oldStr it would be made."
-            )
-        if self.versions.is_stale(place.path, digest(now.data)):
-            raise ToolError(
-                f"{place.path} has changed since you read it. Read it again, then edit."
-            )
+            raise ToolError(f"There is no file {path}. With an empty oldStr it would be made.")
+        if self.versions.is_stale(path, workspace_files.digest(now.data)):
+            raise ToolError(f"{path} has changed since you read it. Read it again, then edit.")
         file = TextFile.read(now.data)
         if file is None:
-            raise ToolError(f"{place.path} is no text, so it cannot be edited.")
+            raise ToolError(f"{path} is no text, so it cannot be edited.")
         if not file.pure and not asked.new_str.isascii():
-            raise ToolError(
-                f"{place.path} is not UTF-8, so only plain ASCII can be put in without harm."
-            )
-        after, line = replace_once(file, asked.old_str, asked.new_str, place.path)
+            raise ToolError(f"{path} is not UTF-8, so only plain ASCII can be put in without harm.")
+        after, line = replace_once(file, asked.old_str, asked.new_str, path)
         return _Change(file.text, after, file.encode(after), line, now)
-
-    def _created(self, place: PathEntry, asked: EditFileInput, now: ExistingFile | None) -> _Change:
-        # An empty file holds nothing that could be lost, and nothing that oldStr could match.
-        if now is not None and now.data:
-            raise ToolError(
-                f"{place.path} is there already. To change it, give the text to replace as oldStr."
-            )
-        return replace(_new_file(asked), now=now)
 
 
 def _new_file(asked: EditFileInput) -> _Change:

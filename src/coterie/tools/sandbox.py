@@ -19,7 +19,7 @@ import anyio.to_thread
 from coterie.model.workspace import Workspace
 from coterie.process.programs import succeeds
 from coterie.tools import landlock
-from coterie.tools.workspace_root import COTERIE, GIT
+from coterie.tools.workspace_files import COTERIE, GIT
 from coterie.workspace.worktree import Worktree
 
 _TOOLCHAINS = (
@@ -200,9 +200,6 @@ def _try(kind: Kind) -> str | None:
         trial = (SHELL, "-c", _TRIAL, "trial", str(inside), str(outside), str(hidden))
         works = succeeds([*held, *trial]) and (inside / "new").exists()
     return None if works else f"{kind}: does not work here"
-
-
-# -- bubblewrap and Landlock -------------------------------------------------------------------
 
 
 def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:

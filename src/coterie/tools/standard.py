@@ -9,13 +9,10 @@ import anyio.to_thread
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.tools.edit_file import EditFile
-from coterie.tools.grep import Grep
-from coterie.tools.list_files import ListFiles
-from coterie.tools.read_file import ReadFile
+from coterie.tools.read_tools import Grep, ListFiles, ReadFile
 from coterie.tools.run_command import CommandRunner, RunCommand
-from coterie.tools.text_file import FileVersions
 from coterie.tools.toolbox import AnyTool, Toolbox
-from coterie.tools.workspace_root import WorkspaceRoot
+from coterie.tools.workspace_files import FileVersions, WorkspaceRoot
 
 
 async def open_toolbox(

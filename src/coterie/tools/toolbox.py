@@ -1,14 +1,16 @@
-"""The tools of one member: their input schemas, their descriptions for a model, and their calls."""
+"""The tools of one member: their inputs, their calls, their bounded output, for a model."""
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import re
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
 import anyio.to_thread
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, model_validator
@@ -17,7 +19,7 @@ from pydantic_core import ErrorDetails
 
 from coterie.model.tool_call import Action
 from coterie.tools.sandbox import Sandbox
-from coterie.tools.workspace_root import ToolError
+from coterie.tools.workspace_files import ToolError
 
 
 def _encodable(text: str) -> str:
@@ -110,15 +112,6 @@ class ToolOutcome:
         return cls({"error": why}, is_error=True)
 
 
-@runtime_checkable
-class SupportsPreview(Protocol):
-    """A tool that can show beforehand what it would change."""
-
-    async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
-        """The change as a `diff`; or the error that running it would give."""
-        ...
-
-
 class Tool(Generic[_Input]):
     """One thing that an agent can do.
 
@@ -130,6 +123,8 @@ class Tool(Generic[_Input]):
     inputs: type[_Input]
     read_only: bool = True
     """Whether it changes nothing, so that it may be run again when nobody knows if it ran."""
+    previews: bool = False
+    """Whether it can show beforehand what it would change."""
 
     @property
     def description(self) -> str:
@@ -144,7 +139,14 @@ class Tool(Generic[_Input]):
         """Do it; `given` is validated.  ToolError and OSError become an outcome too."""
         return await anyio.to_thread.run_sync(self._run, self.inputs.model_validate(given))
 
+    async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
+        """The change as a `diff`; or the error that running it would give."""
+        return await anyio.to_thread.run_sync(self._preview, self.inputs.model_validate(given))
+
     def _run(self, asked: _Input) -> ToolOutcome:
+        raise NotImplementedError
+
+    def _preview(self, asked: _Input) -> ToolOutcome:
         raise NotImplementedError
 
 
@@ -179,9 +181,6 @@ class Toolbox:
         self.sandbox = sandbox
         """What confines a command that is run."""
         self._tools = {tool.name: tool for tool in tools}
-        self._previewing = {
-            name: tool for name, tool in self._tools.items() if isinstance(tool, SupportsPreview)
-        }
 
     def specs(self) -> list[ToolSpec]:
         """Every tool, for the model."""
@@ -190,13 +189,9 @@ class Toolbox:
             for tool in self._tools.values()
         ]
 
-    def find(self, name: str) -> AnyTool | None:
-        """The tool with exactly this name."""
-        return self._tools.get(name)
-
     def check(self, name: str, arguments: object) -> PreparedCall | ToolOutcome:
         """A call that can be run, or what is wrong with it, so that the model can correct it."""
-        tool = self.find(name)
+        tool = self._tools.get(name)
         if tool is None:
             return ToolOutcome.refused(self._unknown(name))
         try:
@@ -208,16 +203,12 @@ class Toolbox:
         unconfined = action.effect == "run" and not self.sandbox.confines
         return PreparedCall(tool, given, action, must_ask=unconfined)
 
-    def can_preview(self, prepared: PreparedCall) -> bool:
-        """Whether `preview` works for a call."""
-        return prepared.tool.name in self._previewing
-
     async def preview(self, prepared: PreparedCall) -> ToolOutcome:
         """What a call would change, to be shown before it is allowed.
 
         An error means that running it would fail in the same way: nobody need be asked.
         """
-        return await _explained(self._previewing[prepared.tool.name].preview, prepared)
+        return await _explained(prepared.tool.preview, prepared)
 
     async def run(self, prepared: PreparedCall) -> ToolOutcome:
         """Run it; an error is an outcome too."""
@@ -244,3 +235,72 @@ async def _explained(
 
 def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+MOST = 30_000
+"""Characters that one tool call may answer with."""
+HEAD, TAIL = 20_000, 10_000
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+class Excerpt:
+    """The head and the tail of a stream of any length; what is between is only counted."""
+
+    def __init__(self, head: int = HEAD, tail: int = TAIL) -> None:
+        self._head_size, self._tail_size = head, tail
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._kept = 0
+        self._total = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Append a chunk."""
+        self._total += len(chunk)
+        room = self._head_size - len(self._head)
+        if room > 0:
+            self._head += chunk[:room]
+            chunk = chunk[room:]
+        # A copy: a slice that shared the chunk's memory would keep all of it.
+        if chunk := bytes(chunk[-self._tail_size :]):
+            self._tail.append(chunk)
+            self._kept += len(chunk)
+        while self._tail and self._kept - len(self._tail[0]) >= self._tail_size:
+            self._kept -= len(self._tail.popleft())
+
+    @property
+    def left_out(self) -> int:
+        """How many bytes are not in the text."""
+        return max(0, self._total - self._head_size - self._tail_size)
+
+    @property
+    def text(self) -> str:
+        """What is kept, with a note where something is missing."""
+        tail = b"".join(self._tail)
+        if not self.left_out:
+            return readable(bytes(self._head) + tail)
+        head = codecs.getincrementaldecoder("utf-8")("replace").decode(bytes(self._head))
+        end = _from_a_character(tail[-self._tail_size :])
+        return f"{visible(head)}\n… {self.left_out:,} bytes left out …\n{readable(end)}"
+
+
+def truncated(text: str, most: int = MOST) -> str:
+    """The beginning of a text that is too long, and how much is missing."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}\n… {len(text) - most:,} characters left out …"
+
+
+def readable(data: bytes) -> str:
+    """Bytes as text; those that are no UTF-8 become U+FFFD."""
+    return visible(data.decode("utf-8", "replace"))
+
+
+def visible(text: str) -> str:
+    """The text with visible NULs, and without what cannot be encoded as UTF-8."""
+    return _HALF.sub("\ufffd", text.replace("\0", "␀"))
+
+
+def _from_a_character(data: bytes) -> bytes:
+    """Without the rest of a character whose first bytes were left out."""
+    start = next((at for at in range(min(4, len(data))) if data[at] & 0xC0 != 0x80), 0)
+    return data[start:]

@@ -13,8 +13,7 @@ from coterie.rehearsal.model_api import (
     ToolCall,
     ToolResult,
 )
-from coterie.rehearsal.side_calls import minimal_value, side_call
-from coterie.rehearsal.simulation import Simulation, role
+from coterie.rehearsal.simulation import Simulation, minimal_value, role, side_call
 from tests.unit.rehearsal.recorded import asked_by
 
 CLIS = ["claude", "codex", "codex_code_mode", "gemini", "qwen", "opencode"]

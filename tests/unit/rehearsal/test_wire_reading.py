@@ -7,7 +7,7 @@ import pytest
 from coterie.rehearsal import anthropic, chat_completions, gemini, responses
 from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.model_api import CompletionRequest, TextMessage, ToolCall, ToolResult
-from coterie.rehearsal.side_calls import side_call
+from coterie.rehearsal.simulation import side_call
 from coterie.rehearsal.wire import ParsedRequest, client_of
 from tests.unit.rehearsal.recorded import asked_by
 

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from coterie.tools.edit_file import EditFile
-from coterie.tools.read_file import ReadFile
-from coterie.tools.text_file import FileVersions
+from coterie.tools.read_tools import ReadFile
 from coterie.tools.toolbox import PreparedCall, Toolbox, ToolOutcome
+from coterie.tools.workspace_files import FileVersions
 from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.tools.excerpt import Excerpt, readable, truncated
+from coterie.tools.toolbox import Excerpt, readable, truncated
 
 
 def taken(chunks: list[bytes], head: int = 8, tail: int = 4) -> Excerpt:

@@ -10,8 +10,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coterie.tools import grep
-from coterie.tools.grep import Grep
+from coterie.tools import read_tools
+from coterie.tools.read_tools import Grep
 from coterie.tools.toolbox import Toolbox, ToolOutcome
 from tests.unit.process.children import carrying, left, token, until
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
@@ -111,7 +111,7 @@ async def test_a_search_that_is_broken_off_is_ended(shop: Workshop) -> None:
 async def test_a_pattern_that_takes_for_ever_is_stopped(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grep, "TIMEOUT", 0.5)
+    monkeypatch.setattr(read_tools, "TIMEOUT", 0.5)
     shop.write("evil.txt", "a" * 60 + "b\n")
     box = toolbox(shop, Grep(shop.root, OURS))
     with anyio.fail_after(20):

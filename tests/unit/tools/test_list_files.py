@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.tools.list_files import ListFiles, folded
+from coterie.tools.read_tools import ListFiles, folded
 from coterie.tools.toolbox import ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 

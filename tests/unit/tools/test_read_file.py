@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from coterie.tools import read_file, text_file
-from coterie.tools.read_file import ReadFile
-from coterie.tools.text_file import FileVersions
+from coterie.tools import read_tools, workspace_files
+from coterie.tools.read_tools import ReadFile
 from coterie.tools.toolbox import ToolOutcome
+from coterie.tools.workspace_files import FileVersions
 from tests.unit.tools.workshop import Workshop, call, toolbox, without_digest, workshop
 
 
@@ -88,9 +88,8 @@ async def test_what_is_no_text_is_explained(shop: Workshop) -> None:
 async def test_a_huge_one_is_only_looked_into(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (read_file, text_file):
-        monkeypatch.setattr(module, "WHOLE", 1000)
-    monkeypatch.setattr(read_file, "BLOCK", 64)
+    monkeypatch.setattr(workspace_files, "WHOLE", 1000)
+    monkeypatch.setattr(read_tools, "BLOCK", 64)
     shop.write("f", "".join(f"line {n}\n" for n in range(1, 1001)))
     size = (shop.project / "f").stat().st_size
     for offset in (1, 2, 10, 999):

@@ -9,13 +9,11 @@ from inline_snapshot import snapshot
 
 from coterie.model.tool_call import Action
 from coterie.tools.edit_file import EditFile
-from coterie.tools.grep import Grep
-from coterie.tools.list_files import ListFiles
-from coterie.tools.read_file import ReadFile
+from coterie.tools.read_tools import Grep, ListFiles, ReadFile
 from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.sandbox import Sandbox
-from coterie.tools.text_file import FileVersions
 from coterie.tools.toolbox import PreparedCall, Toolbox, ToolInput, ToolOutcome, fields, schema
+from coterie.tools.workspace_files import FileVersions
 from tests.unit.tools.workshop import Log, Workshop, workshop
 
 
@@ -239,10 +237,12 @@ def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: 
 def test_a_good_call_is_what_the_rules_need_to_know(
     box: Toolbox, name: str, arguments: object, given: object, action: dict[str, object]
 ) -> None:
-    tool = box.find(name)
-    assert tool is not None
+    prepared = box.check(name, arguments)
+    assert isinstance(prepared, PreparedCall)
+    tool = prepared.tool
     expected = Action(tool=name, cwd=str(box.root), **action)  # type: ignore[arg-type]
-    assert box.check(name, arguments) == PreparedCall(tool, given, expected)  # type: ignore[arg-type]
+    assert prepared == PreparedCall(tool, given, expected)  # type: ignore[arg-type]
+    assert tool.name == name
     assert tool.read_only == (name in {"readFile", "listFiles", "grep"})
 
 

@@ -13,10 +13,8 @@ from pathlib import Path
 import pytest
 
 from coterie.tools.edit_file import EditFile
-from coterie.tools.grep import Grep
-from coterie.tools.read_file import ReadFile
-from coterie.tools.text_file import FileVersions
-from coterie.tools.workspace_root import MissingFolder, ToolError, WorkspaceRoot
+from coterie.tools.read_tools import Grep, ReadFile
+from coterie.tools.workspace_files import FileVersions, MissingFolder, ToolError, WorkspaceRoot
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
 

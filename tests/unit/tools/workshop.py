@@ -13,7 +13,7 @@ from coterie.model.workspace import Workspace
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.standard import workspace_root_of
 from coterie.tools.toolbox import AnyTool, PreparedCall, Toolbox, ToolOutcome
-from coterie.tools.workspace_root import WorkspaceRoot
+from coterie.tools.workspace_files import WorkspaceRoot
 
 
 @dataclass

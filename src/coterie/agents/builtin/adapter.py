@@ -21,11 +21,11 @@ from coterie.agents.program import ProgramAdapter, RefusedChannel
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.tools.search.embeddings import HttpEmbedder
 from coterie.tools.search.index import CodeIndex, SearchCode
+from coterie.tools.search.ranking import HttpEmbedder
 from coterie.tools.standard import open_toolbox, workspace_root_of
-from coterie.tools.text_file import FileVersions
 from coterie.tools.toolbox import Toolbox, ToolSpec
+from coterie.tools.workspace_files import FileVersions
 
 GUIDE = "AGENTS.md"
 """The project's own word to agents, which counts where the user has trusted the project."""

@@ -293,7 +293,7 @@ class BuiltinCalls:
     ) -> AsyncGenerator[Update]:
         toolbox = self._services.toolbox
         diff = ""
-        if toolbox.can_preview(prepared):
+        if prepared.tool.previews:
             foreseen = await self._breaker.run(partial(toolbox.preview, prepared))
             if foreseen.is_error:
                 yield self._ended(request, foreseen)

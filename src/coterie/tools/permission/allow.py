@@ -6,27 +6,18 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, TypeVar
 
 from coterie.model.tool_call import Action
+from coterie.tools.permission import paths
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
-from coterie.tools.permission.paths import (
-    FREE,
-    GUARDED,
-    PRIVATE,
-    PathPattern,
-    ResolvedPath,
-    exists_at_top,
-    expand_glob,
-    is_below,
-    resolve,
-)
 from coterie.tools.permission.read_only import ReadAccess, is_read_only_program, read_access
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
 
 PartKind = Literal["read", "read_elsewhere", "edit", "act"]
 """Reads in the work folder; reads anything else; edits a file in it; does more than that."""
+_P = TypeVar("_P", CommandPattern, paths.PathPattern, AddressPattern, ToolPattern)
 
 
 @dataclass(frozen=True)
@@ -48,31 +39,24 @@ class AllowRules:
     """Where the action happens, without links."""
     rules: Sequence[tuple[str, Rule]]
     """Each with its text for the ruling."""
-    unread: Sequence[PathPattern]
+    unread: Sequence[paths.PathPattern]
     """What deny rules forbid to read."""
     through_link: bool = False
     """Whether the shell may have entered its folder through a link."""
 
-    def reading(self, path: str, folder: str) -> ActionPart:
+    def reading(self, place: paths.ResolvedPath) -> ActionPart:
         """Reading a file, or the names in a folder."""
-        return self.reading_resolved(resolve(path, folder))
+        rule, free = self._for_path("read", place, paths.PRIVATE)
+        return ActionPart("read" if rule or free else "read_elsewhere", rule)
 
-    def reading_resolved(self, place: ResolvedPath) -> ActionPart:
-        """The same for a resolved path."""
-        rule = self._for_path("read", place, PRIVATE)
-        open_to_all = place.within(self.root) and not place.touches(PRIVATE, self.root)
-        return ActionPart("read" if rule or open_to_all else "read_elsewhere", rule)
-
-    def writing(self, path: str, folder: str) -> ActionPart:
+    def writing(self, place: paths.ResolvedPath) -> ActionPart:
         """Changing a file."""
-        place = resolve(path, folder)
-        rule = self._for_path("write", place, GUARDED)
-        free = place.within(self.root) and not place.touches(GUARDED, self.root)
+        rule, free = self._for_path("write", place, paths.GUARDED)
         return ActionPart("edit" if rule or free else "act", rule)
 
     def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:
         """Reading all files below a folder."""
-        private = any(os.path.lexists(f"{folder}/{name}") for name in PRIVATE)
+        private = any(os.path.lexists(f"{folder}/{name}") for name in paths.PRIVATE)
         if private and access.skips == "nothing":
             return ActionPart("read_elsewhere")
         unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
@@ -80,41 +64,35 @@ class AllowRules:
 
     def fetching(self, target: str) -> ActionPart:
         """Fetching an address."""
-        return ActionPart(
-            "act",
-            self._first(
-                lambda rule: isinstance(rule.about, AddressPattern) and rule.about.allows(target)
-            ),
-        )
+        rule = self._first("fetch", AddressPattern, lambda about: about.allows(target))
+        return ActionPart("act", rule)
 
     def using(self, tool: str) -> str | None:
         """The rule that allows all that a tool does."""
-        return self._first(
-            lambda rule: isinstance(rule.about, ToolPattern) and rule.about.matches(tool)
-        )
+        return self._first("tool", ToolPattern, lambda about: about.matches(tool))
 
     def running(self, command: SimpleCommand, folders: Sequence[str]) -> str | None:
         """The rule that allows a command in all these folders, which must be in the work folder."""
-        if not all(is_below(folder, self.root) for folder in folders):
+        if not all(paths.is_below(folder, self.root) for folder in folders):
             return None
+        root = self.root
         return self._first(
-            lambda rule: (
-                isinstance(rule.about, CommandPattern)
-                and rule.about.allows(command, folders, self.root)
-            )
+            "run", CommandPattern, lambda words: words.allows(command, folders, root)
         )
 
-    def _for_path(self, kind: str, place: ResolvedPath, guarded: frozenset[str]) -> str | None:
-        return self._first(
-            lambda rule: (
-                rule.kind == kind
-                and isinstance(rule.about, PathPattern)
-                and rule.about.allows(place, self.root, guarded)
-            )
-        )
+    def _for_path(
+        self, kind: str, place: paths.ResolvedPath, guarded: frozenset[str]
+    ) -> tuple[str | None, bool]:
+        """The rule for a path, and whether it is one of the work folder that is not guarded."""
+        root = self.root
+        rule = self._first(kind, paths.PathPattern, lambda glob: glob.allows(place, root, guarded))
+        return rule, place.within(root) and not place.touches(guarded, root)
 
-    def _first(self, fits: Callable[[Rule], bool]) -> str | None:
-        return next((words for words, rule in self.rules if fits(rule)), None)
+    def _first(self, kind: str, pattern: type[_P], fits: Callable[[_P], bool]) -> str | None:
+        for text, rule in self.rules:
+            if rule.kind == kind and isinstance(rule.about, pattern) and fits(rule.about):
+                return text
+        return None
 
 
 MOST_FOLDERS = 20
@@ -133,15 +111,15 @@ def parts_of(action: Action, allowed: AllowRules) -> list[ActionPart]:
     if action.effect == "read":
         return [part for path in action.paths or (".",) for part in _tool_reads(path, allowed)]
     if action.effect == "write" and action.paths:
-        return [allowed.writing(path, allowed.cwd) for path in action.paths]
+        return [allowed.writing(paths.resolve(path, allowed.cwd)) for path in action.paths]
     if action.effect == "fetch":
         return [allowed.fetching(action.target)]
     return [ActionPart("act")]
 
 
 def _tool_reads(path: str, allowed: AllowRules) -> Iterator[ActionPart]:
-    place = resolve(path, allowed.cwd)
-    part = allowed.reading_resolved(place)
+    place = paths.resolve(path, allowed.cwd)
+    part = allowed.reading(place)
     yield part
     if part.rule is None and os.path.isdir(place.real):  # noqa: PTH112 - Path minds a long name
         yield allowed.reading_all(place.real, _TOOL)
@@ -169,7 +147,7 @@ class _LineWalk:
 
     def _of(self, place: int, command: SimpleCommand) -> Iterator[ActionPart]:
         for opened in command.redirections:
-            if opened.target.text not in FREE:
+            if opened.target.text not in paths.FREE:
                 yield from self._opens(opened)
         if command.words or command.assignments:
             yield from self._runs(place, command)
@@ -178,7 +156,7 @@ class _LineWalk:
         if self._lost:
             return [ActionPart("act")]
         opens = self._allowed.reading if opened.effect == "read" else self._allowed.writing
-        return [opens(opened.target.text, folder) for folder in self._folders]
+        return [opens(paths.resolve(opened.target.text, folder)) for folder in self._folders]
 
     def _runs(self, place: int, command: SimpleCommand) -> Iterable[ActionPart]:
         if self._lost:
@@ -197,10 +175,8 @@ class _LineWalk:
         if not simple or command.words[-1].glob or target.startswith("-") or not target:
             self._lost = True
             return ActionPart("act", rule)
-        places = [resolve(target, folder) for folder in self._folders]
-        self._through_link = self._through_link or any(
-            place.named != place.real for place in places
-        )
+        places = [paths.resolve(target, folder) for folder in self._folders]
+        self._through_link |= any(place.named != place.real for place in places)
         entered = [place.real for place in places]
         self._folders = list(dict.fromkeys(entered if sure else self._folders + entered))
         # In a folder reached through a link, `..` is not the same to a shell and to the system.
@@ -223,7 +199,7 @@ class _LineWalk:
         """The arguments, globs expanded; None where they may match files that do not exist yet."""
         arguments: list[str] = []
         for word in command.words[1:]:
-            names = expand_glob(word.text, folder) if word.glob and self._files_fixed else ()
+            names = paths.expand_glob(word.text, folder) if word.glob and self._files_fixed else ()
             if names is None or (word.glob and not self._files_fixed):
                 return None
             arguments += names or (word.text,)
@@ -232,8 +208,8 @@ class _LineWalk:
     def _parts_of_access(self, access: ReadAccess, folder: str) -> Iterator[ActionPart]:
         yield ActionPart("read")
         for file in access.files:
-            if not file.startswith("/") or exists_at_top(file):
-                yield self._allowed.reading(file, folder)
+            if not file.startswith("/") or paths.exists_at_top(file):
+                yield self._allowed.reading(paths.resolve(file, folder))
         for each in access.folders(folder):
             yield self._allowed.reading_all(each, access)
 
@@ -248,9 +224,7 @@ def _in_sequence(commands: tuple[SimpleCommand, ...]) -> frozenset[int]:
 
 
 def _changes_no_file(command: SimpleCommand) -> bool:
-    writes = any(
-        opened.effect == "write" and opened.target.text not in FREE
-        for opened in command.redirections
-    )
+    opens = command.redirections
+    writes = any(one.effect == "write" and one.target.text not in paths.FREE for one in opens)
     program = without_wrappers(command).texts[:1]
     return not writes and (not program or program[0] == "cd" or is_read_only_program(program[0]))

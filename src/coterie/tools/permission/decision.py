@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Ruling, Verdict
+from coterie.tools.permission import paths, rules
 from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of
-from coterie.tools.permission.deny import denying_rule
-from coterie.tools.permission.paths import PRIVATE, PathPattern, resolve
-from coterie.tools.permission.rules import Rule, RuleError
+from coterie.tools.permission.nested_commands import ExpandedLine, expand, program
+from coterie.tools.permission.paths import PathPattern, ResolvedPath
+from coterie.tools.permission.read_only import ReadAccess, read_access
+from coterie.tools.permission.rules import Rule
+from coterie.tools.permission.shell_lexer import Word, name_set
+from coterie.tools.permission.shell_parser import SimpleCommand, parse
 
 DEFAULTS: Mapping[Mode, Mapping[PartKind, Verdict]] = {
     "read": {"read": "allow", "read_elsewhere": "ask", "edit": "deny", "act": "deny"},
@@ -37,25 +43,21 @@ def decide(
     """
     both = (permissions, team) if team else (permissions,)
     deny, broken = _read(text for one in both for text in one.deny)
-    top = resolve(str(root), "/").real
-    cwd = resolve(action.cwd or ".", top)
+    top = paths.resolve(str(root), "/").real
+    cwd = paths.resolve(action.cwd or ".", top)
     nobody_asks = permissions.mode == "full"
     forbidden = denying_rule(action, deny, top, cwd.real, nobody_asks=nobody_asks)
     if forbidden:
         return Ruling("deny", f"deny {forbidden}")
-    allowed = [
-        *(("allow", rule) for one in both for rule in _read(one.allow)[0]),
-        *(("granted", rule) for rule in _read(granted)[0]),
-    ]
+    globs = (rule.about for rule in deny if rule.kind == "read")
     allow_rules = AllowRules(
         top,
         cwd.real,
-        [(f"{word} {rule}", rule) for word, rule in allowed],
         [
-            rule.about
-            for rule in deny
-            if rule.kind == "read" and isinstance(rule.about, PathPattern)
+            *((f"allow {rule}", rule) for one in both for rule in _read(one.allow)[0]),
+            *((f"granted {rule}", rule) for rule in _read(granted)[0]),
         ],
+        [glob for glob in globs if isinstance(glob, PathPattern)],
         through_link=cwd.named != cwd.real,
     )
     ruling = _combined(parts_of(action, allow_rules), permissions.mode)
@@ -72,37 +74,211 @@ def decide_at_once(
     both = (permissions, team) if team else (permissions,)
     if not (action.confined and action.effect == "read") or any(one.deny for one in both):
         return None
-    if any(name in path.casefold() for path in action.paths for name in PRIVATE):
+    if any(name in path.casefold() for path in action.paths for name in paths.PRIVATE):
         return None
     return Ruling(DEFAULTS[permissions.mode]["read"], f"mode {permissions.mode}")
 
 
 def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
     """The rules, and the texts that are none: a task may be older than the syntax of today."""
-    rules: list[Rule] = []
+    parsed: list[Rule] = []
     broken: list[str] = []
     for text in texts:
         try:
-            rules.append(Rule.parse(text))
-        except RuleError:
+            parsed.append(Rule.parse(text))
+        except rules.RuleError:
             broken.append(text)
-    return rules, broken
+    return parsed, broken
 
 
 def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
-    """The strictest verdict of all parts counts."""
-    rulings = [_of_part(part, mode) for part in parts]
-    strictest = min(rulings, key=lambda one: _STRICTEST_FIRST.index(one.verdict)).verdict
-    return Ruling(strictest, ", ".join(_reasons(rulings, strictest)))
+    """The strictest verdict of all parts counts, with each reason once; rules before the mode."""
+    verdicts = {part: "allow" if part.rule else DEFAULTS[mode][part.kind] for part in parts}
+    strictest = min(verdicts.values(), key=_STRICTEST_FIRST.index)
+    decisive = [part.rule for part, verdict in verdicts.items() if verdict == strictest]
+    reasons = [*dict.fromkeys(filter(None, decisive)), *([f"mode {mode}"] * (None in decisive))]
+    return Ruling(strictest, ", ".join(reasons))
 
 
-def _of_part(part: ActionPart, mode: Mode) -> Ruling:
-    if part.rule:
-        return Ruling("allow", part.rule)
-    return Ruling(DEFAULTS[mode][part.kind], f"mode {mode}")
+_RECURSIVE = name_set("chmod chown mv rm rmdir rsync shred unlink")
+"""Programs that act on all that is in a folder they are given."""
+_CD_COMMANDS = frozenset({"cd", "pushd", "chdir"})
 
 
-def _reasons(rulings: Sequence[Ruling], verdict: Verdict) -> Iterator[str]:
-    """Each once; the rules before the mode."""
-    reasons = dict.fromkeys(one.because for one in rulings if one.verdict == verdict)
-    yield from sorted(reasons, key=lambda reason: reason.startswith("mode "))
+def denying_rule(
+    action: Action, deny: Sequence[Rule], root: str, cwd: str, *, nobody_asks: bool
+) -> Rule | None:
+    """The first rule that forbids an action, if one does.
+
+    Where nobody would be asked, searching a folder is forbidden for a single file in it.
+    """
+    seen = _Reach(action, root, cwd)
+    found = (
+        rule
+        for rule in deny
+        if seen.is_forbidden_by(rule) or (nobody_asks and seen.searches_through(rule))
+    )
+    return next(found, None)
+
+
+@dataclass(frozen=True)
+class _TouchedPath:
+    """A path that an action may read or write."""
+
+    place: ResolvedPath
+    reads: bool
+    writes: bool
+    whole: bool = False
+    """Whether it is a folder with all that is in it."""
+
+
+class _Reach:
+    """All that an action may do, worked out once for all rules."""
+
+    def __init__(self, action: Action, root: str, cwd: str) -> None:
+        self._action = action
+        self._root = root
+        self._cwd = cwd
+
+    def is_forbidden_by(self, rule: Rule) -> bool:
+        match rule.about:
+            case rules.ToolPattern():
+                pattern = rules.ToolPattern(rule.about.name.casefold())
+                return pattern.matches(self._action.tool.casefold())
+            case rules.CommandPattern():
+                return bool(self._action.command) and self._runs(rule.about)
+            case rules.AddressPattern():
+                return self._fetches(rule.about)
+            case PathPattern():
+                return self._touches(rule.about, writing=rule.kind == "write")
+
+    def searches_through(self, rule: Rule) -> bool:
+        """Whether a command reads all of a folder that contains something forbidden."""
+        glob = rule.about
+        return (
+            isinstance(glob, PathPattern)
+            and rule.kind == "read"
+            and any(
+                glob.lies_in(each, self._root)
+                for command in self._expanded.commands
+                for folder in self._folders
+                if (access := self._known_access(command)) and access.reads(glob)
+                for each in access.folders(folder)
+            )
+        )
+
+    @cached_property
+    def _expanded(self) -> ExpandedLine:
+        return expand(parse(self._action.command))
+
+    def _runs(self, pattern: rules.CommandPattern) -> bool:
+        if any(pattern.forbids(command.words) for command in self._expanded.commands):
+            return True
+        return not self._expanded.sure and pattern.mentioned_in(self._expanded.said)
+
+    def _fetches(self, address: rules.AddressPattern) -> bool:
+        action = self._action
+        if action.effect == "fetch" and (not action.target or address.host == "*"):
+            return True
+        if action.target and address.forbids(action.target):
+            return True
+        return bool(action.command) and any(
+            address.forbids_words(command.texts)
+            for command in self._expanded.commands
+            if self._access(command) is None
+        )
+
+    def _touches(self, glob: PathPattern, *, writing: bool) -> bool:
+        for touched in self._touched:
+            if not (touched.writes if writing else touched.reads):
+                continue
+            if glob.forbids(touched.place, self._root):
+                return True
+            if touched.whole and glob.lies_in(touched.place.real, self._root):
+                return True
+        return not self._all_known and glob.mentioned_in(self._expanded.said)
+
+    @cached_property
+    def _all_known(self) -> bool:
+        """Whether no path can come from an expansion, or from the text of a script."""
+        commands = self._expanded.commands
+        words = [word for each in commands for word in (*each.words, *each.assignments)]
+        words += [opened.target for each in commands for opened in each.redirections]
+        return self._expanded.sure and all(word.known for word in words)
+
+    @cached_property
+    def _touched(self) -> tuple[_TouchedPath, ...]:
+        action = self._action
+        reads, writes = action.effect != "write", action.effect != "read"
+        tools = [
+            _TouchedPath(paths.resolve(text, self._cwd), reads, writes)
+            for path in action.paths
+            for text in {path, paths.expand_home(path), path.strip(), path.removeprefix("file://")}
+        ]
+        return (*tools, *self._in_words(), *self._in_redirections())
+
+    def _in_words(self) -> Iterator[_TouchedPath]:
+        # A command and those that it runs share words.
+        once: dict[tuple[Word, bool, bool], None] = {}
+        for command in self._expanded.commands:
+            how = self._access(command) is None, program(command.words) in _RECURSIVE
+            once |= dict.fromkeys((word, *how) for word in command.words + command.assignments)
+        for word, writes, recursive in once:
+            for place in self._places(word):
+                yield _TouchedPath(place, True, writes)
+                if recursive:
+                    yield _TouchedPath(place, False, True, whole=True)
+            for place in self._wide_globs(word):
+                yield _TouchedPath(place, True, writes, whole=True)
+
+    def _in_redirections(self) -> Iterator[_TouchedPath]:
+        opened = [one for each in self._expanded.commands for one in each.redirections]
+        for one in opened:
+            if one.target.text not in paths.FREE:
+                for place in self._places(one.target):
+                    yield _TouchedPath(place, one.effect == "read", one.effect == "write")
+
+    def _access(self, command: SimpleCommand) -> ReadAccess | None:
+        plain = all(word.known and not word.glob for word in command.words)
+        return read_access(command, command.texts[1:], self._cwd) if plain else None
+
+    def _known_access(self, command: SimpleCommand) -> ReadAccess | None:
+        """What it reads as far as is known; unknown words can only add to it."""
+        known = tuple(word for word in command.words if word.known)
+        return self._access(replace(command, words=known))
+
+    def _places(self, word: Word) -> Iterator[ResolvedPath]:
+        for text in _spellings(word.text):
+            for folder in self._folders:
+                yield paths.resolve(text, folder)
+                if word.glob:
+                    for file in paths.expand_glob(text, folder) or ():
+                        yield paths.resolve(file, folder)
+
+    def _wide_globs(self, word: Word) -> Iterator[ResolvedPath]:
+        """The folders in which a glob matches too many files to expand."""
+        for folder in self._folders if word.glob else ():
+            for text in _spellings(word.text):
+                if paths.expand_glob(text, folder) is None:
+                    yield paths.resolve(paths.glob_folder(text), folder)
+
+    @cached_property
+    def _folders(self) -> tuple[str, ...]:
+        """Every folder that the command line may enter."""
+        folders = {self._cwd: None}
+        for command in self._expanded.commands:
+            if program(command.words) in _CD_COMMANDS and len(command.words) > 1:
+                target = paths.expand_home(command.words[-1].text)
+                folders |= dict.fromkeys([paths.resolve(target, each).real for each in folders])
+        return tuple(folders)[:20]
+
+
+def _spellings(text: str) -> set[str]:
+    """What may be a path in a word: all of it, a value, what is attached to an option."""
+    texts = {text, text.partition("=")[2], text.rpartition("=")[2], text.lstrip("@")}
+    texts |= {text.partition(":")[2], text.rpartition(":")[2]}
+    if text.startswith("-"):
+        texts.add(text[2:])
+    texts |= {one.lstrip("@") for one in texts}
+    texts |= {paths.expand_home(one) for one in texts}
+    return texts - {""}

@@ -10,15 +10,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from coterie.tools.permission import shell_parser
 from coterie.tools.permission.shell_lexer import Word, name_set
-from coterie.tools.permission.shell_parser import (
-    DEEPEST,
-    KEYWORDS,
-    OPAQUE,
-    CommandLine,
-    SimpleCommand,
-    parse,
-)
+from coterie.tools.permission.shell_parser import CommandLine, SimpleCommand, parse
 
 SHELLS = name_set("ash bash dash fish ksh mksh sh zsh")
 
@@ -103,7 +97,7 @@ _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 
 def without_shell(line: CommandLine) -> CommandLine:
     """The script of `bash -lc '…'`, where that is all that the line is."""
-    for _ in range(DEEPEST):
+    for _ in range(shell_parser.DEEPEST):
         script = _script(line)
         if script is None:
             break
@@ -165,13 +159,13 @@ class _Expansion:
 
     def follow(self, line: CommandLine, depth: int) -> None:
         self.said.append(line.said)
-        self.sure = self.sure and line.understood and depth <= DEEPEST
+        self.sure = self.sure and line.understood and depth <= shell_parser.DEEPEST
         for command in line.commands:
             self.commands.append(command)
             self._run(command.words, depth)
 
     def _run(self, words: Sequence[Word], depth: int) -> None:
-        if depth > DEEPEST:
+        if depth > shell_parser.DEEPEST:
             self.sure = False
             return
         if words and not self._is_known(words):
@@ -205,7 +199,7 @@ def program(words: Sequence[Word]) -> str:
 
 def _executes(words: Sequence[Word]) -> bool:
     name = program(words)
-    return name in WRAPPERS or name in SHELLS or name in OPAQUE
+    return name in WRAPPERS or name in SHELLS or name in shell_parser.OPAQUE
 
 
 def _scripts(words: Sequence[Word]) -> Iterator[str]:
@@ -225,7 +219,7 @@ def _scripts(words: Sequence[Word]) -> Iterator[str]:
 def _is_opaque(words: Sequence[Word]) -> bool:
     """Whether a command runs text that is no command line, or that is not in the line."""
     name, arguments = program(words), [word.text for word in words[1:]]
-    if name in OPAQUE or name in AWKS or name == "parallel":
+    if name in shell_parser.OPAQUE or name in AWKS or name == "parallel":
         return True
     if name == "sed":
         return any(len(text) > LONG or SED_RUNS.search(text) for text in arguments)
@@ -244,7 +238,7 @@ def _inner(words: Sequence[Word]) -> Iterator[int]:
     name = program(words)
     if name in WRAPPERS:
         yield from _after_own_words(words, 1, OPERANDS.get(name, 0))
-    elif name in KEYWORDS and len(words) > 1:
+    elif name in shell_parser.KEYWORDS and len(words) > 1:
         yield 1  # after `time` such a word still is one
     elif name == "find":
         yield from (place + 1 for place, word in enumerate(words[:-1]) if word.text in FINDS)

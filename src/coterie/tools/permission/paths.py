@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from glob import iglob
-from itertools import islice
+from itertools import islice, takewhile
 
 from coterie.tools.permission.shell_lexer import name_set
 
@@ -179,11 +179,11 @@ class PathPattern:
 
     def lies_in(self, folder: str, root: str) -> bool:
         """Whether something that the pattern covers may be in a folder."""
-        for anchored in self._spellings(root):
-            literal = "/" + "/".join(_literal(anchored))
-            if is_below(literal, folder) or (_WILD.search(anchored) and is_below(folder, literal)):
-                return True
-        return False
+        return any(
+            is_below(literal, folder) or (_WILD.search(anchored) and is_below(folder, literal))
+            for anchored in self._spellings(root)
+            for literal in ["/" + "/".join(_literal(anchored))]
+        )
 
     @property
     def is_hidden(self) -> bool:
@@ -196,10 +196,7 @@ class PathPattern:
         if not names:
             return True
         plain = [name for name in names if not _WILD.search(name)]
-        if plain:
-            return mentions(text, plain[-1])
-        longest = max(_WILD.split(names[-1]), key=len)
-        return longest in text
+        return mentions(text, plain[-1]) if plain else max(_WILD.split(names[-1]), key=len) in text
 
     def _spellings(self, root: str) -> tuple[str, ...]:
         """The pattern as written, and with the links in its fixed part followed."""
@@ -217,19 +214,14 @@ def mentions(text: str, name: str) -> bool:
 
 def _anchored(text: str, root: str) -> str:
     path = expand_home(text)
-    folder = path.endswith("/")
-    whole = "/" + os.path.normpath(os.path.join(root, path)).lstrip("/")  # noqa: PTH118
-    return f"{whole.rstrip('/')}/**" if folder else whole
+    whole = _absolute(path, root)
+    return f"{whole.rstrip('/')}/**" if path.endswith("/") else whole
 
 
 def _literal(anchored: str) -> list[str]:
     """The names before the first wildcard."""
-    names: list[str] = []
-    for name in anchored.strip("/").split("/"):
-        if _WILD.search(name):
-            break
-        names.append(name)
-    return names
+    names = anchored.strip("/").split("/")
+    return list(takewhile(lambda name: not _WILD.search(name), names))
 
 
 @lru_cache(maxsize=512)
@@ -238,14 +230,10 @@ def _matcher(anchored: str, *, below: bool) -> re.Pattern[str]:
     names = anchored.strip("/").split("/")
     last = len(names) - 1
     parts: list[str] = []
+    wild = {"*": "[^/]*", "?": "[^/]"}
     for place, name in enumerate(names):
         if name == "**":
             parts.append("(?:/[^/]+)+" if place == last and not below else "(?:/[^/]+)*")
         else:
-            parts.append("/" + _translated(name))
+            parts.append("/" + "".join(wild.get(char) or re.escape(char) for char in name))
     return re.compile("".join(parts) + ("(?:/.*)?" if below else ""), re.DOTALL)
-
-
-def _translated(name: str) -> str:
-    wild = {"*": "[^/]*", "?": "[^/]"}
-    return "".join(wild.get(char) or re.escape(char) for char in name)

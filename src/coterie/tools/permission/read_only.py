@@ -100,15 +100,15 @@ def _each(names: str, reader: ReadOnlyProgram) -> Mapping[str, ReadOnlyProgram]:
 
 READ_ONLY_PROGRAMS: Mapping[str, ReadOnlyProgram] = {
     **_each(
-        "cat cksum cmp comm cut fold head join ls md5sum nl od paste readlink", ReadOnlyProgram()
+        "cat cksum cmp column comm cut df fold head join ls md5sum nl od paste readlink realpath "
+        "rev sha1sum sha256sum sha512sum stat tac tail",
+        ReadOnlyProgram(),
     ),
-    **_each("realpath rev sha1sum sha256sum sha512sum stat tac tail", ReadOnlyProgram()),
-    **_each("column df", ReadOnlyProgram()),
     **_each("du wc", ReadOnlyProgram(long=("files0-from",))),  # a list of files is in a file
     **_each(
-        ": basename dirname echo false groups id nproc pwd seq tr", ReadOnlyProgram(files=False)
+        ": basename dirname echo false groups id nproc pwd seq tr true type uname which whoami",
+        ReadOnlyProgram(files=False),
     ),
-    **_each("true type uname which whoami", ReadOnlyProgram(files=False)),
     "date": ReadOnlyProgram(
         only=re.compile(r"\+.*|-[uR]|-I\w*|--utc|--iso-8601(=\w+)?|--date=.*|-d.+", re.DOTALL),
         files=False,
@@ -212,9 +212,8 @@ def read_access(
     if command.assignments or not command.words:
         return None
     program = command.words[0].text
-    special = _SPECIAL.get(program)
-    if special is not None:
-        return special(arguments, folder)
+    if program in _SPECIAL:
+        return _SPECIAL[program](arguments, folder)
     return _ordinary(READ_ONLY_PROGRAMS.get(program), arguments)
 
 
@@ -279,13 +278,8 @@ def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
 
 def _test(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
     """One question about a file; comparisons are expressions in some shells, and may assign."""
-    if len(arguments) == 2 and arguments[0] in _FILE_TESTS:
-        return ReadAccess(arguments[1:])
-    return None
-
-
-def _bracket(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
-    return _test(arguments[:-1], folder) if arguments[-1:] == ("]",) else None
+    asks_one = len(arguments) == 2 and arguments[0] in _FILE_TESTS
+    return ReadAccess(arguments[1:]) if asks_one else None
 
 
 def _sed(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
@@ -293,10 +287,6 @@ def _sed(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
     if len(arguments) < 2 or arguments[0] != "-n" or not _LINES.fullmatch(arguments[1]):
         return None
     return None if any(one.startswith("-") for one in arguments[2:]) else ReadAccess(arguments[2:])
-
-
-def _command(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
-    return ReadAccess(()) if arguments[:1] in (("-v",), ("-V",)) else None
 
 
 def is_read_only_program(program: str) -> bool:
@@ -308,7 +298,7 @@ _SPECIAL: Mapping[str, Callable[[tuple[str, ...], str], ReadAccess | None]] = {
     "git": _git,
     "printf": _printf,
     "test": _test,
-    "[": _bracket,
+    "[": lambda words, cwd: _test(words[:-1], cwd) if words[-1:] == ("]",) else None,
     "sed": _sed,
-    "command": _command,
+    "command": lambda words, _: ReadAccess(()) if words[:1] in (("-v",), ("-V",)) else None,
 }

@@ -154,9 +154,6 @@ class CommandPattern:
         return all(mentions(text, name.rpartition("/")[2]) for name in names)
 
 
-# -- allowing ----------------------------------------------------------------------------------
-
-
 def _program_fits(wanted: str, given: str, folder: str, root: str) -> bool:
     """A pattern with a slash means one file; a bare name never matches a path."""
     if "/" not in wanted:
@@ -194,9 +191,6 @@ def _stays(wanted: str, given: str, folder: str) -> bool:
 def wildcard(text: str) -> re.Pattern[str]:
     """A regular expression for a text in which `*` is any text, captured as a group."""
     return re.compile("(.*)".join(re.escape(part) for part in text.split("*")), re.DOTALL)
-
-
-# -- forbidding --------------------------------------------------------------------------------
 
 
 def _base(word: Word) -> Word:

@@ -116,8 +116,6 @@ class Lexer:
         while self.ahead():
             self._in_double_quotes(parts)
 
-    # -- parts of a word -----------------------------------------------------------------------
-
     def _plain(self, parts: _Parts) -> None:
         parts.add(self._run(_UNQUOTED), quoted=False)
 
@@ -167,8 +165,6 @@ class Lexer:
             # History is expanded inside double quotes too, in an interactive shell.
             self.clear = self.clear and not (char == "!" and following not in ("", " ", "=", '"'))
             parts.add(self._run(_QUOTED), quoted=True)
-
-    # -- expansions ----------------------------------------------------------------------------
 
     def _dollar(self, parts: _Parts, *, quoted: bool = False) -> None:
         following = self.text[self.at + 1 : self.at + 2]
@@ -233,8 +229,6 @@ def _meant(escape: str) -> str:
         return chr(int(escape, 8) & 0xFF)
     return _SHORT.get(escape, escape[-1:])
 
-
-# -- where a substitution ends -----------------------------------------------------------------
 
 _PAIRS = {"(": ")", "{": "}"}
 

@@ -155,8 +155,6 @@ class _Parser(Lexer):
         if any(char < " " or char == "\x7f" for char in odd) or self._depth > DEEPEST:
             self.lost()
 
-    # -- tokens --------------------------------------------------------------------------------
-
     def _blank(self) -> None:
         self.at += 1
 
@@ -252,8 +250,6 @@ class _Parser(Lexer):
                 )
             )
         self._before = operator
-
-    # -- redirections --------------------------------------------------------------------------
 
     def _redirect(self) -> None:
         if self.ahead(2) in ("<(", ">("):

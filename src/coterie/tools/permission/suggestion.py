@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coterie.model.tool_call import Action
-from coterie.tools.permission.nested_commands import (
-    AWKS,
-    INTERPRETERS,
-    SHELLS,
-    WRAPPERS,
-    without_shell,
-    without_wrappers,
-)
+from coterie.tools.permission import nested_commands
+from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.paths import GUARDED, ResolvedPath, resolve
 from coterie.tools.permission.read_only import is_read_only_program
 from coterie.tools.permission.rules import AddressPattern
@@ -28,9 +22,9 @@ _UNSAFE = (
         "emacs nano crontab at mount umount mkfs reboot shutdown systemctl service passwd "
         "apt apt-get brew yum dnf apk cd pushd popd export unset declare read"
     )
-    | SHELLS
-    | WRAPPERS
-    | AWKS
+    | nested_commands.SHELLS
+    | nested_commands.WRAPPERS
+    | nested_commands.AWKS
     | OPAQUE
     | KEYWORDS
 )
@@ -73,9 +67,6 @@ def suggest(action: Action, root: Path | None = None) -> str:
     return f"tool({action.tool})" if named else ""
 
 
-# -- commands ----------------------------------------------------------------------------------
-
-
 def _for_command(text: str) -> str:
     line = without_shell(parse(text))
     if not (line.clear and line.understood) or len(line.commands) != 1:
@@ -93,7 +84,7 @@ def _for_command(text: str) -> str:
 def _kept(words: Sequence[str]) -> Sequence[str]:
     """The words that a rule keeps; the rest may vary."""
     program, name = words[0], words[0].rpartition("/")[2]
-    if INTERPRETERS.fullmatch(name) and name != "bun":
+    if nested_commands.INTERPRETERS.fullmatch(name) and name != "bun":
         module = len(words) > 2 and words[1] == "-m" and words[2] in _MODULES
         return words[:3] if module and name == program else ()
     # What only looks is asked about where it looks elsewhere: that is a matter of paths.
@@ -117,10 +108,8 @@ def _depth(words: Sequence[str]) -> int:
 def _is_own_thing(word: str) -> bool:
     """Whether a word names one thing to run that cannot in turn run anything else."""
     name = word.rpartition("/")[2]
-    return not (word.startswith("-") or name in _UNSAFE or INTERPRETERS.fullmatch(name))
-
-
-# -- paths and addresses -----------------------------------------------------------------------
+    runs_anything = name in _UNSAFE or nested_commands.INTERPRETERS.fullmatch(name)
+    return not (word.startswith("-") or runs_anything)
 
 
 def _for_paths(action: Action, root: str) -> str:

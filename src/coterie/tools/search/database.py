@@ -10,8 +10,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import log
 
-from coterie.tools.search.passages import IndexedFile, IndexedText
-from coterie.tools.search.vocabulary import STEMMER
+from coterie.tools.search.passages import STEMMER, IndexedFile, IndexedText
 
 VERSION = 1
 """Of the tables, and of how files are split: an index of another version is rebuilt."""
@@ -66,8 +65,6 @@ class IndexDatabase:
         """Close the file."""
         self._connection.close()
 
-    # -- files -----------------------------------------------------------------------------------
-
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All changes inside are made together, or none of them."""
@@ -119,8 +116,6 @@ class IndexDatabase:
             ask("DELETE FROM outlines WHERE rowid = ?", (file,))
             ask("DELETE FROM files WHERE id = ?", (file,))
 
-    # -- vectors ---------------------------------------------------------------------------------
-
     def without_vector(self, model: str, most: int) -> list[tuple[str, int, int]]:
         """The path and lines of passages without a vector of this model."""
         return self._connection.execute(
@@ -147,8 +142,6 @@ class IndexDatabase:
             " WHERE model = ?",
             (model,),
         )
-
-    # -- words -----------------------------------------------------------------------------------
 
     def rarity(self, table: str, stems: Mapping[str, str]) -> dict[str, float]:
         """The inverse document frequency of each word, as in BM25; unknown words are left out."""

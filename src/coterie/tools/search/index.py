@@ -20,15 +20,12 @@ from typing import TypeVar
 import anyio.to_thread
 from pydantic import Field
 
-from coterie.tools.excerpt import truncated, visible
-from coterie.tools.list_files import files_below
-from coterie.tools.search import vocabulary
+from coterie.tools.read_tools import files_below
 from coterie.tools.search.database import IndexDatabase
-from coterie.tools.search.embeddings import Embedder, Vector, by_meaning, fused, packed
-from coterie.tools.search.passages import digest, split_file
-from coterie.tools.search.ranking import rank
-from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
-from coterie.tools.workspace_root import ToolError, WorkspaceRoot
+from coterie.tools.search.passages import best_lines, digest, split_file
+from coterie.tools.search.ranking import Embedder, Vector, by_meaning, fused, packed, rank
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
+from coterie.tools.workspace_files import ToolError, WorkspaceRoot
 
 LARGEST = 1024 * 1024
 LONGEST_LINES = 400
@@ -96,8 +93,6 @@ class CodeIndex:
         stored = {name: packed(vector) for name, vector in vectors.items()}
         self._with(lambda database: database.keep_vectors(model, stored))
 
-    # -- the file --------------------------------------------------------------------------------
-
     def _with(self, use: Callable[[IndexDatabase], _T]) -> _T:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
@@ -159,8 +154,6 @@ class CodeIndex:
         finally:
             os.close(descriptor)
 
-    # -- files -----------------------------------------------------------------------------------
-
     def _refresh(self, database: IndexDatabase) -> RefreshCounts:
         known, present = database.stamps(), self._present()
         gone = known.keys() - present.keys()
@@ -201,8 +194,6 @@ class CodeIndex:
         text = data.decode("utf-8", "replace").replace("\r\n", "\n")
         return text if len(text) <= LONGEST_LINES * (text.count("\n") + 1) else ""
 
-    # -- answers ---------------------------------------------------------------------------------
-
     def _search(
         self,
         database: IndexDatabase,
@@ -222,7 +213,7 @@ class CodeIndex:
         for one in ranked[:limit]:
             first, last = places[one.passage][1:] if one.passage is not None else (1, 1)
             lines = self._lines(paths[one.file])[first - 1 : last]
-            snippet = vocabulary.best_lines(lines, question)
+            snippet = best_lines(lines, question)
             hits.append(Hit(paths[one.file], first, last, round(one.score, 3), snippet))
         return hits
 
@@ -237,8 +228,6 @@ def _taken(descriptor: int) -> bool:
         return False
     return True
 
-
-# -- the tool ----------------------------------------------------------------------------------
 
 BATCH, MOST_BATCHES = 64, 20
 """Passages per request to the embedding model, and requests per search; the rest follow with the

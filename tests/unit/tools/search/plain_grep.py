@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from coterie.tools.search.vocabulary import stop_words
+from coterie.tools.search.passages import stop_words
 
 Found = Mapping[str, Counter[str]]
 """For each file how often each word of the question is in it."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.tools.search.index import CodeIndex
-from coterie.tools.workspace_root import WorkspaceRoot
+from coterie.tools.workspace_files import WorkspaceRoot
 from tests.unit.tools.search import plain_grep
 from tests.unit.tools.search.asked import package, questions
 

@@ -13,7 +13,7 @@ import pytest
 
 from coterie.tools.search import index as index_module
 from coterie.tools.search.index import CodeIndex, Hit, RefreshCounts
-from coterie.tools.workspace_root import ToolError
+from coterie.tools.workspace_files import ToolError
 from tests.unit.tools.workshop import Workshop, workshop
 
 PAINT = '"""Mixes colours."""\n\n\ndef blend(one, other):\n    return one + other\n'
@@ -130,7 +130,7 @@ def test_an_index_that_is_held_too_long_is_refused(
 SHARER = """
 import sys
 from pathlib import Path
-from coterie.tools.workspace_root import WorkspaceRoot
+from coterie.tools.workspace_files import WorkspaceRoot
 from coterie.tools.search.index import CodeIndex
 index = CodeIndex(Path(sys.argv[1]), WorkspaceRoot.at(Path(sys.argv[2])))
 sys.stdin.readline()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from coterie.model.tool_call import Action
-from coterie.tools.search.embeddings import Embedder, HttpEmbedder
 from coterie.tools.search.index import CodeIndex, SearchCode
+from coterie.tools.search.ranking import Embedder, HttpEmbedder
 from coterie.tools.toolbox import PreparedCall, ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.tools.search.passages import IndexedText, split_file
-from coterie.tools.search.vocabulary import best_lines, groups, related, stems, subwords, terms
+from coterie.tools.search.passages import (
+    IndexedText,
+    best_lines,
+    groups,
+    related,
+    split_file,
+    stems,
+    subwords,
+    terms,
+)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Paths that stay inside the workspace, whatever links say and whoever swaps them meanwhile.
+"""Files of a workspace: paths that cannot leave it, and texts as they are on disk.
 
 A path is resolved name by name, each opened relative to the folder that is already open and never
 through a link; a link is read and resolved in the same way.  The file itself is opened in the
@@ -7,8 +7,10 @@ last open folder, so there is no check that could be out of date by then.  Block
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import errno
+import hashlib
 import os
 import stat
 from collections import deque
@@ -16,6 +18,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import BinaryIO
 
 COTERIE, GIT = ".coterie", ".git"
@@ -245,3 +248,81 @@ class WorkspaceRoot:
 
 def _split(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
+
+
+WHOLE = 16 * 1024 * 1024
+"""A larger file is read in parts only, and never edited."""
+SNIFFED = 8192
+"""A NUL among so many first bytes makes a file binary."""
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose bom it begins with
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """The text of a file with its line endings, encoding and byte order bom."""
+
+    text: str
+    """Bytes that are no UTF-8 are in it as lone surrogates, and are written back as they were."""
+    encoding: str = "utf-8"
+    bom: bytes = b""
+
+    @classmethod
+    def read(cls, data: bytes) -> TextFile | None:
+        """Decode a file; None if it is binary."""
+        for bom, encoding in _BOMS:
+            if data.startswith(bom):
+                try:
+                    return cls(data[len(bom) :].decode(encoding), encoding, bom)
+                except UnicodeDecodeError:
+                    break
+        if b"\0" in data[:SNIFFED]:
+            return None
+        return cls(data.decode("utf-8", "surrogateescape"))
+
+    @property
+    def newline(self) -> str:
+        """The line ending that most of its lines have."""
+        windows = self.text.count("\r\n")
+        return "\r\n" if windows > self.text.count("\n") - windows else "\n"
+
+    @property
+    def pure(self) -> bool:
+        """Whether every byte of it is part of a character."""
+        return self.text.isascii() or not any("\udc80" <= one <= "\udcff" for one in self.text)
+
+    def encode(self, text: str) -> bytes:
+        """Another text in the same encoding."""
+        return self.bom + text.encode(self.encoding, "surrogateescape")
+
+    def with_its_newlines(self, text: str) -> str:
+        """A text from elsewhere with the line endings of this file."""
+        plain = text.replace("\r\n", "\n")
+        return plain.replace("\n", self.newline)
+
+
+def digest(data: bytes) -> str:
+    """By which one knows whether a file is still the one that was read."""
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+@dataclass
+class FileVersions:
+    """The versions of files that a member has read, so that it never edits one it does not know."""
+
+    digests: dict[str, str] = field(default_factory=dict[str, str])
+    lock: Lock = field(default_factory=Lock)
+    """Held while a file is changed, so that two calls at once do not lose each other's work."""
+
+    def record(self, path: str, digest: str) -> None:
+        """The member has read this version; also called to restore the state after a restart."""
+        self.digests[path] = digest
+
+    def is_stale(self, path: str, digest: str) -> bool:
+        """Whether the file has changed since it was read; one never read is not stale."""
+        return self.digests.get(path, digest) != digest
