@@ -93,7 +93,9 @@ def _read(texts: Iterable[str]) -> tuple[list[Rule], list[str]]:
 
 def _combined(parts: Sequence[ActionPart], mode: Mode) -> Ruling:
     """The strictest verdict of all parts counts, with each reason once; rules before the mode."""
-    verdicts = {part: "allow" if part.rule else DEFAULTS[mode][part.kind] for part in parts}
+    verdicts: dict[ActionPart, Verdict] = {
+        part: "allow" if part.rule else DEFAULTS[mode][part.kind] for part in parts
+    }
     strictest = min(verdicts.values(), key=_STRICTEST_FIRST.index)
     decisive = [part.rule for part, verdict in verdicts.items() if verdict == strictest]
     reasons = [*dict.fromkeys(filter(None, decisive)), *([f"mode {mode}"] * (None in decisive))]
