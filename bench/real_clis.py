@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from coterie.agents.claude import home as claude_home
+from coterie.agents.claude import adapter as claude_home
 from coterie.agents.claude.adapter import arguments as claude_arguments
 from coterie.agents.codex import home as codex_home
 from coterie.agents.gemini import home as gemini_home

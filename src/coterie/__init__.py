@@ -25,8 +25,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from coterie.model.about import AgentQuestion
-    from coterie.model.agent import AgentDefinition
-    from coterie.model.agent_facts import AdapterFacts, AgentFacts
+    from coterie.model.agent import AdapterFacts, AgentDefinition, AgentFacts
     from coterie.model.conversation import Brief, Limits, Message, Prompt
     from coterie.model.interaction import Answer, Ask, Display, Interaction, Option, Response
     from coterie.model.record import (
@@ -147,8 +146,7 @@ _MODULES = {
         "NotTrusted StorageError TaskBusy UsageError"
     ),
     "model.about": "AgentQuestion",
-    "model.agent": "AgentDefinition",
-    "model.agent_facts": "AdapterFacts AgentFacts",
+    "model.agent": "AdapterFacts AgentDefinition AgentFacts",
     "model.conversation": "Brief Limits Message Prompt",
     "model.interaction": "Answer Ask Display Interaction Option Response",
     "model.record": (

@@ -12,8 +12,7 @@ from inline_snapshot import snapshot
 
 from coterie.agents.acp import adapter, channel
 from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.calls import AcpCall
-from coterie.agents.acp.permissions import action_of
+from coterie.agents.acp.calls import AcpCall, action_of
 from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.team_tools import listening
 from coterie.errors import AgentMissing

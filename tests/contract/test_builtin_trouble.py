@@ -10,7 +10,7 @@ import pytest
 
 from coterie.agents.builtin import turn
 from coterie.agents.builtin.choice import ModelChoice
-from coterie.agents.builtin.failures import trouble
+from coterie.agents.builtin.model import trouble
 from coterie.model import instant
 from coterie.model.update import Asked, Spent, TextDelta, Waiting
 from tests.contract.builtin.house import call, calls, house, outputs, says

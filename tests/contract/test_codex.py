@@ -18,8 +18,7 @@ from inline_snapshot import snapshot
 from coterie.agents.codex import adapter, channel
 from coterie.agents.codex.adapter import CodexAdapter, passed_on
 from coterie.agents.codex.calls import CodexCalls, command_of
-from coterie.agents.codex.channel import CodexChannel
-from coterie.agents.codex.exec import OneShotChannel
+from coterie.agents.codex.channel import CodexChannel, OneShotChannel
 from coterie.agents.codex.permissions import CodexRequestContext, request_of
 from coterie.agents.fields import LONGEST, bounded
 from coterie.errors import AgentMissing

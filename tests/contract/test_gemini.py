@@ -11,8 +11,7 @@ from inline_snapshot import snapshot
 
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.gemini import FACTS
-from coterie.agents.gemini.adapter import GeminiAdapter
-from coterie.agents.gemini.headless import HeadlessChannel
+from coterie.agents.gemini.adapter import GeminiAdapter, HeadlessChannel
 from coterie.errors import AgentMissing
 from coterie.model.conversation import Limits
 from coterie.model.tool_call import Action

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry, define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team

@@ -331,10 +331,10 @@ async def test_dying_at_every_use_of_the_store(memory_path: Path) -> None:
                 await it.start()
                 ended, used = await it.run(Death(number, took_effect, queued_kept))
                 if ended is not None:
-                    assert used < number
+                    # Every use has been died at, and a call takes several of them.
+                    assert used == number - 1 > 3 * len(calls)
                     break
                 unknown.update(await check(it, plan, await it.to_the_end(), calls))
-            assert len(list(memory_path.iterdir())) > 20
     assert unknown == {"b", "c", "d"}
 
 
@@ -402,8 +402,9 @@ async def test_what_is_unknown_is_asked_about_with_a_word_of_warning(memory_path
                 break
         await it.run()
         (asked,) = [one for one in await it.questions() if one.state == "open"]
-        title = asked.interaction.display.title
-        assert title.startswith("Run a command (may already have run at ")
+        permission = asked.interaction.permission
+        assert permission is not None
+        assert permission.may_have_run_at is not None
         assert [told.startswith("outcome: unknown") for told in plan.results] == [True]
 
 

@@ -10,7 +10,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.project import App
 from coterie.config.project import Project
 from coterie.config.registry import load_registry

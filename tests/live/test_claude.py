@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.agents.claude.home import prepare
+from coterie.agents.claude.adapter import prepare
 from coterie.errors import AgentMissing
 from coterie.model.interaction import Display, Response
 from coterie.model.team import Mode, Permissions

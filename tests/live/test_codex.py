@@ -19,8 +19,7 @@ import psutil
 import pytest
 
 from coterie.agents.codex.adapter import CodexAdapter
-from coterie.agents.codex.channel import CodexChannel
-from coterie.agents.codex.exec import OneShotChannel
+from coterie.agents.codex.channel import CodexChannel, OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Prompt

@@ -17,8 +17,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.agents.acp.channel import AcpChannel
-from coterie.agents.gemini.adapter import GeminiAdapter
-from coterie.agents.gemini.headless import HeadlessChannel
+from coterie.agents.gemini.adapter import GeminiAdapter, HeadlessChannel
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display

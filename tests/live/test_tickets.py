@@ -18,7 +18,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.demo import DemoProject, kept, start_tickets_demo, tickets_demo
 from coterie.app.project import App
 from coterie.config.scan import by_hand

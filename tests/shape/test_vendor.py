@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 
 SOURCE = Path(__file__).parents[2] / "src" / "coterie"
 ROOMS = {"agents", "rehearsal"}
@@ -19,7 +19,7 @@ ROOMS = {"agents", "rehearsal"}
 
 PACKAGE = '''
 """Acme, an agent of another house."""
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts
+from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts
 from coterie.model.conversation import Limits
 from coterie.model.update import TurnCompleted
 

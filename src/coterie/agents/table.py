@@ -1,4 +1,8 @@
-"""Which adapter speaks to which agent, and the home that the agent's CLI needs."""
+"""The agents that are known by name, and the adapter that speaks to each.
+
+Each vendor states its facts in its own package, which imports nothing that starts or speaks to its
+program.  Other packages bring agents by entry points.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,39 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol, runtime_checkable
 
-from coterie.agents import builtin
+from coterie.agents import acp, builtin, claude, codex, gemini, opencode, qwen
 from coterie.agents.human import HumanAdapter
-from coterie.agents.known import GROUP, KNOWN_AGENTS
 from coterie.errors import NotFound
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import AdapterFacts
+from coterie.model.agent import GENERIC, AdapterFacts, AgentDefinition, AgentFacts, KnownAgents
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, ChildLog
 from coterie.process.child import KeeperName
+
+GROUP = "coterie.agents"
+"""An entry point of this group is the `AgentFacts` of an agent, or a `MakeAdapter` for agents whose
+registry entries name it as their adapter."""
+
+
+def _installed() -> Mapping[str, AgentFacts]:
+    """The agents whose facts other packages bring, by name."""
+    from importlib.metadata import entry_points
+
+    loaded: tuple[object, ...] = tuple(point.load() for point in entry_points(group=GROUP))
+    return {facts.name: facts for facts in loaded if isinstance(facts, AgentFacts)}
+
+
+_OURS = (claude.FACTS, codex.FACTS, gemini.FACTS, qwen.FACTS, opencode.FACTS, builtin.FACTS)
+
+KNOWN_AGENTS = KnownAgents(
+    ours={facts.name: facts for facts in _OURS},
+    shared_adapters=(
+        AdapterFacts(GENERIC, make="coterie.agents.generic:GenericAdapter"),
+        acp.ADAPTER,
+    ),
+    find_others=_installed,
+)
+
 
 Recall = Callable[[str], Awaitable[list[str]]]
 

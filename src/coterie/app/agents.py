@@ -12,8 +12,7 @@ from pathlib import Path
 import anyio
 
 from coterie.agents.builtin import FACTS as BUILT_IN
-from coterie.agents.known import KNOWN_AGENTS
-from coterie.agents.table import has_adapter
+from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.app.project import App
 from coterie.config import migrate as migration
 from coterie.config import scan as scanning
@@ -30,8 +29,7 @@ from coterie.config.scan import Scan, by_hand, has_key, program, signed_in
 from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import AgentFacts
+from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.workspace import shown
 from coterie.process import programs
 from coterie.process.bubblewrap import problem as bubblewrap_problem

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.agents.builtin import FACTS as BUILT_IN
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import Agents
 from coterie.app.project import App
 from coterie.app.teams import Teams, TeamView

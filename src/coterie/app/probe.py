@@ -16,15 +16,14 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import version_of
 from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
 from coterie.app.project import App
 from coterie.config.registry import Registry, registry_path, save_registry
 from coterie.errors import UsageError
 from coterie.model import instant
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import ShellTool
+from coterie.model.agent import AgentDefinition, ShellTool
 from coterie.model.team import Member, Team
 from coterie.rehearsal.server import RehearsalServer
 

@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 
 from coterie.app.project import App
 from coterie.errors import CoterieError
-from coterie.model.agent_facts import ShellTool
+from coterie.model.agent import ShellTool
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from coterie.model.agent import GENERIC, AgentDefinition
-from coterie.model.agent_facts import AgentFacts, FlagFacts, KnownAgents
+from coterie.model.agent import GENERIC, AgentDefinition, AgentFacts, FlagFacts, KnownAgents
 from coterie.model.team import Member
 
 # -- roles -------------------------------------------------------------------------------------

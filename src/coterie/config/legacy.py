@@ -10,7 +10,7 @@ from coterie.config.flags import DroppedPrompt, take_out_prompts, yes_to_all
 from coterie.config.mistakes import Notice, quoted
 from coterie.errors import InvalidTime
 from coterie.model import instant
-from coterie.model.agent_facts import AgentFacts, KnownAgents
+from coterie.model.agent import AgentFacts, KnownAgents
 
 VERSION = "1.1"
 MIGRATE = "coterie agents migrate"

@@ -12,7 +12,7 @@ from coterie.config.files import Document, keep_copy, locked, read_document
 from coterie.config.flags import DroppedPrompt, take_out_prompts
 from coterie.config.mistakes import Notice, doubled_keys, refusal
 from coterie.errors import NotFound
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import KnownAgents
 
 
 @dataclass(frozen=True)

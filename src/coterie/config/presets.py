@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from coterie.config.registry import Registry
 from coterie.config.scan import has_key, program
 from coterie.config.teams import Entry
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import AgentDefinition, KnownAgents
 
 _PAIR = (
     {"id": "ada", "prompt": "You write the code. Keep changes small; say what you changed."},

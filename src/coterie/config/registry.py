@@ -31,8 +31,14 @@ from coterie.config.mistakes import (
     sentence,
 )
 from coterie.errors import NotFound, UsageError
-from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
-from coterie.model.agent_facts import AgentFacts, KnownAgents, split_words
+from coterie.model.agent import (
+    GENERIC,
+    AgentDefinition,
+    AgentFacts,
+    Capabilities,
+    KnownAgents,
+    split_words,
+)
 from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"

@@ -19,8 +19,7 @@ from coterie.config.registry import (
     save_registry,
 )
 from coterie.errors import UsageError
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import AgentFacts, KnownAgents
+from coterie.model.agent import AgentDefinition, AgentFacts, KnownAgents
 
 VersionOf = Callable[[str], str | None]
 """Runs a program with `--version` and returns what it printed; `config` starts no programs."""

@@ -23,7 +23,7 @@ from coterie.config.project import Project, is_tracked
 from coterie.config.team_file import LoadedTeam
 from coterie.config.team_members import COMMAND
 from coterie.errors import ConfigError, NotTrusted
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team
 from coterie.model.workspace import shown
 

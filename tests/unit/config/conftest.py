@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry
 from coterie.model.agent import AgentDefinition
 

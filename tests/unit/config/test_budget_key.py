@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry, define
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.config.teams import full_form

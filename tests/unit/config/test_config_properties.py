@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config import registry, team_file
 from coterie.config.files import Document, parse_json, parse_toml
 from coterie.config.mistakes import lines_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.schemas import differing
 from coterie.config import registry, team_file
 from coterie.config.files import parse_json

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.flags import DroppedPrompt, yes_to_all
 from coterie.config.migrate import Migration, migrate
 from coterie.config.mistakes import Notice
 from coterie.config.registry import load_registry, registry_path
 from coterie.errors import ConfigError, NotFound
-from coterie.model.agent_facts import split_words
+from coterie.model.agent import split_words
 from tests.conftest import House
 
 Write = Callable[[Path, str], Path]

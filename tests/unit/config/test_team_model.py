@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.errors import NotFound
 from coterie.model.team import Member, Team, breaks_isolation, safe_name
 

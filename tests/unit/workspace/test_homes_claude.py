@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.claude.home import KEYS, prepare
+from coterie.agents.claude.adapter import KEYS, prepare
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from coterie.agents.acp import home as acp
+from coterie.agents.acp import adapter as acp
 from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.gemini import home as gemini
 from coterie.agents.opencode import home as opencode

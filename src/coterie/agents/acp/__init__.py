@@ -1,6 +1,6 @@
 """Any program that speaks the Agent Client Protocol, version 1: one long-lived process a member."""
 
-from coterie.model.agent_facts import AdapterFacts
+from coterie.model.agent import AdapterFacts
 
 ADAPTER = AdapterFacts(
     name="acp",

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.failures import Failures
-from coterie.agents.acp.permissions import CANCELLED, Permission, asked, options_of
-from coterie.agents.acp.turn import AcpTurn, AcpUsage
+from coterie.agents.acp.calls import CANCELLED, Permission, asked, options_of
+from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
 from coterie.agents.program import ProcessChannel, ProgramAdapter

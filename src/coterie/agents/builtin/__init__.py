@@ -1,6 +1,6 @@
 """The built-in agent: a model, our own tools and a loop that survives a crash at any point."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts
+from coterie.model.agent import AdapterFacts, AgentFacts
 
 FACTS = AgentFacts(
     name="builtin",

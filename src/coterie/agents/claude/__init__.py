@@ -1,6 +1,6 @@
 """Claude Code: one long-lived process per member, JSON lines both ways."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
 FACTS = AgentFacts(
     name="claude",

@@ -1,6 +1,6 @@
 """Codex: its app-server as a long-lived process, `codex exec` where there is none."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
 FACTS = AgentFacts(
     name="codex",

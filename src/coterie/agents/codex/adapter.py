@@ -14,10 +14,9 @@ import anyio.to_thread
 
 from coterie import __version__
 from coterie.agents.codex import FACTS
-from coterie.agents.codex.channel import CodexChannel, CodexThread, Rollout
-from coterie.agents.codex.exec import CodexExecChannel
-from coterie.agents.codex.failures import readable, signed_out
+from coterie.agents.codex.channel import CodexChannel, CodexExecChannel, CodexThread, Rollout
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
+from coterie.agents.codex.turn import readable, signed_out
 from coterie.agents.process import (
     AgentProcess,
     AgentProcessEnded,

@@ -1,6 +1,6 @@
 """Gemini CLI: the Agent Client Protocol on one long-lived process, headless where it has none."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
 FACTS = AgentFacts(
     name="gemini",

@@ -1,6 +1,6 @@
 """OpenCode: the Agent Client Protocol, with permissions and plug-ins kept in hand."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
 
 FACTS = AgentFacts(
     name="opencode",

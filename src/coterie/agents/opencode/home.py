@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import (
@@ -51,7 +50,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
         env |= {
             "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-            "OPENCODE_DISABLEREHEARSAL_MODELS_FETCH": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
             # Else it fetches its plug-in package into every folder of settings.
             "npm_config_offline": "true",
         }

@@ -1,6 +1,6 @@
 """Qwen Code: the Agent Client Protocol, in a home that keeps a repository from configuring it."""
 
-from coterie.model.agent_facts import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
 
 FACTS = AgentFacts(
     name="qwen",

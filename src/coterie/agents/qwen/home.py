@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.agents.acp.adapter import AcpAdapter
-from coterie.agents.acp.home import REHEARSAL_MODEL, ProgramSetup
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import private_folder, write_private
