@@ -32,6 +32,7 @@ from tests.contract.acp.house import MakeAdapter
 from tests.contract.builtin import house as builtin
 from tests.contract.claude import desk
 from tests.contract.claude.timeline import HELLO
+from tests.docs.test_docs import ROOT, files
 from tests.unit.process.children import AGENT
 
 Making = AbstractAsyncContextManager[AgentUnderTest]
@@ -91,6 +92,20 @@ class TestHuman(AgentContract):
         self, folder: Path, behaviour: Behaviour, children: ChildRecorder
     ) -> AsyncGenerator[AgentUnderTest]:
         yield AgentUnderTest(HumanAdapter(), ANN, own_folder(folder))
+
+
+class TestWords(AgentContract):
+    """The example of the documentation."""
+
+    behaviours = frozenset({"reply"})
+
+    @asynccontextmanager
+    async def agent(
+        self, folder: Path, behaviour: Behaviour, children: ChildRecorder
+    ) -> AsyncGenerator[AgentUnderTest]:
+        made: dict[str, Any] = {}
+        exec(files(ROOT / "docs" / "python.md")["words.py"], made)
+        yield AgentUnderTest(made["Words"](), ANN, own_folder(folder))
 
 
 class TestClaude(AgentContract):

@@ -50,14 +50,20 @@ class Stage:
             self.storage, self.folder, self.owner.folder, lambda _, m: self.folder / m.id
         )
 
-    async def start(self, team: Team, goal: str = "hello", caps: Caps | None = None) -> None:
+    async def start(
+        self,
+        team: Team,
+        goal: str = "hello",
+        caps: Caps | None = None,
+        workflow: str = "chat",
+    ) -> None:
         author = next((m.id for m in team.in_order if m.type == "human"), YOU)
         created = TaskCreated(
             task_id=TASK,
             at=instant.now(),
             session_id=TASK,
-            workflow="chat",
-            workflow_version=1,
+            workflow=workflow,
+            workflow_version=self.engine.workflow(workflow).version,
             goal=goal,
             author=author,
             team=team,
