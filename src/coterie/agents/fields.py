@@ -12,7 +12,7 @@ from typing import Any, cast
 from coterie.agents.process import Object
 from coterie.model import instant
 from coterie.model.interaction import APPROVE, REJECT, Option
-from coterie.process.stdio_turns import clean
+from coterie.process.streams import clean
 
 LONGEST = 20_000
 """So much of any text is kept of what goes into a tool and comes out of it."""

@@ -18,8 +18,7 @@ import anyio
 from coterie.errors import AgentMissing
 from coterie.ports import ChildLog
 from coterie.process.child import Child, KeeperName, Spawn, start
-from coterie.process.lines import LineSplitter
-from coterie.process.stdio_turns import parse_object
+from coterie.process.streams import LineSplitter, parse_object
 
 Object = dict[str, Any]
 NOISE = 20

@@ -31,7 +31,7 @@ from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.workspace import shown
-from coterie.process import programs
+from coterie.process import launch
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 
 
@@ -95,7 +95,7 @@ class Agents:
 
 def version_of(command: str) -> str | None:
     """The version a program says it is; None when it cannot be asked.  Blocks."""
-    return programs.version_of(command, search_path())
+    return launch.version_of(command, search_path())
 
 
 def missing_built_in_agent() -> str | None:
@@ -224,7 +224,7 @@ def _agent(name: str, command: str, adapter: str) -> AgentHealth:
     version = version_of(where)
     if not has_adapter(adapter):
         return AgentHealth(name, version, "installed", False, f"there is no adapter {adapter}")
-    signed = signed_in(known, where, programs.succeeds) if known else None
+    signed = signed_in(known, where, launch.succeeds) if known else None
     if known is not None and signed is False:
         return AgentHealth(name, version, "not signed in", False, known.sign_in)
     tested = known.tested if known else None

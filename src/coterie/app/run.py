@@ -30,8 +30,8 @@ from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace, member_folder
 from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore
+from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
-from coterie.process.programs import exec_program
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots import FolderSnapshots
 

@@ -1,17 +1,17 @@
-"""The other keeper: a pid namespace that the kernel itself ends, made by `bwrap`.
+"""The alternative keeper: a pid namespace made by `bwrap`, which the kernel itself ends.
 
 The outer bwrap is our child and dies with us; the namespace's init dies with the outer one, and
-with the init everything in the namespace.  Three things are not as one would think:
+with the init everything in the namespace.  Three things are not obvious:
 
 - The outer bwrap ends as soon as the agent does, a moment before the rest of the namespace, so
   its end proves nothing.  A pidfd of the init does: the kernel lets an init end only when
   nobody else is left in its namespace.
 - Each of the two sets its death signal only some time after its start.  If Coterie were killed
-  in between, the agent would run without an owner.  So a gate stands before it: a shell that
-  waits for a line on stdin, which is written when both have, and that ends at the end of stdin.
-- If Coterie is killed in the fraction of a millisecond between the outer one's death signal and
-  its word to the inner one to go on (bubblewrap issue 633), the inner one waits for that word
-  for ever.  Nothing was ever run in it; it carries the mark and goes with the next take-over.
+  in between, the agent would run without an owner.  So it is started by a shell that first waits
+  for a line on stdin, which is written when both are set, and that exits at the end of stdin.
+- If Coterie is killed in the fraction of a millisecond between the outer one setting its death
+  signal and telling the inner one to continue (bubblewrap issue 633), the inner one waits for
+  ever.  Nothing was ever run in it; it carries the mark and is ended by the next take-over.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ NAME = "bwrap"
 OPTIONS = ("--die-with-parent", "--new-session", "--unshare-pid")
 SAME_FILES = ("--dev-bind", "/", "/", "--proc", "/proc")
 SHELL = "/bin/sh"
-GATE = 'read -r go || exit 125; exec "$@"'
+WAIT = 'read -r go || exit 125; exec "$@"'
 PROBE = 5.0
-ARMED_LOOK = 0.0005
+POLL = 0.0005
 
 
 class Bubblewrap(KeeperHandle):
     """An agent in a pid namespace of its own."""
 
-    preamble = b"\n"  # opens the gate
+    preamble = b"\n"  # the line that the shell waits for
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,11 +92,11 @@ class Bubblewrap(KeeperHandle):
         return self.init != 0 and not self._empty.is_set()
 
     def _watch(self, init: int) -> None:
-        # The gate is shut, so the init cannot have ended by itself and its pid is its own.
+        # Its shell still waits, so the init cannot have ended by itself and its pid is its own.
         try:
             self._init_fd = os.pidfd_open(init)
         except OSError:
-            return  # an old kernel, or one is not let: then this keeper is not for us
+            return  # an old kernel, or not permitted: then this keeper cannot be used
         self.init: int = init
         asyncio.get_running_loop().add_reader(self._init_fd, self._emptied)
 
@@ -107,14 +107,14 @@ class Bubblewrap(KeeperHandle):
             self._init_fd = None
         self._empty.set()
 
-    def never_was(self) -> None:
-        """No namespace came to be, so there is none to wait for."""
+    def set_never_started(self) -> None:
+        """Without a namespace there is nothing to wait for."""
         if self.init == 0:
             self._empty.set()
 
 
 async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
-    """Start the agent behind a gate in a pid namespace of its own.
+    """Start the agent in a pid namespace of its own; it waits for `preamble`.
 
     OSError when there is no such program, KeeperFailed when there can be no such namespace.
     """
@@ -122,18 +122,14 @@ async def hold(spawn: Spawn, stdio: Stdio) -> Bubblewrap:
     status, their_status = os.pipe()
     held = Bubblewrap()
     argv = [_path() or NAME, *OPTIONS, *SAME_FILES, "--json-status-fd", str(their_status), "--"]
-    argv += [SHELL, "-c", GATE, "coterie", spawn.command, *spawn.args]
+    argv += [SHELL, "-c", WAIT, "coterie", spawn.command, *spawn.args]
     await held.start(argv, spawn, stdio, (their_status,), status)
     if held.init:
         held.agent_pid = await anyio.to_thread.run_sync(_when_armed, held.init)
-    if not held.agent_pid:
-        await _give_up(held, stdio)
-    return held
-
-
-async def _give_up(held: Bubblewrap, stdio: Stdio) -> None:
+    if held.agent_pid:
+        return held
     held.kill()
-    held.never_was()
+    held.set_never_started()
     await held.proven_gone()
     problem = b""
     if (errors := stdio.ours[2]) is not None:
@@ -155,11 +151,11 @@ def _when_armed(init: int) -> int:
             return child
         if not Path(f"/proc/{init}").exists():
             break
-        time.sleep(ARMED_LOOK)
+        time.sleep(POLL)
     return 0
 
 
-# -- is it there, and does it work? ------------------------------------------------------------
+# -- whether it can be used ----------------------------------------------------------------------
 
 _problems: dict[str, str | None] = {}
 
@@ -179,14 +175,13 @@ async def _try() -> str | None:
     stdio = Stdio.pipes()
     nobody = Spawn("true", (), "/", {"PATH": os.defpath}, member="", folder="", mark="probe")
     try:
-        held = await hold(nobody, stdio)
-        os.set_blocking(stdio.ours[0], False)
-        os.write(stdio.ours[0], held.preamble)
+        with stdio.handed_over():
+            held = await hold(nobody, stdio)
+            os.set_blocking(stdio.ours[0], False)
+            os.write(stdio.ours[0], held.preamble)
     except (OSError, KeeperFailed) as error:
         return str(error)
-    finally:
-        stdio.close_theirs()
-        stdio.close_ours()
+    stdio.close()
     with anyio.move_on_after(PROBE):
         await held.proven_gone()
     held.kill()
@@ -199,7 +194,7 @@ def _path() -> str | None:
 
 
 def find_program(command: str, cwd: str, path: str | None) -> None:
-    """OSError as exec would give it: from behind the gate it could not be told from an exit."""
+    """Raise OSError as exec would: from the shell it could not be told from the agent's exit."""
     folders = [""] if "/" in command else (os.defpath if path is None else path).split(":")
     files = [file for folder in folders if _is_file(file := Path(cwd, folder, command))]
     if not files:
@@ -214,7 +209,7 @@ def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError:
-        return False  # in a folder of PATH that we may not look into
+        return False  # in a folder of PATH that we may not read
 
 
 def _check_interpreter(program: Path) -> None:
@@ -222,7 +217,7 @@ def _check_interpreter(program: Path) -> None:
         with program.open("rb") as file:
             first = file.read(256).partition(b"\n")[0]
     except OSError:
-        return  # one may be let to run what one may not read
+        return  # a program may be executable and not readable
     words = first[2:].split() if first.startswith(b"#!") else []
     if words and not Path(os.fsdecode(words[0])).exists():
         raise OSError(errno.ENOENT, f"its interpreter {os.fsdecode(words[0])} does not exist")

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 import anyio
 
 from coterie.errors import AgentMissing
-from coterie.process import bubblewrap, subreaper
-from coterie.process.launch import (
-    GRACE,
-    KeeperFailed,
-    KeeperHandle,
-    KeeperName,
-    Spawn,
-    Stdio,
-    shielded,
-)
-from coterie.process.streams import (
-    END_OF_FILE,
-    InputWriter,
-    OutputReader,
-    Tail,
-    read_from,
-    typed,
-    write_to,
-)
+from coterie.process import bubblewrap, streams
+from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, KeeperName, Spawn, shielded
+from coterie.process.processes import KEEPER, end_marked_in_thread
 
 __all__ = ["Child", "KeeperName", "Spawn", "start"]
 
@@ -34,6 +22,8 @@ KILL = 1.5
 """How long the kernel and the keeper may take to end what was killed; in practice milliseconds."""
 OUTPUT_AFTER_EXIT = 0.5
 """An exited agent's output is at its end when it has been quiet for so long."""
+SWEEP = 1.0
+"""How long to look for what a killed keeper left."""
 
 
 class Child:
@@ -46,10 +36,10 @@ class Child:
     def __init__(self, spawn: Spawn, keeper: KeeperHandle) -> None:
         self.spawn = spawn
         self._keeper = keeper
-        self._input = InputWriter()
-        self._tail = Tail()
-        self._output = OutputReader(self._tail.add if spawn.use_pty else None)
-        self._errors = OutputReader()
+        self._input = streams.InputWriter()
+        self._tail = streams.Tail()
+        self._output = streams.OutputReader(self._tail.add if spawn.use_pty else None)
+        self._errors = streams.OutputReader()
         self._ending = anyio.Lock()
         self._gone = False
 
@@ -83,11 +73,9 @@ class Child:
         """The last it wrote to stderr; on a terminal, where they are one, the last it wrote."""
         return self._tail.text
 
-    # -- input ---------------------------------------------------------------------------------
-
     def post(self, data: bytes) -> None:
         """Queue input, which is written as fast as the agent reads it."""
-        self._input.post(typed(data) if self.spawn.use_pty else data)
+        self._input.post(streams.typed(data) if self.spawn.use_pty else data)
 
     def close_stdin(self) -> None:
         """End its input, after what is queued.
@@ -95,11 +83,9 @@ class Child:
         A terminal cannot be closed on one side: there the end is a ^D at the start of a line.
         """
         if self.spawn.use_pty:
-            self._input.post(END_OF_FILE)
+            self._input.post(streams.END_OF_FILE)
         else:
             self._input.close()
-
-    # -- output --------------------------------------------------------------------------------
 
     async def receive(self) -> bytes:
         """The next chunk of stdout; empty at its end, which comes soon after the exit at last."""
@@ -112,8 +98,6 @@ class Child:
     def divert(self, sink: Callable[[bytes], None] | None) -> None:
         """Hand all output to `sink` as it comes, instead of keeping it; None: keep it again."""
         self._output.divert(sink)
-
-    # -- the end -------------------------------------------------------------------------------
 
     async def exit(self) -> int:
         """Wait for the agent's end; its exit code.  By then `stderr_tail` is whole."""
@@ -133,22 +117,17 @@ class Child:
         Returns when they are proven gone, True; or, after less than 4 s, False if something
         would not die.  May be called twice and at once; is not cancelled half-way.
         """
-        return await shielded(self._end_once)
-
-    async def _end_once(self) -> bool:
-        async with self._ending:
-            if not self._gone:
-                self._gone = await self._end()
-        return self._gone
+        return await shielded(self._end)
 
     async def _end(self) -> bool:
-        gone = await self._gone_within(GRACE, self._keeper.ask_to_end)
-        if not gone:
-            gone = await self._gone_within(KILL, self._keeper.kill)
-        self._input.abort()
-        self._output.close()
-        self._errors.close()
-        return gone
+        async with self._ending:
+            if not self._gone:
+                ended = await self._gone_within(GRACE, self._keeper.ask_to_end)
+                self._gone = ended or await self._gone_within(KILL, self._keeper.kill)
+                self._input.abort()
+                self._output.close()
+                self._errors.close()
+        return self._gone
 
     async def _gone_within(self, seconds: float, act: Callable[[], None]) -> bool:
         act()
@@ -157,24 +136,116 @@ class Child:
         return False
 
     def _exited(self) -> None:
-        """Someone who lives on may hold its output open, but not for ever."""
-        for flow in (self._output, self._errors):
-            flow.end_when_quiet(OUTPUT_AFTER_EXIT)
+        """A process that outlives it may hold its output open, but not for ever."""
+        self._output.end_when_quiet(OUTPUT_AFTER_EXIT)
+        self._errors.end_when_quiet(OUTPUT_AFTER_EXIT)
 
-    # -- the beginning -------------------------------------------------------------------------
-
-    async def connect(self, stdio: Stdio) -> None:
+    async def connect(self, stdio: streams.Stdio) -> None:
         """Take over our ends of its streams."""
         to_child, output, errors = stdio.ours
         self._errors.divert(self._tail.add)
-        await write_to(to_child, self._input)
-        await read_from(output, self._output)
+        await streams.write_to(to_child, self._input)
+        await streams.read_from(output, self._output)
         if errors is None:
             self._errors.connection_lost(None)
         else:
-            await read_from(errors, self._errors)
+            await streams.read_from(errors, self._errors)
         self._keeper.on_exit(self._exited)
         self._input.post(self._keeper.preamble)
+
+
+# -- our own keeper ------------------------------------------------------------------------------
+
+
+class Subreaper(KeeperHandle):
+    """An agent under `keeper.py`, which speaks the lines documented there."""
+
+    def __init__(self, mark: str, control: int) -> None:
+        super().__init__()
+        self.problem: int | None = None
+        """The errno where the agent could not be executed."""
+        self._mark = mark
+        self._control: int | None = control
+        self._keeper_killed = False
+
+    def reported(self, line: str) -> None:
+        word, _, number = line.partition(" ")
+        if word == "started":
+            self.agent_pid: int = int(number)
+            self.ready.set()
+        elif word == "failed":
+            self.problem = int(number)
+            self.ready.set()
+        elif word == "left":
+            self.left: int = int(number)
+        elif word == "exited":
+            self.set_exit(int(number))
+
+    def interrupt(self) -> None:
+        self._send(b"i")
+
+    def ask_to_end(self) -> None:
+        self._send(b"t")
+
+    def kill(self) -> None:
+        self._send(b"k")
+        self.program.signal(signal.SIGCONT)  # one that was stopped hears nothing
+
+    async def proven_gone(self) -> bool:
+        await self.program.gone.wait()
+        self.close_control()
+        if self.exit_code is None:
+            self._keeper_killed = True
+            self.set_exit(self.program.code)
+        if not self._keeper_killed:
+            return True
+        # The keeper was killed from outside: the agent went with it (its death signal), and
+        # what can still be found of the rest is found by its mark.
+        return not await end_marked_in_thread([self._mark], SWEEP)
+
+    def close_control(self) -> None:
+        """Close the control pipe, which also tells a keeper that runs to end."""
+        if self._control is not None:
+            os.close(self._control)
+            self._control = None
+
+    def _send(self, letter: bytes) -> None:
+        if self._control is not None:
+            with suppress(BrokenPipeError):  # it is gone already
+                os.write(self._control, letter)
+
+
+async def start_subreaper(spawn: Spawn, stdio: streams.Stdio) -> Subreaper:
+    """Start the agent under our keeper.
+
+    OSError (the agent's own, such as ENOENT) when it cannot be executed, KeeperFailed when the
+    keeper cannot.
+    """
+    (their_control, control), (status, their_status) = os.pipe(), os.pipe()
+    os.set_blocking(control, False)
+    held = Subreaper(spawn.mark, control)
+    argv = _argv(spawn, their_control, their_status)
+    try:
+        await held.start(argv, spawn, stdio, (their_control, their_status), status)
+    except BaseException:
+        held.close_control()
+        raise
+    if held.agent_pid and held.problem is None:
+        return held
+    held.kill()
+    await held.proven_gone()
+    if held.problem is not None:
+        raise OSError(held.problem, os.strerror(held.problem))
+    raise KeeperFailed(f"the keeper ended with {held.program.code} before it began")
+
+
+def _argv(spawn: Spawn, control: int, status: int) -> list[str]:
+    options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
+    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty
+    if "LC_CTYPE" in spawn.env:
+        options.append(f"--locale={spawn.env['LC_CTYPE']}")
+    keeper = [sys.executable, "-I", "-S", str(KEEPER)]
+    return [*keeper, *options, "--", spawn.command, *spawn.args]
 
 
 async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
@@ -197,25 +268,13 @@ async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
 async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
     # Our own is what `auto` means: bubblewrap ends an agent without TERM when we are killed, can
     # itself be left waiting for ever if we die while it starts, and takes sudo from the agent.
-    if keeper != "bubblewrap" or spawn.use_pty:
-        return await _start_under(subreaper.hold, spawn)
-    problem = await bubblewrap.problem()
-    if problem is not None:
-        raise KeeperFailed(f"its keeper, bubblewrap: {problem}")
-    return await _start_under(bubblewrap.hold, spawn)
-
-
-Holder = Callable[[Spawn, Stdio], Awaitable[KeeperHandle]]
-
-
-async def _start_under(hold: Holder, spawn: Spawn) -> Child:
-    stdio = Stdio.terminal() if spawn.use_pty else Stdio.pipes()
-    try:
+    hold: Callable[[Spawn, streams.Stdio], Awaitable[KeeperHandle]] = start_subreaper
+    if keeper == "bubblewrap" and not spawn.use_pty:
+        if (problem := await bubblewrap.problem()) is not None:
+            raise KeeperFailed(f"its keeper, bubblewrap: {problem}")
+        hold = bubblewrap.hold
+    stdio = streams.Stdio.terminal() if spawn.use_pty else streams.Stdio.pipes()
+    with stdio.handed_over():
         child = Child(spawn, await hold(spawn, stdio))
-    except BaseException:
-        stdio.close_ours()
-        raise
-    finally:
-        stdio.close_theirs()
     await child.connect(stdio)
     return child

@@ -7,8 +7,8 @@ A program of its own, run by path (`python -I -S keeper.py …`), that imports n
 
 As a child subreaper it becomes the parent of everything below the agent that loses its own, so
 killing its children until none is left ends even what called setsid, forked twice and scrubbed
-its environment.  It ends the agent when Coterie goes (death signal TERM, or the end of the
-control pipe) or says so, and the rest of the tree whenever the agent is gone.
+its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the
+control pipe) or commands it, and the rest of the tree whenever the agent is gone.
 
 Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
 the grace KILL to all, `k` KILL to all now.  Status, one line each: `started PID`,
@@ -51,7 +51,7 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
 
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if LINUX:
-            # Should someone kill the keeper itself, the agent at least goes with it.
+            # If the keeper itself is killed, the agent at least is killed with it.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != keeper:
                 os._exit(127)
@@ -71,14 +71,13 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
 def start(command: list[str], tty: bool) -> tuple[int, int]:
     """Fork and exec the agent; its pid, and the errno if it could not be executed (else 0)."""
     keeper = os.getpid()
-    heard, report = os.pipe()  # closes at exec: an end without a word is success
+    result, report = os.pipe()  # closes at exec: an end without data is success
     pid = os.fork()
     if pid == 0:
         become_agent(command, tty, report, keeper)
     os.close(report)
-    with open(heard, "rb") as pipe:
-        word = pipe.read()
-    return pid, int(word or 0)
+    with open(result, "rb") as pipe:
+        return pid, int(pipe.read() or 0)
 
 
 def children() -> list[int]:
@@ -95,10 +94,10 @@ def parent(pid: str) -> int:
     """The parent of a process, 0 if it is gone or a zombie."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
-            state, up = stat.read().rpartition(b")")[2].split()[:2]  # the name may hold anything
+            state, ppid = stat.read().rpartition(b")")[2].split()[:2]  # the name may hold anything
     except OSError:
         return 0
-    return 0 if state in b"ZX" else int(up)
+    return 0 if state in b"ZX" else int(ppid)
 
 
 def left_running() -> int:
@@ -106,12 +105,12 @@ def left_running() -> int:
     if not LINUX or not children():
         return 0
     parents = {int(name): parent(name) for name in os.listdir("/proc") if name.isdigit()}
-    found: set[int] = set()
-    more = {os.getpid()}
-    while more:
-        found |= more
-        more = {pid for pid, up in parents.items() if up in found} - found
-    return sum(not is_init(pid) for pid in found - {os.getpid()})
+    tree: set[int] = set()
+    new = {os.getpid()}
+    while new:
+        tree |= new
+        new = {pid for pid, ppid in parents.items() if ppid in tree} - tree
+    return sum(not is_init(pid) for pid in tree - {os.getpid()})
 
 
 def is_init(pid: int) -> bool:
@@ -135,51 +134,50 @@ def send(pid: int, number: int) -> None:
         pass
 
 
-def notice(number: int, frame: object) -> None:
-    """Handle a signal by doing nothing: the waker has it."""
+def ignore(number: int, frame: object) -> None:
+    """Handle a signal by doing nothing: the wake-up pipe reports it."""
 
 
 class Keeper:
-    """Watches one agent that runs; every pid below it stays ours until we have reaped it."""
+    """Watches one running agent; every pid below it stays ours until we have reaped it."""
 
     def __init__(self, control: int, status: int) -> None:
         self.control = control
         self.status = status
         self.agent = 0
         self.code: int | None = None
-        woken, waker = os.pipe()
-        self.woken: int = woken
-        self.waker: int = waker
-        for end in (self.woken, self.waker):
+        wakeup, wakeup_writer = os.pipe()
+        self.wakeup: int = wakeup
+        for end in (wakeup, wakeup_writer):
             os.set_blocking(end, False)
         for number in (*ENDING, signal.SIGCHLD):
-            signal.signal(number, notice)  # without one the waker is not written
-        signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
+            signal.signal(number, ignore)  # without a handler the wake-up pipe is not written
+        signal.set_wakeup_fd(wakeup_writer, warn_on_full_buffer=False)
         self.poll: select.poll = select.poll()
         self.poll.register(control, select.POLLIN)
-        self.poll.register(self.woken, select.POLLIN)
+        self.poll.register(self.wakeup, select.POLLIN)
 
-    def tell(self, line: str) -> None:
-        """Say a line to Coterie, if it is there."""
+    def report(self, line: str) -> None:
+        """Write a status line to Coterie, if it still runs."""
         try:
             os.write(self.status, line.encode() + b"\n")
         except OSError:
             pass
 
-    def listen(self, seconds: float | None) -> str:
-        """Wait for something to happen; the control letters heard, a signal to end being `t`."""
-        heard = ""
-        wait = None if seconds is None else max(0, int(seconds * 1000) + 1)
-        for ready, _ in self.poll.poll(wait):
+    def wait(self, seconds: float | None) -> str:
+        """Wait for commands or a signal; returns the control letters, a signal to end being `t`."""
+        received = ""
+        timeout = None if seconds is None else max(0, int(seconds * 1000) + 1)
+        for ready, _ in self.poll.poll(timeout):
             letters = os.read(ready, 4096)
-            if ready == self.woken:
-                heard += "t" if any(number in ENDING for number in letters) else ""
+            if ready == self.wakeup:
+                received += "t" if any(number in ENDING for number in letters) else ""
             elif letters:
-                heard += letters.decode("ascii", "ignore")
+                received += letters.decode("ascii", "ignore")
             else:
                 self.poll.unregister(ready)
-                heard += "t"
-        return heard
+                received += "t"
+        return received
 
     def reap(self) -> bool:
         """Collect all that have died; False when we have no child left."""
@@ -194,8 +192,8 @@ class Keeper:
                 code = os.waitstatus_to_exitcode(status)
                 self.code = code if code >= 0 else 128 - code
                 if left := left_running():
-                    self.tell(f"left {left}")
-                self.tell(f"exited {self.code}")
+                    self.report(f"left {left}")
+                self.report(f"exited {self.code}")
 
     def watch(self, grace: float) -> None:
         """Return when the agent is gone, or is to be killed with all the others."""
@@ -204,12 +202,12 @@ class Keeper:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 return
-            heard = self.listen(left)
-            if "k" in heard:
+            received = self.wait(left)
+            if "k" in received:
                 return
-            if "i" in heard:
+            if "i" in received:
                 send(-self.agent, signal.SIGINT)
-            if "t" in heard and deadline is None:
+            if "t" in received and deadline is None:
                 deadline = time.monotonic() + grace
                 send(self.agent, signal.SIGTERM)
 
@@ -223,15 +221,15 @@ class Keeper:
             else:
                 send(-self.agent, signal.SIGKILL)
             before = time.monotonic()
-            self.listen(pause)
-            # One that will not die (not ours to kill, or stuck in the kernel) is waited for, at
-            # leisure: as long as we live, Coterie knows that the tree is not gone.
+            self.wait(pause)
+            # One that will not die (not ours to kill, or stuck in the kernel) is waited for: as
+            # long as this process runs, Coterie knows that the tree is not gone.
             idle = time.monotonic() - before >= pause
             pause = min(pause * 2, LONGEST_PAUSE) if idle else FIRST_PAUSE
 
 
-def leave_stdio() -> None:
-    """Let go of the agent's pipes: their ends must mean the agent's, not ours."""
+def close_stdio() -> None:
+    """Close our copies of the agent's pipes: end of file must mean that the agent closed them."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(null, number)
@@ -263,8 +261,8 @@ def main(arguments: list[str]) -> int:
         return 1  # Coterie died before the death signal was set: nothing has been started
     restore_locale(options.get("locale"))
     keeper.agent, problem = start(arguments[cut + 1 :], "tty" in options)
-    keeper.tell(f"failed {problem}" if problem else f"started {keeper.agent}")
-    leave_stdio()
+    keeper.report(f"failed {problem}" if problem else f"started {keeper.agent}")
+    close_stdio()
     keeper.watch(float(options["grace"]))
     keeper.end_all()
     return keeper.code or 0

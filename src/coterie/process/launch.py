@@ -1,21 +1,25 @@
-"""Starting a program: what is to be started, and the one place where Coterie forks."""
+"""Starting programs: the one place where Coterie forks, agents under keepers, and short runs."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
+import subprocess
+import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar, cast
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NoReturn, TypeVar, cast
 
 import anyio
 
 from coterie.process.processes import MARK
-from coterie.process.streams import open_terminal, read_from
+from coterie.process.streams import OutputReader, Stdio, Tail, read_from
 
 T = TypeVar("T")
 
@@ -26,50 +30,6 @@ async def shielded(call: Callable[[], Awaitable[T]]) -> T:
     with anyio.CancelScope(shield=True):
         result.append(await call())
     return result[0]
-
-
-@dataclass(frozen=True)
-class Stdio:
-    """The two ends of a child's standard streams; on a terminal all of them are one."""
-
-    theirs: tuple[int, int, int]
-    ours: tuple[int, int, int | None]
-    """Where we write its input, read its output and read its stderr."""
-
-    @classmethod
-    def pipes(cls) -> Stdio:
-        """Three pipes."""
-        (child_in, to_child), (output, child_out) = os.pipe(), os.pipe()
-        errors, child_errors = os.pipe()
-        return cls((child_in, child_out, child_errors), (to_child, output, errors))
-
-    @classmethod
-    def terminal(cls) -> Stdio:
-        """One pseudo-terminal."""
-        ours, theirs = open_terminal()
-        return cls((theirs, theirs, theirs), (ours, os.dup(ours), None))
-
-    def close_theirs(self) -> None:
-        """Let go of the child's ends, once it has them or never will."""
-        for fd in set(self.theirs):
-            os.close(fd)
-
-    def close_ours(self) -> None:
-        """Let go of our ends, of a child that never was."""
-        for fd in self.ours:
-            if fd is not None:
-                os.close(fd)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A program to start; `env` is all that it gets, `passed` the descriptors it keeps."""
-
-    argv: Sequence[str]
-    cwd: str
-    env: Mapping[str, str]
-    stdio: Stdio
-    passed: tuple[int, ...] = field(default=())
 
 
 class Program(asyncio.SubprocessProtocol):
@@ -105,24 +65,31 @@ class Program(asyncio.SubprocessProtocol):
                 self._transport.send_signal(number)
 
 
-async def launch(what: Launch) -> Program:
+async def launch(
+    argv: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str],
+    stdio: Stdio,
+    passed: tuple[int, ...] = (),
+) -> Program:
     """Start a program in a session of its own; OSError or ValueError when it cannot be.
 
+    `env` is its whole environment, `passed` are the descriptors it keeps besides its streams.
     Forks in the calling thread, which must be the loop's: a death signal means the death of
     the thread that forked.  A terminal's Ctrl-C reaches Coterie only, which ends the others.
     """
     loop = asyncio.get_running_loop()
-    stdin, stdout, stderr = what.stdio.theirs
+    stdin, stdout, stderr = stdio.theirs
     with _no_signal_ignored():
         _, program = await loop.subprocess_exec(
             Program,
-            *what.argv,
+            *argv,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
-            cwd=what.cwd,
-            env=dict(what.env),
-            pass_fds=what.passed,
+            cwd=cwd,
+            env=dict(env),
+            pass_fds=passed,
             start_new_session=True,
         )
     return program
@@ -155,6 +122,8 @@ def _no_signal_ignored() -> Generator[None]:
             signal.signal(number, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
+
+# -- agents under a keeper -----------------------------------------------------------------------
 
 KeeperName = Literal["auto", "bubblewrap", "subreaper"]
 
@@ -216,8 +185,7 @@ class KeeperHandle(asyncio.Protocol, ABC):
     ) -> None:
         """Start the keeper with these descriptors passed on; returns when `ready` or too late."""
         try:
-            what = Launch(argv, spawn.cwd, spawn.marked_env, stdio, passed)
-            self.program = await launch(what)
+            self.program = await launch(argv, spawn.cwd, spawn.marked_env, stdio, passed)
         except BaseException:
             os.close(status)
             raise
@@ -271,3 +239,114 @@ class KeeperHandle(asyncio.Protocol, ABC):
     @abstractmethod
     async def proven_gone(self) -> bool:
         """Wait until nothing of the agent runs; False if that cannot be proven."""
+
+
+# -- short runs ----------------------------------------------------------------------------------
+
+PATIENCE = 10.0
+_VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
+
+
+@dataclass(frozen=True)
+class CapturedOutput:
+    """What a program printed; `status` is None when it was ended before it had exited."""
+
+    output: bytes
+    complaint: str
+    status: int | None
+    cut: bool = False
+    """It printed more than was wanted."""
+    late: bool = False
+    """It took longer than was allowed."""
+
+
+async def capture(
+    words: Sequence[str], cwd: str, env: Mapping[str, str], *, most: int, patience: float
+) -> CapturedOutput:
+    """Run a program that only reads, without input, until it ends, has printed `most` bytes or has
+    run for `patience` seconds; OSError when it cannot be run.
+
+    It is gone when this returns, or is cancelled.
+    """
+    output, errors, complaint = OutputReader(), OutputReader(), Tail()
+    errors.divert(complaint.add)
+
+    async def start() -> Program:
+        stdio = Stdio.pipes()
+        with stdio.handed_over():
+            program = await launch(words, cwd, env, stdio)
+        to_child, from_child, child_errors = stdio.ours
+        os.close(to_child)
+        await read_from(from_child, output)
+        if child_errors is not None:
+            await read_from(child_errors, errors)
+        return program
+
+    program = await shielded(start)
+    printed = bytearray()
+    try:
+        with anyio.move_on_after(patience) as timeout:
+            while len(printed) <= most and (chunk := await output.receive()):
+                printed += chunk
+            if len(printed) <= most:
+                await program.gone.wait()
+                await errors.ended.wait()
+        return CapturedOutput(
+            output=bytes(printed[:most]),
+            complaint=complaint.text,
+            status=program.code,
+            cut=len(printed) > most,
+            late=timeout.cancelled_caught,
+        )
+    finally:
+        program.signal(signal.SIGKILL)
+        await shielded(program.gone.wait)
+        output.close()
+        errors.close()
+
+
+def succeeds(words: Sequence[str]) -> bool:
+    """Whether a command exits with 0.  Blocks."""
+    ran = _run(words, None, subprocess.DEVNULL)
+    return ran is not None and ran.returncode == 0
+
+
+def version_of(command: str, search_path: str) -> str | None:
+    """The version a program prints with `--version`; None when it prints none.  Blocks.
+
+    It gets a home that is thrown away: some programs leave files behind even then.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            env = {"HOME": home, "TMPDIR": home, "PATH": search_path}
+            ran = _run([command, "--version"], env, subprocess.PIPE)
+    except OSError:
+        return None
+    if ran is None or ran.returncode != 0:
+        return None
+    match = _VERSION.search((ran.stdout + ran.stderr).decode("utf-8", "replace"))
+    return match[0] if match else None
+
+
+def _run(
+    words: Sequence[str], env: Mapping[str, str] | None, output: int
+) -> subprocess.CompletedProcess[bytes] | None:
+    """Run it with its output dropped or captured; None when it cannot be, or takes too long."""
+    try:
+        return subprocess.run(
+            words,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired, ValueError):
+        return None
+
+
+def exec_program(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a program, with that folder and environment; OSError if it cannot."""
+    os.chdir(cwd)
+    os.execvpe(words[0], list(words), dict(env))  # noqa: S606 - no shell is wanted

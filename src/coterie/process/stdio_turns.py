@@ -13,7 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.process.child import Child
-from coterie.process.lines import LineSplitter, OutputLine, clean, parse_object, text_of
+from coterie.process.streams import LineSplitter, OutputLine, clean, parse_object, text_of
 
 TEXT_FIELDS = ("result", "text", "content", "message")
 

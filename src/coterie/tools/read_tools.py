@@ -17,7 +17,7 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.errors import GitFailed
-from coterie.process.programs import CapturedOutput, CaptureRequest, capture
+from coterie.process.launch import CapturedOutput, capture
 from coterie.tools import scan, workspace_files
 from coterie.tools.toolbox import MOST, Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
 from coterie.tools.workspace_files import COTERIE, GIT, TextFile, ToolError, WorkspaceRoot
@@ -256,10 +256,8 @@ class Grep(Tool[GrepInput]):
         try:
             words = await anyio.to_thread.run_sync(self._words, asked, name)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
-            query = CaptureRequest(
-                words, _entered(folder, self.root.path / path), env, HITS, TIMEOUT
-            )
-            answer = await capture(query)
+            cwd = _entered(folder, self.root.path / path)
+            answer = await capture(words, cwd, env, most=HITS, patience=TIMEOUT)
         finally:
             os.close(folder)
         _refuse_failed(answer)

@@ -17,7 +17,7 @@ from typing import Literal
 import anyio.to_thread
 
 from coterie.model.workspace import Workspace
-from coterie.process.programs import succeeds
+from coterie.process.launch import succeeds
 from coterie.tools import landlock
 from coterie.tools.workspace_files import COTERIE, GIT
 from coterie.workspace.worktree import Worktree

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.process.lines import LineSplitter, OutputLine
+from coterie.process.streams import LineSplitter, OutputLine
 
 MIB = 1024 * 1024
 

@@ -21,7 +21,7 @@ from coterie.model.update import (
     Update,
     Usage,
 )
-from coterie.process.stdio_turns import parse_object
+from coterie.process.streams import parse_object
 
 SIGNED_OUT = -32000
 """The protocol's code for an agent that wants somebody to sign in first."""

@@ -36,8 +36,7 @@ from coterie.model.update import (
     TurnInterrupted,
     Update,
 )
-from coterie.process.lines import LineSplitter
-from coterie.process.stdio_turns import clean, parse_object
+from coterie.process.streams import LineSplitter, clean, parse_object
 
 PATIENCE = 5.0
 """How long Codex may take over a word of ours that no turn waits for."""

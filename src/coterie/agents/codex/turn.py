@@ -26,7 +26,7 @@ from coterie.model.update import (
     Usage,
     Waiting,
 )
-from coterie.process.stdio_turns import clean
+from coterie.process.streams import clean
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")

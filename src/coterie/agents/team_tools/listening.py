@@ -28,7 +28,7 @@ from coterie.agents.fields import mapping, text
 from coterie.agents.process import Object
 from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED, SERVER, Result, Tool
 from coterie.model.workspace import ToolCommands
-from coterie.process.stdio_turns import parse_object
+from coterie.process.streams import parse_object
 
 PROGRAM = Path(__file__).with_name("program.py")
 METHOD = "coterie/call"
