@@ -41,7 +41,7 @@ from coterie.testing.stage import TASK, Stage, stage
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.toolbox import Tool, Toolbox, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import FileVersions
-from coterie.workflows.solo import Solo
+from coterie.workflows.chat import Solo
 from coterie.workspace.folder import open_workspace
 from tests.contract.acp.house import Log
 

@@ -12,8 +12,7 @@ from coterie.model.team import Member
 from coterie.model.update import Delegated, TurnCompleted, Update
 from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
 from coterie.testing.stage import TASK, stage
-from coterie.workflows.chat import Chat
-from coterie.workflows.solo import Solo
+from coterie.workflows.chat import Chat, Solo
 
 
 def working(member: Member, prompt: Prompt) -> list[Update]:

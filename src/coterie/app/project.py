@@ -131,7 +131,7 @@ class App:
         team = with_learned(team, rules)
         scheduler = SchedulerConfig()
         if workflow == TICKETS:
-            from coterie.workflows.tickets.workers import check_team
+            from coterie.workflows.tickets import check_team
 
             check_team(team)
             scheduler = await anyio.to_thread.run_sync(load_scheduler, Project(self.root))

@@ -9,8 +9,7 @@ import anyio.to_thread
 from coterie.config import workflow_names as names
 from coterie.errors import UsageError
 from coterie.ports import Workflow
-from coterie.workflows.chat import Chat
-from coterie.workflows.solo import Solo
+from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 
 

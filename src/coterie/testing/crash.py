@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any
 
-from coterie.model.conversation import Message
-from coterie.model.journal import Fence, SetMemberState, TaskHistory, Write
-from coterie.model.task import TaskCreated
+from coterie.model.journal import Fence, Write
 from coterie.ports import Storage
 
 
@@ -43,25 +42,17 @@ class MortalStorage:
     tickets: Any = field(init=False)
     inbox: Any = field(init=False)
     leases: Any = field(init=False)
+    create: Any = field(init=False)
+    history: Any = field(init=False)
+    commit: Any = field(init=False)
+    member_states: Any = field(init=False)
 
     def __post_init__(self) -> None:
         for each in fields(self):
             if not each.init:
-                setattr(self, each.name, _Mortal(self, getattr(self.real, each.name)))
-
-    async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
-        """Pass on."""
-        return await self.live(self.real.create, event, owner, opening)
-
-    async def history(self, task_id: str) -> TaskHistory:
-        """Pass on."""
-        return await self.live(self.real.history, task_id)
-
-    async def commit(
-        self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
-    ) -> None:
-        """Pass on."""
-        await self.live(self.real.commit, fence, *writes, after=after)
+                part: Any = getattr(self.real, each.name)
+                mortal = partial(self.live, part) if callable(part) else _Mortal(self, part)
+                setattr(self, each.name, mortal)
 
     def post(
         self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
@@ -76,12 +67,7 @@ class MortalStorage:
         self._flush()
         return await self.real.changed(seen)
 
-    async def member_states(self, task_id: str) -> list[SetMemberState]:
-        """Pass on."""
-        return await self.live(self.real.member_states, task_id)
-
     async def close(self) -> None:
-        """Pass on."""
         self._flush()
         await self.real.close()
 
@@ -122,10 +108,5 @@ class _Mortal:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._real, name)
-        if name in ("set_child_pid", "drop_child"):
-            return call
-
-        async def live(*args: Any, **options: Any) -> Any:
-            return await self._storage.live(call, *args, **options)
-
-        return live
+        posts = name in ("set_child_pid", "drop_child")
+        return call if posts else partial(self._storage.live, call)

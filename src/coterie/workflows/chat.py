@@ -1,13 +1,24 @@
-"""The workflow `chat`: members speak in turn until a human ends it or a cap is reached."""
+"""The workflows `chat` and `solo`, and what the user may do about a turn that fails.
+
+In a chat members speak in turn until a human ends it or a cap is reached; solo is one member with
+one job.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count
+
 from coterie.model import step_name
+from coterie.model.about import FailedTurn
 from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following
-from coterie.model.task import Ended, TaskCreated
+from coterie.model.interaction import Answer, Ask, Option
+from coterie.model.task import Ended, Stopped, TaskCreated
 from coterie.model.team import Member
+from coterie.model.update import TurnFailed
 from coterie.ports import Context
-from coterie.workflows.failed_turns import turn_or_skip
+
+STOP = Option(id="stop", label="stop and keep", style="danger")
 
 
 class Chat:
@@ -108,3 +119,78 @@ class _Talk:
         # A stand-in speaks in the member's place: the order goes on from there.
         self._last_member = member.id
         self._rounds = self._rounds.after(member)
+
+
+class Solo:
+    """The team's only AI member does what was asked for."""
+
+    name = "solo"
+    version = 1
+
+    async def run(self, task: TaskCreated, context: Context) -> Ended:
+        """Work to the end; what people say meanwhile is a further turn."""
+        member = task.team.ai_members[0]
+        number = 1
+        reply, _ = await turn_or_skip(context, number, member)
+        while reply is not None and await context.heard(step_name.said(number)):
+            number += 1
+            reply, _ = await turn_or_skip(context, number, member)
+        if reply is None:
+            return Ended("skipped", f"{member.id} could not do it", failed=True)
+        return Ended("done", reply.text.strip().partition("\n")[0][:200])
+
+
+# -- turns that fail: the same in every workflow --------------------------------------------------
+
+
+async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:
+    """The user's answer.  Parks the task where they choose to stop now: a later run finds that
+    answer recorded and goes on."""
+    answer = await context.ask(name, question)
+    if answer.response.selected_option_id == STOP.id and answer.fresh:
+        context.park(Stopped("stopped"))
+    return answer
+
+
+async def turn_or_skip(
+    context: Context, number: int, speaker: Member, team: Sequence[Member] = ()
+) -> tuple[Message | None, Member]:
+    """The reply to a turn, and who gave it; no reply where the user skips the turn.
+
+    `team` are those who may take the turns of a member whose agent fails.
+    """
+    for tries in count():
+        outcome = await context.turn(step_name.turn(number, tries), speaker, number)
+        if isinstance(outcome, Message):
+            return outcome, speaker
+        others = {f"replace-{one.id}": one for one in team if one.id != speaker.id}
+        options = (
+            Option(id="retry", label="try again", style="primary"),
+            Option(id="skip", label=f"skip {speaker.id} this time"),
+            *(
+                Option(id=choice, label=f"{other.id} takes the turns of {speaker.id}")
+                for choice, other in others.items()
+            ),
+            STOP,
+        )
+        question = failed_turn(speaker, outcome, number, options)
+        answer = await answer_or_stop(context, step_name.failed_turn(number, tries + 1), question)
+        choice = answer.response.selected_option_id or ""
+        if choice == "skip":
+            break
+        speaker = others.get(choice, speaker)
+    return None, speaker
+
+
+def failed_turn(
+    member: Member, failure: TurnFailed, number: int, options: tuple[Option, ...]
+) -> Ask:
+    """The question about a turn that failed."""
+    about = FailedTurn(
+        member=member.id,
+        turn=number,
+        failure=failure.kind,
+        message=failure.message,
+        hint=failure.hint,
+    )
+    return Ask(member.id, "Select", about, options=options, content=failure.stderr_tail)

@@ -1,22 +1,20 @@
-"""Small values that contract suites write and expect back."""
+"""What the suites of a storage share: small values that they write and expect back, and
+`OpenedStorage`, which an implementation fills in.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.envelope import Envelope, TicketPayload
 from coterie.model.interaction import NOBODY, Display, Interaction, Option, Response
-from coterie.model.journal import (
-    AppendEvent,
-    AppendMessage,
-    ChildLease,
-    CloseStep,
-    CloseTurn,
-    OpenStep,
-    OpenTurn,
-    Step,
-    Turn,
-    Write,
-)
+from coterie.model.journal import Fence
 from coterie.model.task import (
     Caps,
     TaskCreated,
@@ -26,6 +24,7 @@ from coterie.model.task import (
 )
 from coterie.model.team import Member, Team
 from coterie.model.ticket import Moment, Ticket
+from coterie.ports import Storage
 
 TASK = "k3f9"
 STEP = "round/1/turn/ann"
@@ -52,9 +51,9 @@ def created(task_id: str = TASK, goal: str = "Look at cart.py\nand fix it") -> T
     )
 
 
-def started(task_id: str = TASK) -> AppendEvent:
+def started(task_id: str = TASK) -> journal.AppendEvent:
     """Its workflow begins."""
-    return AppendEvent(TaskStarted(task_id=task_id, at=at(1)))
+    return journal.AppendEvent(TaskStarted(task_id=task_id, at=at(1)))
 
 
 def interaction(name: str, task_id: str = TASK) -> Interaction:
@@ -70,12 +69,12 @@ def interaction(name: str, task_id: str = TASK) -> Interaction:
     )
 
 
-def asked(name: str, task_id: str = TASK, second: int = 2) -> AppendEvent:
+def asked(name: str, task_id: str = TASK, second: int = 2) -> journal.AppendEvent:
     """The question is put to the user."""
     event = UserInteractionRequested(
         task_id=task_id, at=at(second), interaction=interaction(name, task_id)
     )
-    return AppendEvent(event, step=f"{STEP}/ask/{name}")
+    return journal.AppendEvent(event, step=f"{STEP}/ask/{name}")
 
 
 def answered(
@@ -98,33 +97,36 @@ def message(seq: int, task_id: str = TASK, text: str = "hello") -> Message:
     return Message(task_id, seq, "ann", f"{text} {seq}", at(seq), turn=seq, next="bob", done=True)
 
 
-def step(name: str = STEP, result: str | None = None, task_id: str = TASK) -> Step:
+def step(name: str = STEP, result: str | None = None, task_id: str = TASK) -> journal.Step:
     """A step that is open unless a result is given."""
-    return Step(task_id, name, "turn", "0123456789abcdef", '{"member":"ann"}', result)
+    return journal.Step(task_id, name, "turn", "0123456789abcdef", '{"member":"ann"}', result)
 
 
-def turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> Turn:
+def turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> journal.Turn:
     """An attempt that is open."""
-    return Turn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
+    return journal.Turn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
 
 
-def opening(name: str = STEP, task_id: str = TASK) -> tuple[Write, ...]:
+def opening(name: str = STEP, task_id: str = TASK) -> tuple[journal.Write, ...]:
     """What opens a turn."""
-    return (OpenStep(step(name, task_id=task_id)), OpenTurn(turn(name, task_id=task_id)))
-
-
-def closing(name: str = STEP, seq: int = 1, task_id: str = TASK) -> tuple[Write, ...]:
-    """What closes it with its reply."""
     return (
-        CloseTurn(task_id, name, 1, at(5), "completed", '{"input_tokens":3}', "t-2"),
-        CloseStep(task_id, name, f'{{"message":{seq}}}'),
-        AppendMessage(message(seq, task_id)),
+        journal.OpenStep(step(name, task_id=task_id)),
+        journal.OpenTurn(turn(name, task_id=task_id)),
     )
 
 
-def child(mark: str, task_id: str = TASK) -> ChildLease:
+def closing(name: str = STEP, seq: int = 1, task_id: str = TASK) -> tuple[journal.Write, ...]:
+    """What closes it with its reply."""
+    return (
+        journal.CloseTurn(task_id, name, 1, at(5), "completed", '{"input_tokens":3}', "t-2"),
+        journal.CloseStep(task_id, name, f'{{"message":{seq}}}'),
+        journal.AppendMessage(message(seq, task_id)),
+    )
+
+
+def child(mark: str, task_id: str = TASK) -> journal.ChildLease:
     """A process that is about to start."""
-    return ChildLease(task_id, "ann", "claude", mark, "boot-1", "pid:[1]", "here", at(6))
+    return journal.ChildLease(task_id, "ann", "claude", mark, "boot-1", "pid:[1]", "here", at(6))
 
 
 TICKET = Ticket("T1", "t-1", "Coupon model", history=(Moment(at(1), "created"),))
@@ -134,3 +136,36 @@ def envelope(minute: int) -> Envelope:
     """That there is a ticket."""
     payload = TicketPayload(ticket_id="T1", task_id="t-1", owner=None, status="pending")
     return Envelope.of(TASK, at(minute), "coterie", "mira", payload, "T1")
+
+
+class OpenedStorage:
+    """Opens storages for tests; all of one test stand on the same data."""
+
+    async def open(self, place: Path) -> Storage:
+        """A storage on the data at `place`, made if there is none.
+
+        Two that are open at once stand for two processes.
+        """
+        raise NotImplementedError
+
+    @pytest.fixture
+    async def storage(self, tmp_path: Path) -> AsyncGenerator[Storage]:
+        async with self.opened(tmp_path) as storage:
+            yield storage
+
+    @pytest.fixture
+    async def fence(self, storage: Storage) -> Fence:
+        """Of a task that runs."""
+        fence = await storage.create(created(), "me", None)
+        assert fence is not None
+        await storage.commit(fence, started())
+        return fence
+
+    @contextlib.asynccontextmanager
+    async def opened(self, place: Path) -> AsyncGenerator[Storage]:
+        """A storage that is let go in the end, whatever became of it."""
+        storage = await self.open(place)
+        try:
+            yield storage
+        finally:
+            await storage.close()

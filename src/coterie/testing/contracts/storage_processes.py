@@ -9,21 +9,15 @@ import anyio
 import pytest
 
 from coterie.errors import LeaseLost
+from coterie.model import journal
 from coterie.model.interaction import Question
-from coterie.model.journal import (
-    AppendEvent,
-    AppendMessage,
-    Fence,
-    IllegalWrite,
-    Lease,
-    Request,
-    TakeRequest,
-)
+from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
     STEP,
     TASK,
+    OpenedStorage,
     answered,
     asked,
     at,
@@ -34,7 +28,6 @@ from coterie.testing.contracts.samples import (
     message,
     started,
 )
-from coterie.testing.contracts.storage_opening import OpenedStorage
 
 
 class InboxContract(OpenedStorage):
@@ -91,8 +84,8 @@ class InboxContract(OpenedStorage):
 
     async def test_what_nobody_answered_is_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))
-        await storage.commit(fence, AppendEvent(closed("q1")))
-        await storage.commit(fence, AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
+        await storage.commit(fence, journal.AppendEvent(closed("q1")))
+        await storage.commit(fence, journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
         questions = await storage.inbox.questions(only_open=False)
         assert [(q.state, q.answered_at) for q in questions] == [
             ("closed", at(3)),
@@ -130,10 +123,10 @@ class InboxContract(OpenedStorage):
             await other.inbox.request("another", "stop", "max", "")
         found = await storage.inbox.requests(TASK)
         assert found == [
-            Request(first, TASK, "say", "max", "be quick", found[0].at),
-            Request(second, TASK, "stop", "max", "", found[1].at),
+            journal.Request(first, TASK, "say", "max", "be quick", found[0].at),
+            journal.Request(second, TASK, "stop", "max", "", found[1].at),
         ]
-        await storage.commit(fence, TakeRequest(first))
+        await storage.commit(fence, journal.TakeRequest(first))
         await storage.inbox.discard_requests(TASK, ["stop", "cancel"])
         assert await storage.inbox.requests(TASK) == []
         assert len(await storage.inbox.requests("another")) == 1
@@ -142,8 +135,8 @@ class InboxContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         first = await storage.inbox.request(TASK, "say", "max", "one")
-        await storage.commit(fence, TakeRequest(first))
-        await storage.commit(fence, TakeRequest(first))
+        await storage.commit(fence, journal.TakeRequest(first))
+        await storage.commit(fence, journal.TakeRequest(first))
         assert await storage.inbox.request(TASK, "say", "max", "two") > first
 
 
@@ -153,23 +146,23 @@ class LeasesContract(OpenedStorage):
     async def test_a_lease_goes_from_hand_to_hand(self, storage: Storage, fence: Fence) -> None:
         leases = storage.leases
         await leases.park(fence)
-        assert await leases.get(TASK) == Lease(TASK, "me", 1, "parked")
+        assert await leases.get(TASK) == journal.Lease(TASK, "me", 1, "parked")
         assert await leases.claim(TASK, "other", 7) is None
         assert await leases.claim(TASK, "other", 0) is None
         assert await leases.claim(TASK, "other", 1) == 2
         assert await leases.claim(TASK, "third", 1) is None
-        assert await leases.get(TASK) == Lease(TASK, "other", 2, "reclaiming")
+        assert await leases.get(TASK) == journal.Lease(TASK, "other", 2, "reclaiming")
         assert not await leases.confirm(fence)
         assert await leases.confirm(Fence(TASK, 2))
         assert not await leases.confirm(Fence(TASK, 2))
         await leases.park(fence)  # no longer ours: nothing happens
-        assert await leases.all() == [Lease(TASK, "other", 2, "running")]
+        assert await leases.all() == [journal.Lease(TASK, "other", 2, "running")]
 
     async def test_a_lease_that_never_was(self, storage: Storage) -> None:
         assert await storage.leases.get("none") is None
         assert await storage.leases.claim("none", "me", 1) is None
         assert await storage.leases.claim("none", "me", 0) == 1
-        assert await storage.leases.get("none") == Lease("none", "me", 1, "reclaiming")
+        assert await storage.leases.get("none") == journal.Lease("none", "me", 1, "reclaiming")
 
     async def test_claims_race_and_one_wins(
         self, tmp_path: Path, storage: Storage, fence: Fence
@@ -231,8 +224,8 @@ class WakeupContract(OpenedStorage):
 
     async def test_our_own_other_writes_do_not_wake(self, storage: Storage, fence: Fence) -> None:
         seen = await storage.changed(0)
-        await storage.commit(fence, AppendMessage(message(1)))
-        storage.post(fence, AppendMessage(message(2)))
+        await storage.commit(fence, journal.AppendMessage(message(1)))
+        storage.post(fence, journal.AppendMessage(message(2)))
         with anyio.move_on_after(0.2) as waited:
             await storage.changed(seen)
         assert waited.cancelled_caught
@@ -264,6 +257,6 @@ class WakeupContract(OpenedStorage):
             await storage.changed(seen)
         async with self.opened(tmp_path) as other:
             await other.inbox.request(TASK, "say", "max", "hello")
-            await storage.commit(fence, AppendMessage(message(1)))  # hides nothing
+            await storage.commit(fence, journal.AppendMessage(message(1)))  # hides nothing
             with anyio.fail_after(2):
                 await storage.changed(seen)

@@ -10,28 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from coterie.model import journal
 from coterie.model.envelope import Envelope, Report
-from coterie.model.journal import (
-    AppendAudit,
-    AppendEnvelope,
-    AppendEvent,
-    AppendMessage,
-    AppendThread,
-    CloseStep,
-    CloseTurn,
-    Fence,
-    IllegalWrite,
-    OpenStep,
-    OpenTurn,
-    PutTicket,
-    SetMemberState,
-    SpendTurn,
-    Step,
-    SupersedeSteps,
-    TaskHistory,
-    Turn,
-    TurnOutcome,
-)
+from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import TaskCanceled, TaskCompleted, TaskFailed, TaskRow, fold
 from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
@@ -41,6 +22,7 @@ from coterie.testing.contracts.samples import (
     STEP,
     TASK,
     TICKET,
+    OpenedStorage,
     at,
     child,
     closing,
@@ -52,7 +34,6 @@ from coterie.testing.contracts.samples import (
     step,
     turn,
 )
-from coterie.testing.contracts.storage_opening import OpenedStorage
 
 ENTRIES = [
     AuditEntry(
@@ -104,7 +85,7 @@ class RecordsContract(OpenedStorage):
         for task_id, end in ends.items():
             fence = await storage.create(created(task_id), "me", None)
             await storage.commit(fence, started(task_id))
-            await storage.commit(fence, AppendEvent(end))
+            await storage.commit(fence, journal.AppendEvent(end))
         assert [(row.id, row.status, row.reason) for row in await storage.events.tasks()] == [
             ("a", "completed", "max_turns"),
             ("c", "failed", "stuck"),
@@ -128,14 +109,14 @@ class RecordsContract(OpenedStorage):
         assert len({digest for _, digest in heads}) == 4
 
     async def test_the_audit_comes_back_as_it_was(self, storage: Storage, fence: Fence) -> None:
-        await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
+        await storage.commit(fence, *(journal.AppendAudit(entry) for entry in ENTRIES))
         assert await storage.audit.of_task(TASK) == ENTRIES
         assert await storage.audit.of_task("another") == []
 
     async def test_only_what_is_new_can_be_asked_for(self, storage: Storage, fence: Fence) -> None:
         events = await storage.events.of_task(TASK)
         assert await storage.events.of_task(TASK, after=1) == events[1:]
-        await storage.commit(fence, *(AppendAudit(entry) for entry in ENTRIES))
+        await storage.commit(fence, *(journal.AppendAudit(entry) for entry in ENTRIES))
         assert await storage.audit.of_task(TASK, after=1) == ENTRIES[1:]
         assert await storage.audit.of_task(TASK, after=2) == []
         await storage.commit(fence, *opening("z"), *opening("a"))
@@ -148,7 +129,7 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, *opening(), *closing(), *opening("next"))
         await storage.leases.record_child(fence, child("mark-1"))
         await storage.inbox.request(TASK, "say", "max", "be quick")
-        assert await storage.history(TASK) == TaskHistory(
+        assert await storage.history(TASK) == journal.TaskHistory(
             events=await storage.events.of_task(TASK),
             lease=await storage.leases.get(TASK),
             children=await storage.leases.children(TASK),
@@ -157,16 +138,16 @@ class RecordsContract(OpenedStorage):
             turns=await storage.journal.turns(TASK),
             requests=await storage.inbox.requests(TASK),
         )
-        assert await storage.history("none") == TaskHistory([], None, [], [], [], [], [])
+        assert await storage.history("none") == journal.TaskHistory([], None, [], [], [], [], [])
 
     async def test_the_audit_of_every_task_is_one_chain(
         self, storage: Storage, fence: Fence
     ) -> None:
         other = await storage.create(created("b"), "me", None)
         elsewhere = replace(ENTRIES[0], task_id="b", input={"half": "\ud800", "at": 0.1})
-        await storage.commit(fence, AppendAudit(ENTRIES[0]))
-        await storage.commit(other, AppendAudit(elsewhere))
-        await storage.commit(fence, AppendAudit(ENTRIES[1]))
+        await storage.commit(fence, journal.AppendAudit(ENTRIES[0]))
+        await storage.commit(other, journal.AppendAudit(elsewhere))
+        await storage.commit(fence, journal.AppendAudit(ENTRIES[1]))
         # What UTF-8 cannot keep is replaced before it is hashed.
         kept = replace(elsewhere, input={"half": "\ufffd", "at": 0.1})
         expected = [ENTRIES[0], kept, ENTRIES[1]]
@@ -182,13 +163,15 @@ class RecordsContract(OpenedStorage):
     async def test_a_thread_grows_at_its_end_and_nowhere_else(
         self, storage: Storage, fence: Fence
     ) -> None:
-        storage.post(fence, AppendThread(TASK, "t-1", 1, '{"n":1}'))
+        storage.post(fence, journal.AppendThread(TASK, "t-1", 1, '{"n":1}'))
         await storage.commit(
-            fence, AppendThread(TASK, "t-1", 2, '{"n":2}'), AppendThread(TASK, "t-2", 1, "{}")
+            fence,
+            journal.AppendThread(TASK, "t-1", 2, '{"n":2}'),
+            journal.AppendThread(TASK, "t-2", 1, "{}"),
         )
         for place in (1, 2, 4):
             with pytest.raises(IllegalWrite):
-                await storage.commit(fence, AppendThread(TASK, "t-1", place, "{}"))
+                await storage.commit(fence, journal.AppendThread(TASK, "t-1", place, "{}"))
         assert await storage.conversation.thread("t-1") == ['{"n":1}', '{"n":2}']
         assert await storage.conversation.thread("t-2") == ["{}"]
         assert await storage.conversation.thread("t-3") == []
@@ -199,14 +182,16 @@ class RecordsContract(OpenedStorage):
         other = await storage.create(created("b"), "me", None)
         for task_id, mine in ((TASK, fence), ("b", other)):
             for name, second, usage in (("x", 4, None), ("y", 5, '{"output_tokens":1}')):
-                opened = Turn(task_id, name, 1, "ann", 1, at(second))
-                await storage.commit(mine, OpenTurn(opened))
-                end = CloseTurn(task_id, name, 1, at(6), "failed", "exit 3", None, usage)
+                opened = journal.Turn(task_id, name, 1, "ann", 1, at(second))
+                await storage.commit(mine, journal.OpenTurn(opened))
+                end = journal.CloseTurn(task_id, name, 1, at(6), "failed", "exit 3", None, usage)
                 await storage.commit(mine, end)
-        late = Turn("b", "z", 1, "ann", 1, at(8))
-        await storage.commit(other, OpenTurn(late))
+        late = journal.Turn("b", "z", 1, "ann", 1, at(8))
+        await storage.commit(other, journal.OpenTurn(late))
         cost = '{"input_tokens":2}'
-        await storage.commit(other, CloseTurn("b", "z", 1, at(9), "completed", None, None, cost))
+        await storage.commit(
+            other, journal.CloseTurn("b", "z", 1, at(9), "completed", None, None, cost)
+        )
         spent = await storage.journal.spending()
         assert [(turn.task_id, turn.step, turn.usage) for turn in spent] == [
             ("b", "y", '{"output_tokens":1}'),
@@ -221,18 +206,20 @@ class RecordsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         cost = '{"output_tokens":1}'
-        ends: list[tuple[str, TurnOutcome, str | None]] = [
+        ends: list[tuple[str, journal.TurnOutcome, str | None]] = [
             ("x", "unknown", None),
             ("y", "completed", '{"cost_usd":2}'),
         ]
         for name, outcome, usage in ends:
-            await storage.commit(fence, OpenTurn(Turn(TASK, name, 1, "ann", 1, at(4))))
-            await storage.commit(fence, SpendTurn(TASK, name, 1, cost))
+            await storage.commit(
+                fence, journal.OpenTurn(journal.Turn(TASK, name, 1, "ann", 1, at(4)))
+            )
+            await storage.commit(fence, journal.SpendTurn(TASK, name, 1, cost))
             assert (await storage.journal.spending())[-1].usage == cost
-            end = CloseTurn(TASK, name, 1, at(6), outcome, None, None, usage)
+            end = journal.CloseTurn(TASK, name, 1, at(6), outcome, None, None, usage)
             await storage.commit(fence, end)
             with pytest.raises(IllegalWrite):
-                await storage.commit(fence, SpendTurn(TASK, name, 1, cost))
+                await storage.commit(fence, journal.SpendTurn(TASK, name, 1, cost))
         assert [turn.usage for turn in await storage.journal.turns(TASK)] == [
             cost,
             '{"cost_usd":2}',
@@ -241,7 +228,7 @@ class RecordsContract(OpenedStorage):
     async def test_messages_come_back_as_they_were(self, storage: Storage, fence: Fence) -> None:
         said = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]
         for each in said:
-            storage.post(fence, AppendMessage(each))
+            storage.post(fence, journal.AppendMessage(each))
         assert await storage.conversation.messages(TASK) == said
         assert await storage.conversation.messages(TASK, after=1) == said[1:]
         assert await storage.conversation.messages(TASK, after=3) == []
@@ -254,7 +241,7 @@ class RecordsContract(OpenedStorage):
         await storage.commit(fence, *closing())
         assert await storage.journal.steps(TASK) == [step(result='{"message":1}')]
         assert await storage.journal.turns(TASK) == [
-            Turn(
+            journal.Turn(
                 TASK, STEP, 1, "ann", 1, at(4), "t-2", at(5), "completed", '{"input_tokens":3}'
             )
         ]  # fmt: skip
@@ -262,8 +249,8 @@ class RecordsContract(OpenedStorage):
     async def test_a_step_recorded_whole_cannot_be_closed_again(
         self, storage: Storage, fence: Fence
     ) -> None:
-        whole = Step(TASK, "heard/1", "heard", "d", "", "[]")
-        await storage.commit(fence, OpenStep(whole))
+        whole = journal.Step(TASK, "heard/1", "heard", "d", "", "[]")
+        await storage.commit(fence, journal.OpenStep(whole))
         assert await storage.journal.steps(TASK) == [whole]
 
     async def test_the_order_of_opening_outlives_everything(
@@ -272,8 +259,8 @@ class RecordsContract(OpenedStorage):
         names = ["z", "b", "a", "m"]
         for name in names[:2]:
             await storage.commit(fence, *opening(name))
-        storage.post(fence, CloseTurn(TASK, "z", 1, at(6), "failed", "exit 3", None))
-        storage.post(fence, OpenTurn(turn("z", attempt=2)))
+        storage.post(fence, journal.CloseTurn(TASK, "z", 1, at(6), "failed", "exit 3", None))
+        storage.post(fence, journal.OpenTurn(turn("z", attempt=2)))
         async with self.opened(tmp_path) as other:
             await storage.leases.park(fence)
             await other.leases.claim(TASK, "other", 1)
@@ -289,7 +276,7 @@ class RecordsContract(OpenedStorage):
         other = await storage.create(created("b"), "me", None)
         await storage.commit(other, *opening("a", "b"))
         await storage.commit(fence, *opening("a"), *opening("b"))
-        await storage.commit(fence, SupersedeSteps(TASK, "aside2/", ("a", "none")))
+        await storage.commit(fence, journal.SupersedeSteps(TASK, "aside2/", ("a", "none")))
         assert await storage.journal.steps(TASK) == [step("aside2/a"), step("b")]
         assert await storage.journal.turns(TASK) == [turn("aside2/a"), turn("b")]
         assert await storage.journal.steps("b") == [step("a", task_id="b")]
@@ -298,13 +285,13 @@ class RecordsContract(OpenedStorage):
         other = await storage.create(created("b"), "me", message(1, "b"))
         await storage.commit(fence, *opening())
         await storage.commit(other, *opening(task_id="b"))
-        await storage.commit(other, CloseStep("b", STEP, "1"))
+        await storage.commit(other, journal.CloseStep("b", STEP, "1"))
         assert await storage.journal.steps(TASK) == [step()]
         assert await storage.conversation.messages(TASK) == []
 
     async def test_only_rare_member_states_are_kept(self, storage: Storage, fence: Fence) -> None:
-        def state(member: str, name: str, reason: str = "") -> SetMemberState:
-            return SetMemberState(TASK, member, name, reason, at(1))
+        def state(member: str, name: str, reason: str = "") -> journal.SetMemberState:
+            return journal.SetMemberState(TASK, member, name, reason, at(1))
 
         storage.post(fence, state("bob", "quiet"), state("ann", "waiting", "rate limit"))
         storage.post(fence, state("bob", "stuck", "no answer"), state("cat", "working"))
@@ -327,9 +314,11 @@ class TicketsContract(OpenedStorage):
     async def test_tickets_come_back_in_the_order_they_were_made(self, storage: Storage) -> None:
         fence = await self._fence(storage)
         other = Ticket("T0", "t-0", "Price rules", dependencies=("T1",))
-        await storage.commit(fence, PutTicket(TASK, TICKET, None), PutTicket(TASK, other, None))
+        await storage.commit(
+            fence, journal.PutTicket(TASK, TICKET, None), journal.PutTicket(TASK, other, None)
+        )
         moved = replace(TICKET.moved("in_progress", at(2), "go"), owner="wren")
-        await storage.commit(fence, PutTicket(TASK, moved, "pending"))
+        await storage.commit(fence, journal.PutTicket(TASK, moved, "pending"))
         assert await storage.tickets.tickets(TASK) == [moved, other]
         assert await storage.tickets.tickets("other") == []
         assert await storage.tickets.tickets(TASK, {"T1": 1, "T0": 0}) == [moved]
@@ -339,22 +328,26 @@ class TicketsContract(OpenedStorage):
         fence = await self._fence(storage)
         with pytest.raises(IllegalWrite):
             await storage.commit(
-                fence, AppendEnvelope(envelope(1)), PutTicket(TASK, TICKET, "in_progress")
+                fence,
+                journal.AppendEnvelope(envelope(1)),
+                journal.PutTicket(TASK, TICKET, "in_progress"),
             )
-        await storage.commit(fence, AppendEnvelope(envelope(2)))
+        await storage.commit(fence, journal.AppendEnvelope(envelope(2)))
         report = Envelope.of(TASK, at(3), "wren", "mira", Report(status="completed"), "T1")
-        await storage.commit(fence, AppendEnvelope(report))
+        await storage.commit(fence, journal.AppendEnvelope(report))
         assert await storage.tickets.envelopes(TASK) == [(1, envelope(2)), (2, report)]
         assert await storage.tickets.envelopes(TASK, after=1) == [(2, report)]
 
     async def test_a_move_that_the_table_does_not_have_is_refused(self, storage: Storage) -> None:
         fence = await self._fence(storage)
-        await storage.commit(fence, PutTicket(TASK, TICKET, None))
+        await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
         with pytest.raises(IllegalWrite, match="never done"):
-            await storage.commit(fence, PutTicket(TASK, replace(TICKET, state="done"), "pending"))
+            await storage.commit(
+                fence, journal.PutTicket(TASK, replace(TICKET, state="done"), "pending")
+            )
         moved = replace(TICKET, state="in_progress")
         with pytest.raises(IllegalWrite, match="is not blocked"):
-            await storage.commit(fence, PutTicket(TASK, moved, "blocked"))
+            await storage.commit(fence, journal.PutTicket(TASK, moved, "blocked"))
         with pytest.raises(IllegalWrite, match="there already"):
-            await storage.commit(fence, PutTicket(TASK, TICKET, None))
+            await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
         assert await storage.tickets.tickets(TASK) == [TICKET]

@@ -1,54 +1,39 @@
-"""Every field of every stored value comes back: the values are generated from their types."""
+"""Every field of every stored value comes back: the values are generated from their types.
+
+`examples` makes examples of any stored type from its type hints: no field is forgotten, also a new
+one.  The first example has in every field something else than the default.  Each of the others
+differs from it in one field: None where that may be, another choice, another member of a union.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from typing import Any, TypeVar, get_args
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from coterie.model import journal, task
 from coterie.model.conversation import Message
 from coterie.model.envelope import PAYLOADS, TYPES, Envelope
 from coterie.model.interaction import Interaction, Question, Response
-from coterie.model.journal import (
-    AppendAudit,
-    AppendEnvelope,
-    AppendEvent,
-    AppendMessage,
-    AppendThread,
-    ChildLease,
-    CloseStep,
-    CloseTurn,
-    Fence,
-    Lease,
-    OpenStep,
-    OpenTurn,
-    PutTicket,
-    Request,
-    RequestKind,
-    SetMemberState,
-    SpendTurn,
-    Step,
-    Turn,
-)
-from coterie.model.task import (
-    Event,
-    TaskCanceled,
-    TaskCompleted,
-    TaskCreated,
-    TaskFailed,
-    TaskRow,
-    TaskStarted,
-    UserInteractionRequested,
-    UserInteractionResponded,
-    after,
-)
+from coterie.model.journal import Fence
 from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Storage
-from coterie.testing.contracts.examples import examples
-from coterie.testing.contracts.samples import TASK, asked, created, started
-from coterie.testing.contracts.storage_opening import OpenedStorage
+from coterie.testing.contracts.samples import TASK, OpenedStorage, asked, created, started
 
 T = TypeVar("T")
 
@@ -65,37 +50,39 @@ class ValuesContract(OpenedStorage):
     async def test_messages(self, storage: Storage, fence: Fence) -> None:
         said = examples(Message, task_id=TASK)
         said = [replace(message, seq=place) for place, message in enumerate(said, 1)]
-        await storage.commit(fence, *map(AppendMessage, said))
+        await storage.commit(fence, *map(journal.AppendMessage, said))
         assert await storage.conversation.messages(TASK) == said
 
     async def test_audit_entries(self, storage: Storage, fence: Fence) -> None:
         entries = examples(AuditEntry, task_id=TASK)
-        await storage.commit(fence, *map(AppendAudit, entries))
+        await storage.commit(fence, *map(journal.AppendAudit, entries))
         assert await storage.audit.of_task(TASK) == entries
         assert await storage.audit.all() == entries
         assert [row.entry for row in await storage.audit.chain()] == entries
 
     async def test_steps(self, storage: Storage, fence: Fence) -> None:
-        steps = _numbered(Step, "name")
-        await storage.commit(fence, *map(OpenStep, steps))
+        steps = _numbered(journal.Step, "name")
+        await storage.commit(fence, *map(journal.OpenStep, steps))
         assert await storage.journal.steps(TASK) == steps
         open_one = replace(steps[0], name="open", result=None)
-        closed = examples(CloseStep, task_id=TASK, name="open")[0]
-        await storage.commit(fence, OpenStep(open_one), closed)
+        closed = examples(journal.CloseStep, task_id=TASK, name="open")[0]
+        await storage.commit(fence, journal.OpenStep(open_one), closed)
         assert (await storage.journal.steps(TASK))[-1] == replace(open_one, result=closed.result)
 
     async def test_turns(self, storage: Storage, fence: Fence) -> None:
-        turns = _numbered(Turn, "step")
-        await storage.commit(fence, *map(OpenTurn, turns))
+        turns = _numbered(journal.Turn, "step")
+        await storage.commit(fence, *map(journal.OpenTurn, turns))
         assert await storage.journal.turns(TASK) == turns
         assert await storage.journal.spending() == [turn for turn in turns if turn.usage]
 
     async def test_how_turns_end(self, storage: Storage, fence: Fence) -> None:
-        begun = Turn(TASK, "x", 1, "ann", 1, "now")
-        for place, ended in enumerate(examples(CloseTurn, task_id=TASK, attempt=1)):
+        begun = journal.Turn(TASK, "x", 1, "ann", 1, "now")
+        for place, ended in enumerate(examples(journal.CloseTurn, task_id=TASK, attempt=1)):
             end, opened = replace(ended, step=f"n{place}"), replace(begun, step=f"n{place}")
-            (spent,) = examples(SpendTurn, task_id=TASK, attempt=1, step=opened.step, usage="{}")
-            await storage.commit(fence, OpenTurn(opened), spent)
+            (spent,) = examples(
+                journal.SpendTurn, task_id=TASK, attempt=1, step=opened.step, usage="{}"
+            )
+            await storage.commit(fence, journal.OpenTurn(opened), spent)
             assert (await storage.journal.turns(TASK))[-1] == replace(opened, usage=spent.usage)
             await storage.commit(fence, end)
             told = {each.name: getattr(end, each.name) for each in fields(end)}
@@ -103,33 +90,37 @@ class ValuesContract(OpenedStorage):
             assert (await storage.journal.turns(TASK))[-1] == closed
 
     async def test_tasks(self, storage: Storage) -> None:
-        for place, given in enumerate(examples(TaskCreated)):
+        for place, given in enumerate(examples(task.TaskCreated)):
             event = given.model_copy(update={"task_id": f"t{place}"})
             assert await storage.create(event, "me", None) == Fence(event.task_id, 1)
             assert await storage.events.of_task(event.task_id) == [event]
             assert (await storage.events.tasks())[-1] == _row(event)
 
-    @pytest.mark.parametrize("kind", [TaskStarted, TaskCompleted, TaskFailed, TaskCanceled])
-    async def test_events(self, storage: Storage, kind: type[Event]) -> None:
+    @pytest.mark.parametrize(
+        "kind", [task.TaskStarted, task.TaskCompleted, task.TaskFailed, task.TaskCanceled]
+    )
+    async def test_events(self, storage: Storage, kind: type[task.Event]) -> None:
         for place, given in enumerate(examples(kind)):
             event = given.model_copy(update={"task_id": f"t{place}"})
             fence = await storage.create(created(event.task_id), "me", None)
             begun = () if event.type == "TaskStarted" else (started(event.task_id),)
-            await storage.commit(fence, *begun, AppendEvent(event))
+            await storage.commit(fence, *begun, journal.AppendEvent(event))
             assert (await storage.events.of_task(event.task_id))[-1] == event
 
     async def test_questions_and_answers(self, storage: Storage, fence: Fence) -> None:
         for place, given in enumerate(examples(Interaction, task_id=TASK)):
             interaction = given.model_copy(update={"interaction_id": f"q{place}"})
-            (event,) = examples(UserInteractionRequested, task_id=TASK, interaction=interaction)
-            await storage.commit(fence, AppendEvent(event, step=f"step {place}"))
+            (event,) = examples(
+                task.UserInteractionRequested, task_id=TASK, interaction=interaction
+            )
+            await storage.commit(fence, journal.AppendEvent(event, step=f"step {place}"))
             assert (await storage.events.of_task(TASK))[-1] == event
             question = Question(interaction, f"step {place}", "open", event.at)
             assert await storage.inbox.question(f"q{place}") == question
         for place, given in enumerate(examples(Response, task_id=TASK)):
             await storage.commit(fence, asked(f"a{place}"))
             response = given.model_copy(update={"interaction_id": f"a{place}"})
-            (event,) = examples(UserInteractionResponded, task_id=TASK, response=response)
+            (event,) = examples(task.UserInteractionResponded, task_id=TASK, response=response)
             assert await storage.inbox.respond(event)
             assert (await storage.events.of_task(TASK))[-1] == event
             question = await storage.inbox.question(f"a{place}")
@@ -138,9 +129,9 @@ class ValuesContract(OpenedStorage):
 
     async def test_tickets(self, storage: Storage, fence: Fence) -> None:
         tickets = [replace(ticket, id=f"T{place}") for place, ticket in enumerate(examples(Ticket))]
-        await storage.commit(fence, *(PutTicket(TASK, ticket, None) for ticket in tickets))
+        await storage.commit(fence, *(journal.PutTicket(TASK, ticket, None) for ticket in tickets))
         assert await storage.tickets.tickets(TASK) == tickets
-        await storage.commit(fence, PutTicket(TASK, tickets[0], tickets[0].state))
+        await storage.commit(fence, journal.PutTicket(TASK, tickets[0], tickets[0].state))
         assert await storage.tickets.tickets(TASK) == tickets
 
     async def test_envelopes(self, storage: Storage, fence: Fence) -> None:
@@ -152,39 +143,123 @@ class ValuesContract(OpenedStorage):
                 Envelope, session_id=TASK, payload=payload, payload_type=TYPES[type(payload)]
             )
         ]
-        await storage.commit(fence, *map(AppendEnvelope, said))
+        await storage.commit(fence, *map(journal.AppendEnvelope, said))
         assert await storage.tickets.envelopes(TASK) == list(enumerate(said, 1))
 
     async def test_leases_and_children(self, storage: Storage, fence: Fence) -> None:
-        (lease, *_) = examples(Lease)
+        (lease, *_) = examples(journal.Lease)
         assert await storage.leases.claim(lease.task_id, lease.owner, 0) == 1
         assert await storage.leases.get(lease.task_id) == replace(
             lease, token=1, state="reclaiming"
         )
-        children = _numbered(ChildLease, "mark")
+        children = _numbered(journal.ChildLease, "mark")
         for child in children:
             await storage.leases.record_child(fence, child)
         assert await storage.leases.children(TASK) == children
 
     async def test_requests(self, storage: Storage) -> None:
-        sent: list[Request] = []
-        for kind in get_args(RequestKind):
-            (request,) = examples(Request, task_id=TASK, kind=kind)
+        sent: list[journal.Request] = []
+        for kind in get_args(journal.RequestKind):
+            (request,) = examples(journal.Request, task_id=TASK, kind=kind)
             number = await storage.inbox.request(TASK, kind, request.author, request.text)
             sent.append(replace(request, id=number))
         found = await storage.inbox.requests(TASK)
         assert [replace(request, at=sent[0].at) for request in found] == sent
 
     async def test_member_states_and_threads(self, storage: Storage, fence: Fence) -> None:
-        (state,) = examples(SetMemberState, task_id=TASK, state="waiting")
+        (state,) = examples(journal.SetMemberState, task_id=TASK, state="waiting")
         await storage.commit(fence, state)
         assert await storage.member_states(TASK) == [state]
-        (entry,) = examples(AppendThread, task_id=TASK, place=1)
+        (entry,) = examples(journal.AppendThread, task_id=TASK, place=1)
         await storage.commit(fence, entry)
         assert await storage.conversation.thread(entry.thread) == [entry.entry]
 
 
-def _row(event: TaskCreated) -> TaskRow:
-    state = after(None, event)
+def _row(event: task.TaskCreated) -> task.TaskRow:
+    state = task.after(None, event)
     whose = (event.task_id, event.session_id, event.parent_id, event.workflow, event.goal)
-    return TaskRow(*whose, state.status, state.reason, event.at, state.changed_at)
+    return task.TaskRow(*whose, state.status, state.reason, event.at, state.changed_at)
+
+
+# -- examples of a type -------------------------------------------------------------------------
+
+_FORMS = ("{}-1", "2026-01-31T12:00:07.000Z", f"sha256:{'a' * 64}")
+"""Texts to try, where a type takes only some."""
+
+
+def examples(kind: type[T], /, **fixed: object) -> list[T]:
+    """Examples of a dataclass or model, with some fields `fixed`; an invalid one raises."""
+    choices = {
+        name: [fixed[name]] if name in fixed else _choices(hint, name, default)
+        for name, hint, default in _fields(kind)
+    }
+    first = {name: values[0] for name, values in choices.items()}
+    made = [kind(**first)]
+    for name, values in choices.items():
+        for value in values[1:]:
+            try:
+                made.append(kind(**{**first, name: value}))
+            except ValidationError:
+                continue  # a rule about two fields together; each is in another example
+    return made
+
+
+def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
+    """Every field: its name, its type and its default."""
+    if is_dataclass(kind):
+        hints = get_type_hints(kind, include_extras=True)
+        yield from ((each.name, hints[each.name], each.default) for each in fields(kind))
+        return
+    for name, field in cast("type[BaseModel]", kind).model_fields.items():
+        hint: Any = field.annotation
+        if field.metadata:
+            hint = Annotated[(hint, *field.metadata)]
+        yield name, hint, field.get_default(call_default_factory=True)
+
+
+def _choices(hint: Any, name: str, default: object) -> list[Any]:
+    """Example values of a field, the default and None last."""
+    return sorted(_values(hint, name), key=lambda value: value is None or value == default)
+
+
+def _values(hint: Any, name: str, forms: int = 1) -> Iterator[Any]:
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        yield from _valid(hint, _values(inner[0], name, len(_FORMS)))
+    elif origin in (Union, UnionType):
+        for each in inner:
+            yield from _values(each, name, forms)
+    elif origin is Literal:
+        yield from inner
+    elif origin is tuple:
+        yield from ((value,) for value in _values(inner[0], name))
+        yield ()
+    elif origin is Mapping:
+        yield from ({f"{name}-key": value} for value in _values(inner[1], name))
+        yield {}
+    else:
+        yield from _simple(hint, name, forms)
+
+
+def _simple(kind: Any, name: str, forms: int) -> Iterator[Any]:
+    if kind is NoneType:
+        yield None
+    elif kind is str or kind is object:
+        yield from (form.format(name) for form in _FORMS[:forms])
+    elif kind is bool:
+        yield from (True, False)
+    elif kind in (int, float):
+        # Another number for each field, so that two that change places are seen.
+        yield from (kind(number) for number in (len(name), 1, 0)[:forms])
+    else:
+        yield from examples(kind)
+
+
+def _valid(hint: Any, values: Iterator[Any]) -> Iterator[Any]:
+    """Those that the type takes, as they come back."""
+    adapter: TypeAdapter[Any] = TypeAdapter(hint)
+    for value in values:
+        try:
+            yield adapter.validate_python(value)
+        except ValidationError:
+            continue

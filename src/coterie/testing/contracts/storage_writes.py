@@ -9,20 +9,13 @@ import anyio
 import pytest
 
 from coterie.errors import LeaseLost
-from coterie.model.journal import (
-    AppendEvent,
-    AppendMessage,
-    CloseStep,
-    Fence,
-    IllegalWrite,
-    OpenStep,
-    OpenTurn,
-    Write,
-)
+from coterie.model import journal
+from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent, TaskCompleted, TaskStarted
 from coterie.ports import Storage
 from coterie.testing.contracts.samples import (
     TASK,
+    OpenedStorage,
     at,
     closing,
     created,
@@ -32,14 +25,13 @@ from coterie.testing.contracts.samples import (
     step,
     turn,
 )
-from coterie.testing.contracts.storage_opening import OpenedStorage
 
-REFUSED: list[tuple[str, Write]] = [
-    ("a step twice", OpenStep(step())),
-    ("an attempt twice", OpenTurn(turn())),
-    ("closing what is not there", CloseStep(TASK, "round/9/turn/ann", "{}")),
-    ("a gap in the messages", AppendMessage(message(3))),
-    ("an old number", AppendMessage(message(1))),
+REFUSED: list[tuple[str, journal.Write]] = [
+    ("a step twice", journal.OpenStep(step())),
+    ("an attempt twice", journal.OpenTurn(turn())),
+    ("closing what is not there", journal.CloseStep(TASK, "round/9/turn/ann", "{}")),
+    ("a gap in the messages", journal.AppendMessage(message(3))),
+    ("an old number", journal.AppendMessage(message(1))),
 ]
 
 
@@ -73,14 +65,14 @@ class WritesContract(OpenedStorage):
         ]
 
     async def test_a_read_sees_what_was_posted(self, storage: Storage, fence: Fence) -> None:
-        storage.post(fence, AppendMessage(message(1)))
+        storage.post(fence, journal.AppendMessage(message(1)))
         assert await storage.conversation.messages(TASK) == [message(1)]
 
     async def test_posted_writes_go_alone_where_nothing_follows(
         self, storage: Storage, fence: Fence
     ) -> None:
         written = anyio.Event()
-        storage.post(fence, AppendMessage(message(1)), after=written.set)
+        storage.post(fence, journal.AppendMessage(message(1)), after=written.set)
         assert not written.is_set()
         with anyio.fail_after(5):
             await written.wait()
@@ -89,7 +81,7 @@ class WritesContract(OpenedStorage):
         async with self.opened(tmp_path) as keeper:  # so that memory has somewhere to be
             storage = await self.open(tmp_path)
             fence = await storage.create(created(), "me", None)
-            storage.post(fence, AppendMessage(message(1)))
+            storage.post(fence, journal.AppendMessage(message(1)))
             await storage.close()
             assert await keeper.conversation.messages(TASK) == [message(1)]
 
@@ -119,9 +111,9 @@ class WritesContract(OpenedStorage):
             await storage.commit(
                 fence,
                 *opening(),
-                AppendEvent(done),
-                AppendMessage(message(1)),
-                CloseStep(TASK, "no", ""),
+                journal.AppendEvent(done),
+                journal.AppendMessage(message(1)),
+                journal.CloseStep(TASK, "no", ""),
             )
         assert await storage.events.head() == before
         assert await storage.journal.steps(TASK) == []
@@ -131,15 +123,17 @@ class WritesContract(OpenedStorage):
 
     @pytest.mark.parametrize("write", [write for _, write in REFUSED], ids=[n for n, _ in REFUSED])
     async def test_what_cannot_follow_is_refused_and_harms_nothing_else(
-        self, storage: Storage, fence: Fence, write: Write
+        self, storage: Storage, fence: Fence, write: journal.Write
     ) -> None:
-        await storage.commit(fence, *opening(), AppendMessage(message(1)))
+        await storage.commit(fence, *opening(), journal.AppendMessage(message(1)))
         seen: list[str] = []
         async with anyio.create_task_group() as group:  # one batch, if the store makes batches
-            group.start_soon(storage.commit, fence, AppendMessage(message(2)))
+            group.start_soon(storage.commit, fence, journal.AppendMessage(message(2)))
             with pytest.raises(IllegalWrite):
                 await storage.commit(fence, write, after=lambda: seen.append("refused"))
-        await storage.commit(fence, AppendMessage(message(3)), after=lambda: seen.append("kept"))
+        await storage.commit(
+            fence, journal.AppendMessage(message(3)), after=lambda: seen.append("kept")
+        )
         assert seen == ["kept"]
         assert [each.seq for each in await storage.conversation.messages(TASK)] == [1, 2, 3]
 
@@ -149,15 +143,15 @@ class WritesContract(OpenedStorage):
         with pytest.raises(IllegalEvent):
             await storage.commit(fence, started())
         with pytest.raises(IllegalEvent):
-            await storage.commit(None, AppendEvent(TaskStarted(task_id="none", at=at(1))))
+            await storage.commit(None, journal.AppendEvent(TaskStarted(task_id="none", at=at(1))))
         assert (await storage.events.head())[0] == 2
 
     async def test_after_a_posted_write_was_refused_nothing_more_is_written(
         self, storage: Storage, fence: Fence
     ) -> None:
-        storage.post(fence, AppendMessage(message(1)))
-        storage.post(fence, AppendMessage(message(7)))
-        storage.post(fence, AppendMessage(message(2)))
+        storage.post(fence, journal.AppendMessage(message(1)))
+        storage.post(fence, journal.AppendMessage(message(7)))
+        storage.post(fence, journal.AppendMessage(message(2)))
         with pytest.raises(IllegalWrite):
             await storage.commit(fence, *opening())
         with pytest.raises(IllegalWrite):
@@ -170,7 +164,7 @@ class WritesContract(OpenedStorage):
     async def test_closing_tells_what_nobody_was_told(self, tmp_path: Path) -> None:
         storage = await self.open(tmp_path)
         fence = await storage.create(created(), "me", None)
-        storage.post(fence, AppendMessage(message(7)))
+        storage.post(fence, journal.AppendMessage(message(7)))
         with pytest.raises(IllegalWrite):
             await storage.close()
 
@@ -187,18 +181,18 @@ class WritesContract(OpenedStorage):
         async with self.opened(tmp_path) as other:
             assert await other.leases.claim(TASK, "other", 1) == 2
             with pytest.raises(LeaseLost):
-                await storage.commit(fence, AppendMessage(message(1)))
+                await storage.commit(fence, journal.AppendMessage(message(1)))
             with pytest.raises(LeaseLost):
                 await storage.inbox.allocate()
             assert await storage.conversation.messages(TASK) == []
-            await other.commit(Fence(TASK, 2), AppendMessage(message(1)))
+            await other.commit(Fence(TASK, 2), journal.AppendMessage(message(1)))
 
     async def test_an_old_token_in_a_posted_write(
         self, tmp_path: Path, storage: Storage, fence: Fence
     ) -> None:
         async with self.opened(tmp_path) as other:
             await other.leases.claim(TASK, "other", 1)
-            storage.post(fence, AppendMessage(message(1)))
+            storage.post(fence, journal.AppendMessage(message(1)))
             with pytest.raises(LeaseLost):
                 await storage.commit(None)
             assert await other.conversation.messages(TASK) == []
@@ -208,4 +202,4 @@ class WritesContract(OpenedStorage):
             group.start_soon(partial(storage.commit, fence, *opening()))
             group.start_soon(storage.leases.claim, TASK, "me", 1)
         with pytest.raises(LeaseLost):
-            await storage.commit(fence, AppendMessage(message(1)))
+            await storage.commit(fence, journal.AppendMessage(message(1)))

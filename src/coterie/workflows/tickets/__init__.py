@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from coterie.errors import UsageError
 from coterie.model.task import Ended, TaskCreated
+from coterie.model.team import Team
 from coterie.ports import Context
 
 
@@ -14,7 +16,18 @@ class Tickets:
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
         """Carry the goal out."""
+        check_team(task.team)
         # All that it needs is imported when it runs: other commands only look it up by its name.
         from coterie.workflows.tickets.scheduler import TicketScheduler
 
         return await TicketScheduler(task, context).run()
+
+
+def check_team(team: Team) -> None:
+    """Raise UsageError where a team cannot work on tickets."""
+    if len(team.ai_members) < 2:
+        raise UsageError(
+            f"Team {team.name} has {len(team.ai_members)} AI member; tickets need a manager "
+            "and at least one worker.",
+            "coterie team add NAME --agent claude",
+        )

@@ -14,7 +14,7 @@ from coterie.model.plan_rules import plan_hash, problems
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member
 from coterie.ports import Context
-from coterie.workflows.failed_turns import STOP, answer_or_stop
+from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
 from coterie.workflows.tickets.tracker import TicketTracker
 

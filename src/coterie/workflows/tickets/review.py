@@ -24,8 +24,7 @@ from coterie.model.interaction import Ask, Option
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
-from coterie.workflows.tickets.repository import MergeResult, run_checks
-from coterie.workflows.tickets.ticket_run import TicketRun
+from coterie.workflows.tickets.ticket_run import MergeResult, TicketRun, run_checks
 from coterie.workspace.session_files import check_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 

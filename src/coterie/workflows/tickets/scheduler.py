@@ -17,15 +17,18 @@ from coterie.model.record import ErrorRecord
 from coterie.model.task import Ended, Stop, Stopped, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
-from coterie.workflows.failed_turns import answer_or_stop
+from coterie.workflows.chat import answer_or_stop
 from coterie.workflows.tickets.final_report import conclude
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
 from coterie.workflows.tickets.planner import Planner
-from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch
-from coterie.workflows.tickets.ticket_run import SessionServices
+from coterie.workflows.tickets.ticket_run import (
+    MergeQueue,
+    ProjectWatch,
+    SessionServices,
+    WorkerPool,
+)
 from coterie.workflows.tickets.tracker import DROPPED, TicketTracker
 from coterie.workflows.tickets.work import run_ticket
-from coterie.workflows.tickets.workers import WorkerPool, check_team
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 
@@ -33,7 +36,6 @@ class TicketScheduler:
     """Carries one goal out, from whatever is stored about it."""
 
     def __init__(self, task: TaskCreated, context: Context) -> None:
-        check_team(task.team)
         self._task = task
         self._context = context
         self._config = task.scheduler

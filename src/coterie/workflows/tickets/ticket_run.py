@@ -1,25 +1,235 @@
-"""What all tickets of a session share, and what all stages of the work on a ticket share."""
+"""What the tickets of a session share: workers, git, the merge queue; and `TicketRun`, what the
+stages of the work on one ticket share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
 import anyio.to_thread
 
+from coterie.errors import GitFailed
 from coterie.model import step_name
+from coterie.model.check import CheckOutcome
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
+from coterie.model.plan_rules import capable
 from coterie.model.task import TaskCreated
-from coterie.model.team import Member, base_of
+from coterie.model.team import INSTANCE, Member, Team, base_of
 from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
-from coterie.workflows.tickets.repository import MergeQueue, ProjectWatch
 from coterie.workflows.tickets.tracker import TicketTracker
-from coterie.workflows.tickets.workers import WorkerPool
-from coterie.workspace.ticket_worktrees import TicketWorktrees
+from coterie.workspace.git import repository_of
+from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
+
+_INSTANCES = 4
+"""How many instances of a worker may work at once, where its agent supports that."""
+
+
+class WorkerPool:
+    """The workers of a session: assigned by name, then by capability, then by how busy they are.
+
+    The manager is never one of them.  A seat is a worker or one of its instances (`wren#2`).
+    """
+
+    def __init__(self, team: Team, config: SchedulerConfig) -> None:
+        manager = team.manager
+        limit = manager.timeout_ms or round(config.time_limits.manager * 60_000)
+        self.manager: Member = manager.model_copy(update={"timeout_ms": limit})
+        self._team = team
+        self.workers: Sequence[Member] = [m for m in team.ai_members if m.id != self.manager.id]
+        self._released = anyio.Event()
+        self._occupied: set[str] = set()
+        self._reserved: list[str] = []
+        """Seats that were assigned and are not occupied yet: others are preferred to them."""
+        self._assigned: dict[str, int] = {worker.id: 0 for worker in self.workers}
+        """How many tickets each ever had: of equally busy workers the least used is next."""
+
+    def load(self, assigned: Iterable[str]) -> None:
+        """Go on from an earlier run; `assigned` has a worker once for each ticket it had."""
+        for worker in assigned:
+            if worker in self._assigned:
+                self._assigned[worker] += 1
+
+    def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
+        """Who could do it: the one named, else those with the capability, else those who are not
+        said to have any in particular.
+
+        Those in `without` failed at it already, so they come only where there is nobody else.
+        """
+        named = task.assigned_to.role_id if task.assigned_to else None
+        able = [worker for worker in self.workers if worker.id == named]
+        if task.capability and not able:
+            able = capable(self.workers, task.capability)
+        able = able or list(self.workers)
+        others = [one for one in self.workers if one.id not in without]
+        return [one for one in able if one.id not in without] or others or able
+
+    async def assign(self, task: PlanTask, without: Sequence[str] = ()) -> str:
+        """Reserve a free seat of the least busy of those who could do it; waits for one."""
+        able = self.able(task, without)
+        while True:
+            free = {one.id: seats for one in able if (seats := self._free(one))}
+            if free:
+                best = min(free, key=lambda one: (self._busy(one), self._assigned[one]))
+                seat = min(free[best], key=self._reserved.count)
+                self._reserved.append(seat)
+                self._assigned[best] += 1
+                return seat
+            await self._released.wait()
+
+    @asynccontextmanager
+    async def occupy(self, seat: str) -> AsyncGenerator[Member]:
+        """The worker on a seat, which nobody else gets for as long as the block takes."""
+        worker = self._team.seated(seat)
+        assert worker is not None  # seats are those of workers
+        try:
+            while seat in self._occupied:
+                await self._released.wait()
+        finally:
+            if seat in self._reserved:
+                self._reserved.remove(seat)
+        self._occupied.add(seat)
+        try:
+            yield worker
+        finally:
+            self._occupied.discard(seat)
+            self._released.set()
+            self._released = anyio.Event()
+
+    def _free(self, worker: Member) -> list[str]:
+        more = _INSTANCES if worker.supports_multiple_instances else 1
+        seats = [worker.id, *(f"{worker.id}{INSTANCE}{n}" for n in range(2, more + 1))]
+        return [seat for seat in seats if seat not in self._occupied]
+
+    def _busy(self, worker_id: str) -> int:
+        return sum(base_of(seat) == worker_id for seat in [*self._occupied, *self._reserved])
+
+
+async def run_checks(
+    context: Context, name: str, commands: Sequence[str], folder: Path, tree: str
+) -> tuple[CheckOutcome, ...]:
+    """Run commands in a folder that holds this tree; `name` is the step that they are part of."""
+    outcomes = [
+        await context.check(step_name.check(name, number), command, folder)
+        for number, command in enumerate(commands, 1)
+    ]
+    return tuple(replace(outcome, tree=tree) for outcome in outcomes)
+
+
+@dataclass(frozen=True)
+class MergeResult:
+    """What came of merging a ticket."""
+
+    conflicts: tuple[str, ...] = ()
+    checks: tuple[CheckOutcome, ...] = ()
+
+    @property
+    def failed(self) -> tuple[CheckOutcome, ...]:
+        """The checks that did not pass on the merged tree."""
+        return tuple(check for check in self.checks if not check.passed)
+
+    @property
+    def is_merged(self) -> bool:
+        """Whether the work is on the branch now."""
+        return not self.conflicts and not self.failed
+
+
+class MergeQueue:
+    """Merges approved work, one ticket at a time, in the order in which they come."""
+
+    def __init__(self, context: Context, worktrees: TicketWorktrees | None) -> None:
+        self._context = context
+        self._worktrees = worktrees
+        self._lock = anyio.Lock(fast_acquire=True)
+
+    async def merge(
+        self, name: str, ticket: str, title: str, checks: Sequence[str], checked: str
+    ) -> MergeResult:
+        """Merge, check the merged tree, move the branch.
+
+        A merged tree that equals `checked`, the one that was checked before, is not checked again.
+        """
+        worktrees, in_thread = self._worktrees, anyio.to_thread.run_sync
+        async with self._lock:
+            if worktrees is None:  # in the project's own folder work is merged as it is written
+                folder, name = self._context.root, f"{name}/merge/"
+                return MergeResult(checks=await run_checks(self._context, name, checks, folder, ""))
+            if await in_thread(worktrees.landed, ticket) is not None:
+                return MergeResult()  # a run before this one was killed after merging it
+            # Merged anew in every run: the branch may have moved since the last one.
+            merge = await in_thread(worktrees.merge, ticket, title)
+            if merge.conflicts:
+                return MergeResult(merge.conflicts)
+            name = f"{name}/merge/{merge.tree[:12]}"
+            result = MergeResult()
+            if checks and merge.tree != checked:
+                folder = await in_thread(worktrees.check_out, merge.commit)
+                outcomes = await run_checks(self._context, name, checks, folder, merge.tree)
+                result = MergeResult(checks=outcomes)
+
+            async def land() -> object:
+                await in_thread(worktrees.land, merge.commit)
+                return merge.commit
+
+            if result.is_merged:
+                # The branch moves once it is on record that the work was approved.
+                await self._context.step(f"{name}/land", [ticket], land)
+            return result
+
+
+@dataclass(frozen=True)
+class ProjectState:
+    """The user's own tree at an instant."""
+
+    head: str | None
+    files: Mapping[str, str]
+    """By file that differs from the last commit: what changes when the file does."""
+
+
+class ProjectWatch:
+    """Finds what changed in the user's own tree, which no worker is to touch, during a turn.
+
+    It may have been the user: nothing is ever put back.  With several workers nobody can tell
+    which of them it was, so a change is reported for one of them only.
+    """
+
+    def __init__(self, root: Path, *, enabled: bool) -> None:
+        self._root = root
+        self._enabled = enabled
+        self._reported: set[tuple[str, str]] = set()
+
+    async def state(self) -> ProjectState | None:
+        """The tree as it is now; None where that cannot be told."""
+        if not self._enabled:
+            return None
+        try:
+            return await anyio.to_thread.run_sync(_state, self._root)
+        except GitFailed:
+            return None
+
+    async def changed_since(self, before: ProjectState | None) -> tuple[str, ...]:
+        """The files that differ from how they were."""
+        after = await self.state() if before is not None else None
+        if before is None or after is None:
+            return ()
+        changed = after.files.items() - before.files.items()
+        if after.head == before.head:  # else somebody committed, which takes files off the list
+            changed |= {(path, "") for path in before.files.keys() - after.files.keys()}
+        new = changed - self._reported
+        self._reported |= changed
+        return tuple(sorted(path for path, _ in new))
+
+
+def _state(root: Path) -> ProjectState:
+    git = repository_of(root)
+    return ProjectState(git.head() if git else None, fingerprint(root))
+
 
 T = TypeVar("T")
 
