@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
+from inspect import ismethod
 from typing import Any
 
 from coterie.model.journal import Fence, Write
@@ -50,8 +51,8 @@ class MortalStorage:
     def __post_init__(self) -> None:
         for each in fields(self):
             if not each.init:
-                part: Any = getattr(self.real, each.name)
-                mortal = partial(self.live, part) if callable(part) else _Mortal(self, part)
+                part = getattr(self.real, each.name)
+                mortal = partial(self.live, part) if ismethod(part) else _Mortal(self, part)
                 setattr(self, each.name, mortal)
 
     def post(
