@@ -23,8 +23,7 @@ from coterie.model.interaction import Interaction
 from coterie.testing.contracts.workflow import WorkflowContract
 from coterie.testing.scripted import Played, team
 from coterie.testing.stage import TASK, Stage
-from coterie.workflows.chat import Chat
-from coterie.workflows.solo import Solo
+from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from tests.docs.test_docs import ROOT, files
 from tests.flow.ticket_stage import but, part, plan, repository, script
