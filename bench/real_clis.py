@@ -23,7 +23,7 @@ from coterie.agents.claude.adapter import arguments as claude_arguments
 from coterie.agents.codex import home as codex_home
 from coterie.agents.gemini import home as gemini_home
 from coterie.app.project import App
-from coterie.config.environment import passthrough
+from coterie.config.project import passthrough
 from coterie.model.agent import AgentDefinition
 from coterie.model.record import MessageRecord, Record
 from coterie.model.task import Caps

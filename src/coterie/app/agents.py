@@ -16,8 +16,7 @@ from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.app.project import App
 from coterie.config import migrate as migration
 from coterie.config import scan as scanning
-from coterie.config.environment import search_path
-from coterie.config.project import Project, find_project
+from coterie.config.project import Project, find_project, search_path
 from coterie.config.registry import (
     Registry,
     add_agent,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.config.mistakes import Notice
+from coterie.config.files import Notice
 from coterie.config.project import (
     Project,
     find_project,

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 def terminal_type() -> str | None:
     """TERM, if it is set."""
-    from coterie.config.environment import passthrough
+    from coterie.config.project import passthrough
 
     return passthrough().get("TERM")
 
 
 def wants_no_colour() -> bool:
     """Whether NO_COLOR is set."""
-    from coterie.config.environment import passthrough
+    from coterie.config.project import passthrough
 
     return bool(passthrough(("NO_COLOR",)).get("NO_COLOR"))

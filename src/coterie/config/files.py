@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, cast
 
 from coterie.errors import (
     ConfigError,
@@ -28,14 +28,6 @@ LIMIT = 1 << 20
 """No file that a person writes by hand is larger."""
 PATIENCE = 5.0
 """Seconds to wait for another writer, who needs milliseconds."""
-
-
-def expanded(path: str | Path) -> Path:
-    """A path with `~` replaced, where that stands for somebody."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
 
 
 def read_text(path: Path) -> str:
@@ -214,6 +206,23 @@ class Document:
     """Whether some object has a key twice, of which only the last would count."""
 
 
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong at one place; `problem` goes on after the place's name."""
+
+    place: Place
+    problem: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something worth knowing that stops nothing."""
+
+    message: str
+    hint: str | None = None
+
+
 def read_document(path: Path) -> Document:
     """Read a file; by its name it is TOML, else JSON."""
     text = read_text(path)
@@ -299,3 +308,13 @@ def _invalid(path: Path, kind: str, message: str, line: int, column: int) -> Con
     said = message[:1].lower() + message[1:]
     at = f":{line}:{column}"
     return ConfigError(f"{shown(path)}{at} is not valid {kind}: {said}.", None, f"{path}{at}")
+
+
+def nulls(data: object, at: Place = ()) -> list[Mistake]:
+    """Values that are null: in our files a key that says nothing is left out."""
+    if data is None:
+        return [Mistake(at, "is null; leave it out")]
+    if not isinstance(data, dict) or len(at) > 4:
+        return []
+    parts = cast("dict[str, object]", data)
+    return [found for key, value in parts.items() for found in nulls(value, (*at, key))]

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from coterie.config.flags import DroppedPrompt, take_out_prompts, yes_to_all
-from coterie.config.mistakes import Notice, quoted
+from coterie.config.files import Notice
+from coterie.config.mistakes import quoted
 from coterie.errors import InvalidTime
 from coterie.model import instant
-from coterie.model.agent import AgentFacts, KnownAgents
+from coterie.model.agent_facts import AgentFacts, DroppedPrompt, KnownAgents
 
 VERSION = "1.1"
 MIGRATE = "coterie agents migrate"
@@ -84,7 +84,7 @@ def modern_entry(known: KnownAgents, name: str, entry: object) -> Modern:
     facts = known.ours.get(name)
     flags = known.flags(facts)
     capabilities = _capabilities(given, facts)
-    kept, dropped = take_out_prompts(name, words, flags, capabilities.get("systemPromptFlag"))
+    kept, dropped = flags.without_prompts(name, words, capabilities.get("systemPromptFlag"))
     made = {key: given[key] for key in _SAME if key in given}
     if facts is not None:
         made.setdefault("displayName", facts.display_name)
@@ -92,7 +92,7 @@ def modern_entry(known: KnownAgents, name: str, entry: object) -> Modern:
     made["capabilities"] = capabilities
     ignored = [key for key in given if key not in _SAME and key not in _REPLACED]
     ignored += _moment(given, made)
-    return Modern(made, yes_to_all(flags, kept), dropped, tuple(ignored))
+    return Modern(made, tuple(flags.yes_to_all(kept)), dropped, tuple(ignored))
 
 
 def texts(value: object) -> list[str] | None:

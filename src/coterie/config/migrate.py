@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import cast
 
 from coterie.config import legacy, registry
-from coterie.config.files import Document, keep_copy, locked, read_document
-from coterie.config.flags import DroppedPrompt, take_out_prompts
-from coterie.config.mistakes import Notice, doubled_keys, refusal
+from coterie.config.files import Document, Notice, keep_copy, locked, read_document
+from coterie.config.mistakes import doubled_keys, refusal
 from coterie.errors import NotFound
-from coterie.model.agent import KnownAgents
+from coterie.model.agent_facts import DroppedPrompt, KnownAgents
 
 
 @dataclass(frozen=True)
@@ -81,5 +80,5 @@ def _without_prompts(known: KnownAgents, name: str, entry: object) -> legacy.Mod
     flag = (
         cast("dict[str, object]", told).get("systemPromptFlag") if isinstance(told, dict) else None
     )
-    kept, dropped = take_out_prompts(name, words, known.flags(known.ours.get(name)), flag)
+    kept, dropped = known.flags(known.ours.get(name)).without_prompts(name, words, flag)
     return legacy.Modern({**given, "baseArgs": list(kept)}, dropped=dropped)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from coterie.config.files import Document, Place
+from coterie.config.files import Document, Mistake, Place
 from coterie.errors import ConfigError
 from coterie.model.team import NAME_PATTERN
 from coterie.model.workspace import shown
@@ -46,23 +46,6 @@ MOST = 20
 """More mistakes than these help nobody."""
 
 
-@dataclass(frozen=True)
-class Mistake:
-    """One thing that is wrong at one place; `problem` goes on after the place's name."""
-
-    place: Place
-    problem: str
-    hint: str | None = None
-
-
-@dataclass(frozen=True)
-class Notice:
-    """Something worth knowing that stops nothing."""
-
-    message: str
-    hint: str | None = None
-
-
 def refusal(document: Document, mistakes: Iterable[Mistake]) -> ConfigError:
     """One error for all mistakes of a file, the first of them leading."""
     lines = lines_of(document)
@@ -90,16 +73,6 @@ def doubled_keys(document: Document) -> list[Mistake]:
     if not document.doubled:
         return []
     return [Mistake(place, "stands there twice") for place in lines_of(document).doubled]
-
-
-def nulls(data: object, at: Place = ()) -> list[Mistake]:
-    """Values that are null: in our files a key that says nothing is left out."""
-    if data is None:
-        return [Mistake(at, "is null; leave it out")]
-    if not isinstance(data, dict) or len(at) > 4:
-        return []
-    parts = cast("dict[str, object]", data)
-    return [found for key, value in parts.items() for found in nulls(value, (*at, key))]
 
 
 def place_name(place: Place) -> str:

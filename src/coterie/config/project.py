@@ -1,27 +1,99 @@
-"""The project: which folder it is, its `.coterie`, and all that Coterie has been at work in."""
+"""Where we are: the user's environment, the project around us, and all that Coterie has worked in.
+
+Nothing else looks at the environment; everyone else is handed data.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.environment import coterie_home, user_home
 from coterie.config.files import (
-    expanded,
+    Notice,
     locked,
     read_document,
     set_aside,
     storage_errors,
     write_atomically,
 )
-from coterie.config.mistakes import Notice
 from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
 from coterie.model.workspace import shown
+
+_PASSED = frozenset(
+    {
+        "COLORTERM",
+        "LANG",
+        "LANGUAGE",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "TERM",
+        "TZ",
+        "USER",
+        # Behind a company's proxy nothing works without these.
+        "ALL_PROXY",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "all_proxy",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "REQUESTS_CA_BUNDLE",
+        "SSL_CERT_DIR",
+        "SSL_CERT_FILE",
+    }
+)
+
+
+def coterie_home() -> Path:
+    """The user's own folder, `~/.coterie` unless COTERIE_HOME moves it."""
+    moved = os.environ.get("COTERIE_HOME")
+    try:
+        return Path(moved).expanduser().absolute() if moved else Path.home() / ".coterie"
+    except RuntimeError:
+        raise UsageError(
+            "Your home folder cannot be found.", "Set HOME, or COTERIE_HOME to a folder of yours."
+        ) from None
+
+
+def user_home() -> Path | None:
+    """The user's home folder, where there is one."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None
+
+
+def expanded(path: str | Path) -> Path:
+    """A path with `~` replaced, where that stands for somebody."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def passthrough(keys: Collection[str] = ()) -> dict[str, str]:
+    """What of our environment a member's process may see: nothing of ours, and of keys only
+    those that are named."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _PASSED or name.startswith("LC_") or name in keys
+    }
+
+
+def search_path() -> str:
+    """Where programs are looked for."""
+    return os.environ.get("PATH", os.defpath)
+
 
 FOLDER = ".coterie"
 ELSEWHERE = "cd into a project, or name one: -C DIR"

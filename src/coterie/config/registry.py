@@ -13,23 +13,28 @@ from typing import cast
 from pydantic import ValidationError
 
 from coterie.config import legacy
-from coterie.config.environment import coterie_home
-from coterie.config.files import Document, Place, expanded, locked, read_document, write_atomically
-from coterie.config.flags import take_out_prompts
-from coterie.config.mistakes import (
-    VARIABLE,
+from coterie.config.files import (
+    Document,
     Mistake,
     Notice,
+    Place,
+    locked,
+    nulls,
+    read_document,
+    write_atomically,
+)
+from coterie.config.mistakes import (
+    VARIABLE,
     described,
     did_you_mean,
     doubled_keys,
     found_by,
     listing,
-    nulls,
     quoted,
     refusal,
     sentence,
 )
+from coterie.config.project import coterie_home, expanded
 from coterie.errors import NotFound, UsageError
 from coterie.model.agent import (
     GENERIC,
@@ -220,7 +225,7 @@ def _rules(known: KnownAgents, name: str, agent: AgentDefinition) -> Iterator[Mi
     if "\0" in "".join((agent.command, *agent.base_args)):
         yield Mistake(("baseArgs",), "has a null character, which no program can be given")
     flags, named = known.flags(known.of(agent)), agent.capabilities.system_prompt_flag
-    _, prompts = take_out_prompts(name, agent.base_args, flags, named)
+    _, prompts = flags.without_prompts(name, agent.base_args, named)
     for prompt in prompts:
         problem = f"holds a role's prompt ({prompt.flag}); it belongs to the member"
         yield Mistake(("baseArgs",), problem, legacy.MIGRATE)

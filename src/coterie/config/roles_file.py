@@ -15,16 +15,14 @@ from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
 
-from coterie.config.files import Document, Place
+from coterie.config.files import Document, Mistake, Place, nulls
 from coterie.config.mistakes import (
     ARGUMENT,
     LABEL,
     LINE,
-    Mistake,
     described,
     doubled_keys,
     found_by,
-    nulls,
     quoted,
     refusal,
 )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.config.environment import passthrough, search_path, user_home
-from coterie.config.files import expanded, locked
+from coterie.config.files import locked
+from coterie.config.project import expanded, passthrough, search_path, user_home
 from coterie.config.registry import (
     Registry,
     as_used,

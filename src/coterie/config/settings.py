@@ -12,22 +12,27 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
 
-from coterie.config.environment import coterie_home
-from coterie.config.files import Document, Place, locked, read_document, write_atomically
+from coterie.config.files import (
+    Document,
+    Mistake,
+    Place,
+    locked,
+    nulls,
+    read_document,
+    write_atomically,
+)
 from coterie.config.mistakes import (
     DURATION,
-    Mistake,
     described,
     did_you_mean,
     doubled_keys,
     found_by,
     listing,
-    nulls,
     quoted,
     refusal,
     sentence,
 )
-from coterie.config.project import Project
+from coterie.config.project import Project, coterie_home
 from coterie.errors import ConfigError, NotFound, UsageError
 from coterie.model.team import CONTEXT_CHARACTERS, CONTEXT_MESSAGES, NAME_PATTERN
 from coterie.model.ticket import Alerts, SchedulerConfig, TimeLimits

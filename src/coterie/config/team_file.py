@@ -12,16 +12,9 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from coterie.config.environment import user_home
-from coterie.config.files import Document, Place, read_document, read_text
-from coterie.config.mistakes import (
-    Mistake,
-    Notice,
-    doubled_keys,
-    found_by,
-    quoted,
-    refusal,
-)
+from coterie.config.files import Document, Mistake, Notice, Place, read_document, read_text
+from coterie.config.mistakes import doubled_keys, found_by, quoted, refusal
+from coterie.config.project import user_home
 from coterie.config.registry import Registry
 from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.files import Place, read_text
-from coterie.config.flags import objections
-from coterie.config.mistakes import Mistake, did_you_mean, listing, quoted
+from coterie.config.files import Mistake, Place, read_text
+from coterie.config.mistakes import did_you_mean, listing, quoted
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
-from coterie.model.agent import AgentDefinition
+from coterie.model.agent import GENERIC, AgentDefinition
+from coterie.model.agent_facts import KnownAgents
 from coterie.model.team import Member, Team, breaks_isolation
 from coterie.model.workspace import shown
 
@@ -128,8 +128,34 @@ def _agent(member: Member, registry: Registry) -> Iterator[_Complaint]:
         hint = None if guess else "coterie agents scan"
         yield "agentConfigId", f"is {quoted(member.agent)}; known: {listing(agents)}.{guess}", hint
         return
-    for objection in objections(registry.known, definition, member):
-        yield objection.key, objection.problem, objection.hint
+    yield from _on_its_agent(registry.known, definition, member)
+
+
+def _on_its_agent(
+    known: KnownAgents, definition: AgentDefinition, member: Member
+) -> Iterator[_Complaint]:
+    """Everything that speaks against this member on this agent."""
+    facts = known.of(definition)
+    flags, told = known.flags(facts), definition.capabilities
+    _, prompts = flags.without_prompts(
+        definition.name, member.additional_args, told.system_prompt_flag
+    )
+    for prompt in prompts:
+        yield "additionalArgs", f"has {prompt.flag}; the prompt is given as prompt", None
+    has_own_adapter = definition.adapter != GENERIC and bool(definition.adapter or facts)
+    if member.model is not None and told.model_flag is None and not has_own_adapter:
+        problem = f'is "{member.model}"; {definition.name} has no modelFlag to pass it by'
+        hint = "Add capabilities.modelFlag to the agent, or use additionalArgs."
+        yield "model", problem, hint
+    if member.permissions.mode == "full":
+        return
+    for flag in flags.yes_to_all(member.additional_args):
+        problem = f'has {flag}, which answers yes to everything; that needs permissions "full"'
+        yield "additionalArgs", problem, None
+    for flag in flags.yes_to_all(definition.base_args):
+        registered = f"{definition.name} is registered with {flag}"
+        problem = f'needs permissions "full": {registered}, which answers yes to everything'
+        yield "permissions", problem, f"Take {flag} out of the baseArgs of {definition.name}."
 
 
 def _folders(member: Member, around: Surroundings) -> Iterator[_Complaint]:

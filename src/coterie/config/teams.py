@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.files import (
-    Document,
-    expanded,
-    parse_json,
-    parse_toml,
-    read_document,
-    write_atomically,
-)
+from coterie.config.files import Document, parse_json, parse_toml, read_document, write_atomically
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
-from coterie.config.project import Project
+from coterie.config.project import Project, expanded
 from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path
 from coterie.config.settings import FILE_NAME as SETTINGS

@@ -16,10 +16,9 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.config.environment import coterie_home
 from coterie.config.files import locked, read_document, set_aside, write_atomically
 from coterie.config.mistakes import quoted
-from coterie.config.project import Project, is_tracked
+from coterie.config.project import Project, coterie_home, is_tracked
 from coterie.config.team_file import LoadedTeam
 from coterie.config.team_members import COMMAND
 from coterie.errors import ConfigError, NotTrusted

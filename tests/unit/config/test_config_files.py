@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.environment import coterie_home
-from coterie.config.files import expanded, keep_copy, locked, write_atomically
-from coterie.config.project import find_project
+from coterie.config.files import keep_copy, locked, write_atomically
+from coterie.config.project import coterie_home, expanded, find_project
 from coterie.errors import StorageError, StorageLocked, UsageError
 from coterie.model.workspace import shown
 from tests.conftest import House

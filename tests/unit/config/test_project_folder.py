@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from coterie.config.environment import coterie_home, passthrough
 from coterie.config.project import (
     Project,
+    coterie_home,
     find_project,
     is_tracked,
     known_projects,
     make_project,
     network_type,
+    passthrough,
     remember_project,
 )
 from coterie.errors import StorageError, StorageReadOnly, UsageError

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.table import KNOWN_AGENTS
-from coterie.config.mistakes import Notice
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.files import Notice
 from coterie.config.registry import (
     Registry,
     add_agent,

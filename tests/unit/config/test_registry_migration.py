@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.table import KNOWN_AGENTS
-from coterie.config.flags import DroppedPrompt, yes_to_all
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.config.files import Notice
 from coterie.config.migrate import Migration, migrate
-from coterie.config.mistakes import Notice
 from coterie.config.registry import load_registry, registry_path
 from coterie.errors import ConfigError, NotFound
-from coterie.model.agent import split_words
+from coterie.model.agent_facts import DroppedPrompt, split_words
 from tests.conftest import House
 
 Write = Callable[[Path, str], Path]
@@ -238,6 +237,4 @@ def test_mode_words(adapter: str, args: str, kept: str, dropped: str) -> None:
     ],
 )
 def test_yes_to_all(family: str, args: str, found: list[str]) -> None:
-    assert (
-        list(yes_to_all(KNOWN_AGENTS.flags(KNOWN_AGENTS.ours.get(family)), args.split())) == found
-    )
+    assert list(KNOWN_AGENTS.flags(KNOWN_AGENTS.ours.get(family)).yes_to_all(args.split())) == found
