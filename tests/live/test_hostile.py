@@ -18,7 +18,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.app.project import App
-from coterie.config.trust import trust_material
+from coterie.config.teams import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 from coterie.model.task import Caps

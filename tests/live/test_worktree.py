@@ -14,7 +14,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app.project import App
-from coterie.config.trust import trust_material
+from coterie.config.teams import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record
 from coterie.model.task import Caps

@@ -17,13 +17,7 @@ from coterie.app.project import App
 from coterie.config import migrate as migration
 from coterie.config import scan as scanning
 from coterie.config.project import Project, find_project, search_path
-from coterie.config.registry import (
-    Registry,
-    add_agent,
-    is_included,
-    load_registry,
-    registry_path,
-)
+from coterie.config.registry import Registry, add_agent, is_included, load_registry, registry_path
 from coterie.config.scan import Scan, by_hand, has_key, program, signed_in
 from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged

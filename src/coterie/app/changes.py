@@ -229,11 +229,7 @@ def _stop_first(task_id: str) -> str:
 
 
 async def _checked(
-    work: Acceptance,
-    commit: str,
-    commands: Sequence[str],
-    checks: Checks,
-    children: TaskChildren,
+    work: Acceptance, commit: str, commands: Sequence[str], checks: Checks, children: TaskChildren
 ) -> tuple[CheckOutcome, ...]:
     """Run the checks on a commit; raises NotAccepted if one fails."""
     if not commands:

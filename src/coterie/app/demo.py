@@ -17,10 +17,10 @@ from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import Agents
 from coterie.app.project import App
 from coterie.app.teams import Teams, TeamView
-from coterie.config.presets import seated
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path, save_registry
 from coterie.config.scan import by_hand, program
+from coterie.config.team_edit import seated
 from coterie.config.teams import seats
 from coterie.errors import UsageError
 from coterie.model import instant

@@ -11,7 +11,7 @@ from pathlib import Path
 from coterie.app.project import Answered, App
 from coterie.app.projects import ProjectsAtWork
 from coterie.config.project import Project
-from coterie.config.trust import rules_path
+from coterie.config.teams import rules_path
 from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_lost_words

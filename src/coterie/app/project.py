@@ -28,7 +28,7 @@ from coterie.app.sessions import Sessions
 from coterie.app.workflows import WORKFLOWS, load_workflow
 from coterie.config.project import Project, make_project
 from coterie.config.settings import Settings, load_scheduler, load_settings
-from coterie.config.trust import learn_rule, learned_rules, with_learned
+from coterie.config.teams import learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
 from coterie.engine.lease import Claimant, Owner, sweep
@@ -160,12 +160,7 @@ class App:
             length += 1
 
     async def run(
-        self,
-        task_id: str,
-        observer: Observer,
-        *,
-        patience: float | None,
-        at_reset: bool = False,
+        self, task_id: str, observer: Observer, *, patience: float | None, at_reset: bool = False
     ) -> ResultRecord:
         """Run a task until it ends or parks; takes a dead owner's task over first.
 
@@ -185,9 +180,7 @@ class App:
                 self._members.of, created.team, created.team_file, rehearsal
             )
             services = RunServices(
-                members.redactor(),
-                snapshots,
-                waits_for_limits=patience is None or at_reset,
+                members.redactor(), snapshots, waits_for_limits=patience is None or at_reset
             )
             services = with_session(services, self.root, self.storage.tickets, created)
             result = await replace(engine, services=services).run(

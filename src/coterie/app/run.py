@@ -18,8 +18,7 @@ from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings
 from coterie.config.team_file import load_team
 from coterie.config.team_members import agents_of
-from coterie.config.teams import reading_for
-from coterie.config.trust import is_material_trusted
+from coterie.config.teams import is_material_trusted, reading_for
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
 from coterie.engine.task_run import RunServices
 from coterie.errors import AgentMissing, CoterieError, UsageError

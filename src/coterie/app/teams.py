@@ -7,33 +7,37 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from coterie.agents.table import KNOWN_AGENTS, has_adapter
-from coterie.config.presets import PRESETS, ready, seated, workflow_of
+from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import has_adapter
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_file import LoadedTeam, load_team
-from coterie.config.teams import (
+from coterie.config.team_edit import (
+    PRESETS,
     Entry,
     add_member,
-    choose_team,
     entry_of,
     full_form,
     mark_default,
     new_team,
-    reading_for,
+    ready,
     rename_member,
     render,
+    seated,
+    workflow_of,
+)
+from coterie.config.team_file import LoadedTeam, load_team
+from coterie.config.teams import (
+    Power,
+    choose_team,
+    instruction_files,
+    is_material_trusted,
+    powers,
+    reading_for,
     roles_word,
     seats,
     team_of_agents,
     teams_of,
-)
-from coterie.config.trust import (
-    Power,
-    instruction_files,
-    is_material_trusted,
-    powers,
     trust,
     trust_material,
 )
@@ -200,12 +204,7 @@ class Teams:
         return seated(preset or STARTER, named)
 
     def write(
-        self,
-        name: str,
-        entries: list[Entry],
-        *,
-        preset: str | None = None,
-        default: bool = False,
+        self, name: str, entries: list[Entry], *, preset: str | None = None, default: bool = False
     ) -> TeamView:
         """Write a team of these members into the project, and their folders.
 

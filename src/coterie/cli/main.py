@@ -66,9 +66,7 @@ def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> N
 
 
 @click.group(
-    cls=Verbs,
-    invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version)
 @global_options

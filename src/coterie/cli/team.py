@@ -259,11 +259,7 @@ def _show(call: Call, teams: Teams, view: TeamView) -> None:
 def _row(member: Member) -> tuple[str, str, str]:
     limits = budgets.limits(member.budget)
     says = [f"[{limits}]" if limits else "", member.role or member.system_instruction]
-    return (
-        f"  {member.id}",
-        about(member) if member.agent else "human",
-        one_line(" ".join(says)),
-    )
+    return (f"  {member.id}", about(member) if member.agent else "human", one_line(" ".join(says)))
 
 
 def _fields(view: TeamView, teams: Teams) -> dict[str, object]:

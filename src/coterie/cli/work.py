@@ -81,11 +81,7 @@ def _options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Deco
 @_options(_TEAM, _AGENTS, *_CAPS, *_REHEARSAL)
 @pass_call
 def chat(
-    call: Call,
-    message: tuple[str, ...],
-    team: str | None,
-    agents: str | None,
-    **more: Any,
+    call: Call, message: tuple[str, ...], team: str | None, agents: str | None, **more: Any
 ) -> None:
     """Talk with a team.
 
@@ -188,11 +184,7 @@ def _complete_workflow(
 @_options(*_REHEARSAL)
 @pass_call
 def run(
-    call: Call,
-    words: tuple[str, ...],
-    team: str | None,
-    agents: str | None,
-    **more: Any,
+    call: Call, words: tuple[str, ...], team: str | None, agents: str | None, **more: Any
 ) -> None:
     """A goal becomes tickets, tickets become checked work.
 

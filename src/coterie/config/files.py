@@ -15,13 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, cast
 
-from coterie.errors import (
-    ConfigError,
-    StorageError,
-    StorageFull,
-    StorageLocked,
-    StorageReadOnly,
-)
+from coterie.errors import ConfigError, StorageError, StorageFull, StorageLocked, StorageReadOnly
 from coterie.model.workspace import shown
 
 LIMIT = 1 << 20

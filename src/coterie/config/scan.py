@@ -10,14 +10,7 @@ from pathlib import Path
 
 from coterie.config.files import locked
 from coterie.config.project import expanded, passthrough, search_path, user_home
-from coterie.config.registry import (
-    Registry,
-    as_used,
-    current,
-    define,
-    registry_path,
-    save_registry,
-)
+from coterie.config.registry import Registry, as_used, current, define, registry_path, save_registry
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition, AgentFacts, KnownAgents
 

@@ -103,8 +103,7 @@ class AllowanceEntry(TypedDict, total=False):
 
     tokens: _Tokens
     usd: Annotated[
-        float,
-        Field(ge=0, strict=True, allow_inf_nan=False, description="How many US dollars."),
+        float, Field(ge=0, strict=True, allow_inf_nan=False, description="How many US dollars.")
     ]
     turns: Annotated[StrictInt, Field(ge=1, description="How many turns.")]
 
@@ -133,8 +132,7 @@ class MetadataEntry(TypedDict, total=False):
     __pydantic_config__ = _OPEN  # pyright: ignore[reportGeneralTypeIssues]
 
     rate_limit: Annotated[
-        RateLimitEntry,
-        Field(description="How often it may be asked; it waits where that is more."),
+        RateLimitEntry, Field(description="How often it may be asked; it waits where that is more.")
     ]
 
 
@@ -257,8 +255,7 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
     {
         "$schema": Annotated[str, Field(description="This schema, for editors.")],
         "name": Annotated[
-            str,
-            Field(pattern=NAME_PATTERN, description="The team's name. Left out: its folder's."),
+            str, Field(pattern=NAME_PATTERN, description="The team's name. Left out: its folder's.")
         ],
         "workflow": Annotated[
             str,

@@ -1,34 +1,33 @@
 """The teams of a project: which one is meant (`-t`, the only one, the default, `--agents`), and
-writing team files: a new team, another member, every field spelled out."""
+what the user has allowed them.
+
+A team file is trusted by its content: one that changed is looked at again.  Instruction files of a
+repository are trusted by folder.  Rules that the user made by answering are kept beside the team
+and not in its file: that may be somebody else's, or have comments that an edit would lose.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-import stat
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.files import Document, parse_json, parse_toml, read_document, write_atomically
+from pydantic import TypeAdapter, ValidationError
+
+from coterie.config.files import locked, read_document, set_aside, write_atomically
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
-from coterie.config.project import Project, expanded
+from coterie.config.project import Project, coterie_home, expanded, is_tracked
 from coterie.config.registry import Registry
 from coterie.config.roles_file import roles_path
-from coterie.config.settings import FILE_NAME as SETTINGS
-from coterie.config.settings import Settings, set_value
-from coterie.config.team_file import (
-    FILE_NAMES,
-    LoadedTeam,
-    Reading,
-    interpret,
-    load_team,
-    team_path,
-)
-from coterie.config.team_members import Given, Surroundings, check_members, long_name
-from coterie.config.trust import require_trust
-from coterie.errors import ConfigError, NotFound, UsageError
+from coterie.config.settings import Settings
+from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
+from coterie.config.team_members import COMMAND, Given, Surroundings, check_members
+from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
+from coterie.model.agent_facts import KnownAgents
 from coterie.model.team import Member, Team, safe_name
 from coterie.model.workspace import shown
 
@@ -76,10 +75,7 @@ def choose_team(
 
 
 def reading_for(
-    path: Path,
-    project: Project | None,
-    registry: Registry,
-    settings: Settings | None = None,
+    path: Path, project: Project | None, registry: Registry, settings: Settings | None = None
 ) -> Reading:
     """How a team file is read: one of the project's own is called as its folder is."""
     folder = team_path(path).parent
@@ -113,11 +109,6 @@ def _default(here: Mapping[str, Path], settings: Settings) -> Path:
         raise NotFound("There is no team here yet.", "coterie init, or --agents claude,codex")
     first = next(iter(here))
     raise UsageError(f"Which team? Here: {listing(here)}.", f"Name one: -t {first}")
-
-
-def mark_default(project: Project, name: str) -> None:
-    """Make a team the one that is meant when none is named."""
-    set_value(project.folder / SETTINGS, "defaultTeam", name)
 
 
 # -- without a file ----------------------------------------------------------------------------
@@ -193,152 +184,188 @@ def _sitting(seat: Seat, order: int) -> Member:
     )
 
 
-Entry = Mapping[str, object]
-"""A member as it is written in a team file."""
-
-_ITS_OWN = frozenset({"id", "name", "displayName", "order"})
+TRUSTED_FILE = "trusted.json"
 
 
-def entry_of(seat: Seat) -> Entry:
-    """The shortest entry for one part of `--agents`."""
-    entry: dict[str, object] = {"id": seat.id, "agent": seat.agent}
-    return {**entry, "model": seat.model} if seat.model else entry
+@dataclass(frozen=True)
+class Power:
+    """Something a team file asks for that could do harm."""
+
+    member: str
+    kind: str
+    """Which key asks for it."""
+    what: str
+    """All of it, for a person who wants to look; of variables only their names."""
 
 
-def full_form(team: Team) -> dict[str, object]:
-    """A team with every field under its long name; reads back as the same team."""
-    full = team.model_dump(mode="json", exclude_none=True)
-    for whole, part in ((team, full), *zip(team.members, full["members"], strict=True)):
-        if not whole.budget.is_set:
-            del part["budget"]
-    return full
-
-
-def render(data: Mapping[str, object]) -> str:
-    """A team file's text."""
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
-
-
-def new_team(
-    project: Project,
-    name: str,
-    entries: Sequence[Entry],
-    registry: Registry,
-    workflow: str | None = None,
-) -> LoadedTeam:
-    """Write a new team into the project; nothing is written that would not be read again."""
-    if not safe_name(name):
-        raise UsageError(f"{quoted(name)} is no name for a team.", "Use letters, digits, . _ -")
-    folder = project.teams / name
-    if any((folder / file).exists() for file in FILE_NAMES):
-        raise UsageError(f"There is a team {quoted(name)} already.", f"coterie team show {name}")
-    data: dict[str, object] = {"members": [dict(entry) for entry in entries]}
-    if workflow is not None:
-        data = {"workflow": workflow, **data}
-    path = folder / FILE_NAMES[0]
-    text = render(data)
-    loaded = interpret(parse_json(path, text), Reading(registry, folder_is_name=True))
-    write_atomically(path, text)
-    return loaded
-
-
-def add_member(
-    path: Path,
-    entry: Entry,
-    registry: Registry,
-    project: Project | None = None,
-    like: str | None = None,
-) -> LoadedTeam:
-    """Add a member to a team file, which keeps all else it says; `like` copies another's entry."""
-    document = read_document(team_path(path))
-    reading = reading_for(path, project, registry)
-    interpret(document, reading)  # what is wrong already is not blamed on the new member
-    if like is not None:
-        entry = _like(document, like, entry)
-    changed = _with_member(document, entry)
-    loaded = interpret(changed, reading)
-    mode = stat.S_IMODE(document.path.stat().st_mode)
-    write_atomically(document.path, changed.text, mode)
-    return loaded
-
-
-def rename_member(
-    path: Path, member: str, name: str, registry: Registry, project: Project
-) -> LoadedTeam:
-    """Give a member another id in its team file: a new member, with a folder of its own."""
-    document = read_document(team_path(path))
-    reading = reading_for(path, project, registry)
-    interpret(document, reading).team.member(member)
-    if document.kind != "json":
-        raise UsageError(
-            f"{shown(document.path)} is kept as you wrote it.",
-            f'Change id = "{member}" to id = "{name}" in it.',
-            str(document.path),
-        )
-    members = [
-        {**entry, "id": name} if entry["id"] == member else entry for entry in _members(document)
+def powers(loaded: LoadedTeam, project: Project | None = None) -> tuple[Power, ...]:
+    """All that a team file asks for."""
+    found = [
+        Power(member.id, kind, what)
+        for member in loaded.team.members
+        for kind, what in _asked(member, project)
     ]
-    data = cast("dict[str, object]", document.data)
-    changed = parse_json(document.path, render({**data, "members": members}))
-    loaded = interpret(changed, reading)
-    mode = stat.S_IMODE(document.path.stat().st_mode)
-    write_atomically(document.path, changed.text, mode)
-    return loaded
+    shared = loaded.team.permissions
+    if shared and shared.allow:
+        what = f"asks nobody about {_words(shared.allow)}"
+        found.append(Power(loaded.team.name, "allow", what))
+    found += [
+        Power(loaded.team.name, "promptFile", f"takes a prompt from {path}")
+        for path in loaded.outside_prompts
+    ]
+    return tuple(found)
 
 
-def _members(document: Document) -> list[dict[str, object]]:
-    return cast("dict[str, list[dict[str, object]]]", document.data)["members"]
+def _asked(member: Member, project: Project | None) -> Iterator[tuple[str, str]]:
+    if member.permissions.mode == "full":
+        yield "full", "never asks"
+    if member.permissions.allow:
+        yield "allow", f"is not asked about {_words(member.permissions.allow)}"
+    if COMMAND in member.metadata:
+        yield COMMAND, f"runs {quoted(str(member.metadata[COMMAND]), 200)}"
+    if member.env:
+        yield "env", f"sets {', '.join(member.env)}"
+    if member.additional_args:
+        yield "additionalArgs", f"adds {_words(member.additional_args)}"
+    folders = (
+        ("workDir", "works in", member.execution_dir),
+        ("workingDir", "keeps its files in", member.working_dir),
+        ("homeDir", "has its home in", member.home_dir),
+    )
+    for kind, does, folder in folders:
+        if project and folder and not Path(folder).resolve().is_relative_to(project.root):
+            yield kind, f"{does} {folder}, outside the project"
 
 
-def _like(document: Document, like: str, entry: Entry) -> Entry:
-    known = {str(member["id"]).casefold(): member for member in _members(document)}
-    found = known.get(like.casefold())
-    if found is None:
-        here = ", ".join(str(member["id"]) for member in _members(document))
-        raise NotFound(f"No member {quoted(like)} in {shown(document.path)}. Here: {here}.")
-    said = {long_name(key) for key in entry}
-    copied = {
-        key: value
-        for key, value in found.items()
-        if key not in _ITS_OWN and long_name(key) not in said
-    }
-    return {"id": entry["id"], **copied, **entry}
+def _words(words: Sequence[str]) -> str:
+    return " ".join(quoted(word, 200) for word in words)
 
 
-def _with_member(document: Document, entry: Entry) -> Document:
-    if document.kind == "json":
-        data = cast("dict[str, object]", document.data)
-        text = render({**data, "members": [*_members(document), dict(entry)]})
-        return parse_json(document.path, text)
-    # TOML is added to as text: people chose it for their comments.
-    text = f"{document.text.rstrip()}\n\n{toml_member(entry)}"
+def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None) -> None:
+    """Refuse a team that asks for powers nobody has looked at."""
+    path = loaded.path
+    wanted = powers(loaded, project)
+    if path is None or not wanted:
+        return
+    if _is_the_users(path, project) or is_trusted(loaded.digest, home):
+        return
+    kinds: dict[str, list[str]] = {}
+    for power in wanted:
+        kinds.setdefault(power.member, []).append(power.kind)
+    said = "; ".join(f"{member}: {', '.join(asked)}" for member, asked in kinds.items())
+    raise NotTrusted(
+        f"{shown(path)} asks for powers that you have not looked at ({said}).",
+        f"coterie team trust {shlex.quote(shown(path))}",
+        str(path),
+    )
+
+
+def _is_the_users(path: Path, project: Project) -> bool:
+    """Under `.coterie` only the user writes, unless somebody put that folder under git."""
+    return path.resolve().is_relative_to(project.folder.resolve()) and not is_tracked(project)
+
+
+def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
+    """Record that the user has looked at this content."""
+    _record(loaded.digest, str(loaded.path), now, home)
+
+
+def trust_material(root: Path, now: str, home: Path | None = None) -> None:
+    """Record that a folder's own instruction files may reach the models, as text."""
+    _record(_material(root), str(root), now, home)
+
+
+def is_material_trusted(root: Path, home: Path | None = None) -> bool:
+    """Whether the user has said so of this folder."""
+    return is_trusted(_material(root), home)
+
+
+def instruction_files(known: KnownAgents, root: Path) -> tuple[str, ...]:
+    """The instruction files that a folder brings for agents."""
+    names = (name for facts in known.all for name in facts.instructions)
+    return tuple(name for name in dict.fromkeys(names) if (root / name).is_file())
+
+
+def _material(root: Path) -> str:
+    return f"material:{root.resolve()}"
+
+
+def _record(key: str, path_shown: str, now: str, home: Path | None) -> None:
+    path = (home or coterie_home()) / TRUSTED_FILE
+    with locked(path):
+        try:
+            known = _read(path)
+        except ConfigError:
+            set_aside(path)
+            known = {}
+        known[key] = {"path": path_shown, "trustedAt": now}
+        write_atomically(path, json.dumps({"trusted": known}, indent=2) + "\n")
+
+
+def is_trusted(digest: str, home: Path | None = None) -> bool:
+    """Whether this content was looked at; a damaged record means that nothing was."""
     try:
-        return parse_toml(document.path, text)
+        return digest in _read((home or coterie_home()) / TRUSTED_FILE)
     except ConfigError:
-        raise UsageError(
-            f"{shown(document.path)} lists its members in one value, which cannot be added to.",
-            "Write each of them as [[members]], or add the new one by hand.",
-            str(document.path),
+        return False
+
+
+def _read(path: Path) -> dict[str, object]:
+    if not path.exists():
+        return {}
+    data = read_document(path).data
+    found = cast("dict[str, object]", data).get("trusted") if isinstance(data, dict) else None
+    if not isinstance(found, dict):
+        raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
+    return cast("dict[str, object]", found)
+
+
+_RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])
+
+
+def rules_path(project: Project, team: str) -> Path:
+    """Where a team's rules are."""
+    return project.teams / team / "rules.json"
+
+
+def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
+    """By member: what it may do unasked since the user said so."""
+    path = rules_path(project, team)
+    try:
+        return _RULES.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValidationError:
+        raise ConfigError(
+            f"{shown(path)} is not an object of lists of rules.",
+            'Write {"member": ["run(npm test)"]}, or delete it.',
+            str(path),
         ) from None
 
 
-def toml_member(entry: Entry) -> str:
-    """A member as a `[[members]]` table."""
-    lines = [f"{_toml_key(key)} = {_toml(value)}" for key, value in entry.items()]
-    return "\n".join(["[[members]]", *lines]) + "\n"
+def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
+    """Keep one more rule; returns the file that holds it now."""
+    path = rules_path(project, team)
+    rules = {name: list(known) for name, known in learned_rules(project, team).items()}
+    mine = rules.setdefault(member, [])
+    if rule not in mine:
+        mine.append(rule)
+        write_atomically(path, json.dumps(rules, indent=2, ensure_ascii=False) + "\n")
+    return path
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        pairs = cast("dict[str, object]", value).items()
-        return "{" + ", ".join(f"{_toml_key(key)} = {_toml(one)}" for key, one in pairs) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(one) for one in cast("Sequence[object]", value)) + "]"
-    if isinstance(value, str):
-        # A JSON string is a TOML string, but for the one control character JSON leaves alone.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return json.dumps(value)
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+def with_learned(team: Team, rules: Mapping[str, list[str]]) -> Team:
+    """The team with these rules added to what its members may do."""
+    if not rules:
+        return team
+    members = tuple(
+        member.model_copy(
+            update={
+                "permissions": member.permissions.model_copy(
+                    update={"allow": (*member.permissions.allow, *rules.get(member.id, ()))}
+                )
+            }
+        )
+        for member in team.members
+    )
+    return team.model_copy(update={"members": members})

@@ -11,8 +11,8 @@ from inline_snapshot import snapshot
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.registry import Registry, define
+from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
-from coterie.config.teams import full_form
 from coterie.errors import ConfigError
 from coterie.model.team import Allowance, Budget, amount, more, shown
 

@@ -23,10 +23,10 @@ from coterie.config.project import Project, known_projects
 from coterie.config.registry import Registry
 from coterie.config.schemas import FOLDER
 from coterie.config.settings import load_settings
+from coterie.config.team_edit import full_form, render, toml_member
 from coterie.config.team_entry import MEMBER_KEYS, TEAM_KEYS
 from coterie.config.team_file import Reading
-from coterie.config.teams import full_form, render, toml_member
-from coterie.config.trust import is_trusted
+from coterie.config.teams import is_trusted
 from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member, Permissions, Team

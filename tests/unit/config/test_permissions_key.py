@@ -12,9 +12,9 @@ from inline_snapshot import snapshot
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry, define
+from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
-from coterie.config.teams import full_form
-from coterie.config.trust import Power, powers, require_trust
+from coterie.config.teams import Power, powers, require_trust
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Permissions
 from tests.conftest import House

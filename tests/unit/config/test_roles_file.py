@@ -16,8 +16,7 @@ from coterie.config.roles_file import roles_path
 from coterie.config.schemas import FOLDER
 from coterie.config.team_file import Reading, load_team
 from coterie.config.team_members import agents_of
-from coterie.config.teams import choose_team, roles_word
-from coterie.config.trust import powers
+from coterie.config.teams import choose_team, powers, roles_word
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Permissions

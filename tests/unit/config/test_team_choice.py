@@ -11,16 +11,19 @@ import pytest
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
 from coterie.config.settings import Settings, load_settings
+from coterie.config.team_edit import mark_default
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.config.teams import (
+    Power,
     Seat,
     choose_team,
-    mark_default,
+    is_trusted,
+    powers,
     seats,
     team_of_agents,
     teams_of,
+    trust,
 )
-from coterie.config.trust import Power, is_trusted, powers, trust
 from coterie.errors import NotFound, NotTrusted, UsageError
 from tests.conftest import House
 

@@ -11,16 +11,9 @@ import pytest
 
 from coterie.config.project import Project, make_project
 from coterie.config.registry import Registry
+from coterie.config.team_edit import add_member, entry_of, full_form, new_team, render
 from coterie.config.team_file import Reading, load_team
-from coterie.config.teams import (
-    add_member,
-    choose_team,
-    entry_of,
-    full_form,
-    new_team,
-    render,
-    seats,
-)
+from coterie.config.teams import choose_team, seats
 from coterie.errors import ConfigError, NotFound, UsageError
 from tests.conftest import House
 
