@@ -226,12 +226,7 @@ def _dry_run(
     dry_run.show(
         call,
         start.dry_run(
-            teams,
-            view,
-            goal,
-            more["workflow"],
-            approves_plan=more["yes"],
-            rehearsal=rehearsal,
+            teams, view, goal, more["workflow"], approves_plan=more["yes"], rehearsal=rehearsal
         ),
     )
     if view.refused is not None:

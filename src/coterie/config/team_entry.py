@@ -21,15 +21,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from coterie.config.mistakes import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
-from coterie.model.team import (
-    AMOUNT,
-    NAME_PATTERN,
-    OUR_WORKFLOWS,
-    MemberType,
-    Mode,
-    Work,
-    amount,
-)
+from coterie.model.team import AMOUNT, NAME_PATTERN, OUR_WORKFLOWS, MemberType, Mode, Work, amount
 
 _STRICT = ConfigDict(extra="forbid")
 _OPEN = ConfigDict(extra="allow")
