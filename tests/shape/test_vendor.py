@@ -19,7 +19,8 @@ ROOMS = {"agents", "rehearsal"}
 
 PACKAGE = '''
 """Acme, an agent of another house."""
-from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts
+from coterie.model.agent import (AdapterFacts, AgentFacts)
+from coterie.model.flags import (FlagFacts)
 from coterie.model.conversation import Limits
 from coterie.model.update import TurnCompleted
 

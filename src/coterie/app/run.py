@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import anyio.from_thread
 import anyio.to_thread
 
-from coterie.agents.known import KNOWN_AGENTS
-from coterie.agents.table import Adapters, home_environment
+from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings

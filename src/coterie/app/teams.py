@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from coterie.agents.known import KNOWN_AGENTS
-from coterie.agents.table import has_adapter
+from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.settings import Settings, load_settings

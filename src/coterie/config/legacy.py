@@ -10,7 +10,8 @@ from coterie.config.files import Notice
 from coterie.config.mistakes import quoted
 from coterie.errors import InvalidTime
 from coterie.model import instant
-from coterie.model.agent_facts import AgentFacts, DroppedPrompt, KnownAgents
+from coterie.model.agent import AgentFacts, KnownAgents
+from coterie.model.flags import DroppedPrompt
 
 VERSION = "1.1"
 MIGRATE = "coterie agents migrate"

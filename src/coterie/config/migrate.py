@@ -11,7 +11,8 @@ from coterie.config import legacy, registry
 from coterie.config.files import Document, Notice, keep_copy, locked, read_document
 from coterie.config.mistakes import doubled_keys, refusal
 from coterie.errors import NotFound
-from coterie.model.agent_facts import DroppedPrompt, KnownAgents
+from coterie.model.agent import KnownAgents
+from coterie.model.flags import DroppedPrompt
 
 
 @dataclass(frozen=True)

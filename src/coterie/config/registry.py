@@ -36,14 +36,8 @@ from coterie.config.mistakes import (
 )
 from coterie.config.project import coterie_home, expanded
 from coterie.errors import NotFound, UsageError
-from coterie.model.agent import (
-    GENERIC,
-    AgentDefinition,
-    AgentFacts,
-    Capabilities,
-    KnownAgents,
-    split_words,
-)
+from coterie.model.agent import GENERIC, AgentDefinition, AgentFacts, Capabilities, KnownAgents
+from coterie.model.flags import split_words
 from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"

@@ -29,7 +29,8 @@ from coterie.config.mistakes import (
 from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
 from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
-from coterie.model.agent import AgentDefinition, split_words
+from coterie.model.agent import AgentDefinition
+from coterie.model.flags import split_words
 from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, safe_name
 
 FILE_NAME = "roles.json"

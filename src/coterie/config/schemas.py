@@ -178,8 +178,6 @@ def _describe(schema: Schema, words: Mapping[str, str]) -> None:
         properties[key] = {**told, **more, "description": words[key]}
 
 
-Schema = dict[str, object]
-
 FOLDER = Path(__file__).with_name("schemas")
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

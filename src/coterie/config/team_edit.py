@@ -20,8 +20,7 @@ from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret,
 from coterie.config.team_members import long_name
 from coterie.config.teams import Seat, reading_for
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import AgentDefinition, KnownAgents
 from coterie.model.team import Team, safe_name
 from coterie.model.workspace import shown
 

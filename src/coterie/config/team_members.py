@@ -13,8 +13,7 @@ from coterie.config.files import Mistake, Place, read_text
 from coterie.config.mistakes import did_you_mean, listing, quoted
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
-from coterie.model.agent import GENERIC, AgentDefinition
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
 from coterie.model.team import Member, Team, breaks_isolation
 from coterie.model.workspace import shown
 

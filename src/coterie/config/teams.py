@@ -27,7 +27,7 @@ from coterie.config.settings import Settings
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
 from coterie.config.team_members import COMMAND, Given, Surroundings, check_members
 from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
-from coterie.model.agent_facts import KnownAgents
+from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team, safe_name
 from coterie.model.workspace import shown
 

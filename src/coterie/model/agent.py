@@ -7,7 +7,7 @@ registry, checks a team, scans a machine or probes a CLI, and none of these know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.alias_generators import to_camel
 
 from coterie.model.conversation import Limits
+from coterie.model.flags import FlagFacts
 from coterie.model.instant import Instant
 from coterie.model.team import ISOLATING, Member
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+
 def split_words(
     words: Sequence[str], flags: Mapping[str, int]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

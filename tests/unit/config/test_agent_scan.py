@@ -12,8 +12,8 @@ from coterie.config import registry
 from coterie.config.registry import add_agent, load_registry, registry_path
 from coterie.config.scan import find_agents, missing_agents, place, scan
 from coterie.config.team_edit import ready
-from coterie.model.agent import AgentDefinition
-from coterie.model.agent_facts import AgentFacts, split_words
+from coterie.model.agent import AgentDefinition, AgentFacts
+from coterie.model.flags import split_words
 from tests.conftest import House
 
 NOW = "2026-11-15T12:00:00.000Z"

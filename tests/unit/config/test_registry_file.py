@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import Notice
 from coterie.config.registry import (
     Registry,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.known import KNOWN_AGENTS
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import Notice
 from coterie.config.migrate import Migration, migrate
 from coterie.config.registry import load_registry, registry_path
 from coterie.errors import ConfigError, NotFound
-from coterie.model.agent_facts import DroppedPrompt, split_words
+from coterie.model.flags import DroppedPrompt, split_words
 from tests.conftest import House
 
 Write = Callable[[Path, str], Path]

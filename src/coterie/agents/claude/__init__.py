@@ -1,6 +1,7 @@
 """Claude Code: one long-lived process per member, JSON lines both ways."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.flags import FlagFacts
 
 FACTS = AgentFacts(
     name="claude",

@@ -1,6 +1,7 @@
 """Codex: its app-server as a long-lived process, `codex exec` where there is none."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.flags import FlagFacts
 
 FACTS = AgentFacts(
     name="codex",

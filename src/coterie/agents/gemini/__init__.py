@@ -1,6 +1,7 @@
 """Gemini CLI: the Agent Client Protocol on one long-lived process, headless where it has none."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.flags import FlagFacts
 
 FACTS = AgentFacts(
     name="gemini",

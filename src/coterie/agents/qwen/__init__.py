@@ -1,6 +1,7 @@
 """Qwen Code: the Agent Client Protocol, in a home that keeps a repository from configuring it."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, FlagFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.flags import FlagFacts
 
 FACTS = AgentFacts(
     name="qwen",
