@@ -90,18 +90,8 @@ class TaskReader:
 
     async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
         runner = None if row.status in ENDED else await self.runner(lease)
-        return TaskView(
-            id=row.id,
-            session_id=row.session_id,
-            workflow=row.workflow,
-            title=row.title,
-            status=row.status,
-            reason=row.reason,
-            created_at=row.created_at,
-            changed_at=row.changed_at,
-            pid=runner.pid if runner else None,
-            questions=tuple(questions),
-        )
+        pid = runner.pid if runner else None
+        return TaskView(**vars(row), pid=pid, questions=tuple(questions))
 
     # -- questions -----------------------------------------------------------------------------
 

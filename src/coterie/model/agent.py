@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
-from pydantic.alias_generators import to_camel
+from pydantic import Field, StrictBool, StrictInt
 
+from coterie.model.about import Wire
 from coterie.model.conversation import Limits
 from coterie.model.flags import FlagFacts
 from coterie.model.instant import Instant
@@ -36,16 +36,9 @@ GENERIC = "generic"
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
 
 
-class _Entry(BaseModel):
+class _Entry(Wire, extra="forbid"):
     # Refused where a person writes it: a misspelt fact would silently mean something else.
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-    )
+    pass
 
 
 class Capabilities(_Entry):

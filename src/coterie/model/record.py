@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 from coterie.model.conversation import Message
 from coterie.model.interaction import Interaction
-from coterie.model.task import Status, Stop, TaskState
+from coterie.model.task import Status, Stop, TaskRow, TaskState
 from coterie.model.team import Member, Mode
 from coterie.model.ticket import TicketState
 from coterie.model.tool_call import DENIED, AuditEntry
@@ -196,18 +196,10 @@ Record = (
 
 
 @dataclass(frozen=True)
-class TaskView:
+class TaskView(TaskRow):
     """A task in a list, with whether somebody runs it now."""
 
-    id: str
-    session_id: str
-    workflow: str
-    title: str
-    status: Status
-    reason: str
-    created_at: str
-    changed_at: str
-    pid: int | None
+    pid: int | None = None
     """The process that runs it; None when nobody does."""
     questions: tuple[str, ...] = ()
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BeforeValidator, Field
 
 from coterie.errors import NotFound
-from coterie.model.about import Measure
+from coterie.model.about import Measure, Wire
 from coterie.model.update import Usage
 
 MORE = r"\s*(stop|\+?\s*\$?\d+(\.\d+)?\s*[kKmM]?)\s*"
@@ -43,17 +42,8 @@ def _written(value: object) -> object:
     return amount(value) if isinstance(value, str) else value
 
 
-class Allowance(BaseModel):
+class Allowance(Wire):
     """How much of each may be used; None: as much as it takes."""
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-    )
 
     tokens: Annotated[int | None, BeforeValidator(_written)] = Field(default=None, ge=0)
     usd: float | None = Field(default=None, ge=0)
@@ -186,18 +176,7 @@ def breaks_isolation(variable: str, isolating: Collection[str] = ISOLATING) -> b
     return variable in isolating or variable.startswith(OUR_PREFIX)
 
 
-class _Value(BaseModel):
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-    )
-
-
-class Permissions(_Value):
+class Permissions(Wire):
     """What a member may do unasked; rules are tried before the mode, `deny` before `allow`."""
 
     mode: Mode = "ask"
@@ -205,7 +184,7 @@ class Permissions(_Value):
     deny: tuple[str, ...] = ()
 
 
-class Member(_Value):
+class Member(Wire):
     """One of a team: an agent plus who it is, or a human."""
 
     id: str
@@ -258,7 +237,7 @@ class Member(_Value):
         return most if isinstance(most, int) else None
 
 
-class Team(_Value):
+class Team(Wire):
     """Members and how they work together."""
 
     name: str
