@@ -23,7 +23,7 @@ from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta
 from coterie.model.workspace import Workspace
 from coterie.ports import Channel
-from coterie.testing.scripted import NoRecord, ScriptedChannels, team
+from coterie.testing.scripted import ChildRecorder, ScriptedChannels, team
 from coterie.testing.stage import stage
 from coterie.tools.standard import open_toolbox
 from coterie.tools.workspace_files import FileVersions
@@ -104,7 +104,7 @@ async def _task(folder: Path, calls: int) -> Cost:
     for number in range(1, calls + 1):
         (work / f"{number}.txt").write_text(TEXT)
     workspace = Workspace(folder, folder / "home", folder / "tmp", work)
-    toolbox = await open_toolbox("ann", workspace, NoRecord(), (), FileVersions())
+    toolbox = await open_toolbox("ann", workspace, ChildRecorder(), (), FileVersions())
     services = TurnServices(model=Reader(calls), toolbox=toolbox, system="Read.", summing_up="")
     channels = OneChannel(lambda *_: "", folder_of_work=str(work))
     channels.channel_to_model = BuiltinChannel(services, BuiltinThread("thread", []))

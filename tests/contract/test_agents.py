@@ -22,8 +22,8 @@ from coterie.testing.contracts.agent import (
     AgentContract,
     AgentUnderTest,
     Behaviour,
-    ChildRecorder,
 )
+from coterie.testing.scripted import ChildRecorder
 from coterie.workspace.folder import open_workspace
 from tests.contract import test_claude as claude
 from tests.contract import test_codex as codex

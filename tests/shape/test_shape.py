@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import grimp
@@ -116,6 +118,20 @@ def test_public_surface() -> None:
     assert dir(coterie) == coterie.__all__
     with pytest.raises(AttributeError, match="no attribute 'Desk'"):
         getattr(coterie, "Desk")  # noqa: B009 - a checker would see it otherwise
+
+
+def test_a_checker_and_a_program_see_the_same() -> None:
+    tree = ast.parse(Path(coterie.__file__).read_text())
+    (block,) = [top for top in tree.body if isinstance(top, ast.If) and not top.orelse][:1]
+    named = {
+        alias.name: getattr(import_module(str(top.module)), alias.name)
+        for top in block.body
+        if isinstance(top, ast.ImportFrom)
+        for alias in top.names
+    }
+    assert named == {name: getattr(coterie, name) for name in coterie.__all__[:-2]} | {
+        "open_project": coterie.open_project
+    }
 
 
 def test_public_names_are_in_the_glossary() -> None:

@@ -65,18 +65,27 @@ class ScriptedChannel:
         self.alive = False
 
 
-class NoRecord:
-    """`ports.ChildLog` for tests that look after their processes themselves."""
+@dataclass
+class ChildRecorder:
+    """`ports.ChildLog` in memory."""
+
+    living: dict[str, int | None] = field(default_factory=dict[str, int | None])
+    pids: list[int] = field(default_factory=list[int])
 
     async def starting(self, member: str, agent: str) -> str:
-        """A mark that nobody will look for."""
-        return f"{member}.{agent}.{secrets.token_hex(4)}"
+        """A mark of its own for every process."""
+        mark = f"{member}.{secrets.token_hex(8)}"
+        self.living[mark] = None
+        return mark
 
     def started(self, mark: str, pid: int) -> None:
-        """Nothing is kept."""
+        """Remember the process."""
+        self.living[mark] = pid
+        self.pids.append(pid)
 
     def ended(self, mark: str) -> None:
-        """Nothing was kept."""
+        """It must have been begun, and ends once."""
+        del self.living[mark]
 
 
 @dataclass
@@ -105,7 +114,7 @@ class ScriptedChannels:
     @property
     def children(self) -> ChildLog:
         """Nobody keeps track."""
-        return NoRecord()
+        return ChildRecorder()
 
     def work_folder(self, member: Member) -> str:
         """Nobody works anywhere."""

@@ -10,7 +10,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -30,6 +30,7 @@ from coterie.model.update import (
 )
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel
+from coterie.testing.scripted import ChildRecorder
 
 Behaviour = Literal["reply", "ask", "fail", "hang"]
 """What an agent does in its turn: reply; ask for one permission, then reply; break; or emit
@@ -38,29 +39,6 @@ SLOWEST = 30.0
 """No call of an adapter may take longer than this many seconds here."""
 SILENCE = 0.5
 """After this many seconds an agent that hangs has emitted all it ever will."""
-
-
-@dataclass
-class ChildRecorder:
-    """`ports.ChildLog` in memory."""
-
-    living: dict[str, int | None] = field(default_factory=dict[str, int | None])
-    pids: list[int] = field(default_factory=list[int])
-
-    async def starting(self, member: str, agent: str) -> str:
-        """A mark of its own for every process."""
-        mark = f"{member}.{secrets.token_hex(8)}"
-        self.living[mark] = None
-        return mark
-
-    def started(self, mark: str, pid: int) -> None:
-        """Remember the process."""
-        self.living[mark] = pid
-        self.pids.append(pid)
-
-    def ended(self, mark: str) -> None:
-        """It must have been begun, and ends once."""
-        del self.living[mark]
 
 
 @dataclass(frozen=True)
