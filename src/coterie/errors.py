@@ -142,7 +142,9 @@ class EnvelopeForged(CoterieError):
     sequence: int | None
     """Which envelope; None where none can be checked."""
     problem: str
-    advice = "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
+    advice: str | None = (
+        "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
+    )
 
     code: ClassVar[str] = "envelope_forged"
 
@@ -157,7 +159,9 @@ class ArtifactWrong(CoterieError):
 
     uri: str
     problem: str
-    advice = "Artifacts are files below the session's artifacts folder, or file:// addresses."
+    advice: str | None = (
+        "Artifacts are files below the session's artifacts folder, or file:// addresses."
+    )
 
     code: ClassVar[str] = "artifact_wrong"
     text: ClassVar[str] = "The artifact {uri} {problem}."

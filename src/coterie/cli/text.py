@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from coterie.model.team import Member
     from coterie.model.update import Usage
 
+_F = TypeVar("_F", bound="Callable[..., Any]")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -350,6 +351,7 @@ def _from(text: str) -> str:
     return instant.of(moment.astimezone())  # one without an offset is the time here
 
 
-since_option = click.option(
-    "--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
-)
+def since_option(function: _F) -> _F:
+    """Give a command `--since`."""
+    told = "Only from then on: 7d, 2h, 2026-01-31."
+    return click.option("--since", type=Since(), metavar="7d", help=told)(function)

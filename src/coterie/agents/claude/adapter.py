@@ -203,7 +203,9 @@ class _ThreadLost(Exception):
 class ClaudeAdapter(ProgramAdapter):
     """Opens members' channels to Claude."""
 
-    prepare_home = staticmethod(prepare)
+    @staticmethod
+    def prepare_home(member: Member, workspace: Workspace) -> ClaudeHome:
+        return prepare(member, workspace)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

@@ -74,7 +74,9 @@ class SignedOut(Exception):
 class CodexAdapter(ProgramAdapter):
     """Opens members' channels to Codex."""
 
-    prepare_home = staticmethod(prepare)
+    @staticmethod
+    def prepare_home(member: Member, workspace: Workspace) -> CodexHome:
+        return prepare(member, workspace)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

@@ -154,7 +154,9 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 class GeminiAdapter(ProgramAdapter):
     """Opens members' channels to Gemini."""
 
-    prepare_home = staticmethod(prepare)
+    @staticmethod
+    def prepare_home(member: Member, workspace: Workspace) -> GeminiHome:
+        return prepare(member, workspace)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

@@ -103,4 +103,6 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
 class OpencodeAdapter(AcpAdapter):
     """Opens members' channels to OpenCode."""
 
-    set_up = staticmethod(set_up)
+    @staticmethod
+    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+        return set_up(member, workspace, cwd)

@@ -59,4 +59,6 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
 class QwenAdapter(AcpAdapter):
     """Opens members' channels to Qwen Code."""
 
-    set_up = staticmethod(set_up)
+    @staticmethod
+    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+        return set_up(member, workspace, cwd)
