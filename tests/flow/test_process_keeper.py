@@ -205,7 +205,7 @@ async def test_a_keeper_whose_parent_is_gone_starts_nothing(tmp_path: Path) -> N
 @both
 async def test_the_agent_is_found_by_its_pid(keeper: KeeperName) -> None:
     async with started(program("sleep", "600"), keeper) as child:
-        await until(lambda: processes.describe(child.agent_pid, 0).program == "sleep")
+        await until(lambda: processes.describe(child.agent_pid, 0).argv == ("sleep", "600"))
         assert child.pid != child.agent_pid
         parents = await anyio.to_thread.run_sync(processes.snapshot)
         assert child.agent_pid in processes.descendants({child.pid}, parents)

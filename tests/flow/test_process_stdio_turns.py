@@ -11,27 +11,24 @@ import pytest
 from coterie.process.child import Child
 from coterie.process.stdio_turns import (
     CompletionStrategy,
-    DetectorCompletion,
-    JsonEventCompletion,
     ReplyChunk,
     ReplyCompleted,
     ReplyFailed,
     ReplyOutcome,
-    SilenceCompletion,
     StdioTurns,
 )
 from tests.unit.process.children import program, scripted, started, token
 
-RESULT = JsonEventCompletion(frozenset({"result"}))
-QUICK = SilenceCompletion(200)
+RESULT = CompletionStrategy.json_event(frozenset({"result"}))
+QUICK = CompletionStrategy.after_silence(200)
 
 
 async def taken(
-    exchange: StdioTurns, prompt: str, total: float = 30.0
+    turns: StdioTurns, prompt: str, total: float = 30.0
 ) -> tuple[list[ReplyChunk], ReplyOutcome]:
     """A whole turn: its pieces, and the one outcome at its end."""
     with anyio.fail_after(total + 30):
-        async with aclosing(exchange.take(prompt.encode(), total)) as items:
+        async with aclosing(turns.take(prompt.encode(), total)) as items:
             *pieces, outcome = [item async for item in items]
     assert isinstance(outcome, ReplyCompleted | ReplyFailed)
     return [piece for piece in pieces if isinstance(piece, ReplyChunk)], outcome
@@ -76,23 +73,23 @@ HOSTILE = [
 @pytest.mark.parametrize(("act", "reply"), HOSTILE)
 async def test_no_output_harms_a_turn_or_the_next(act: str, reply: str) -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(exchange, f"!{act}"))[1] == ReplyCompleted(reply)
-        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(turns, f"!{act}"))[1] == ReplyCompleted(reply)
+        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_a_reply_of_20_mib_is_whole() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
-        assert len(text((await taken(exchange, "!big 20"))[1])) == 20 * 1024 * 1024
-        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        assert len(text((await taken(turns, "!big 20"))[1])) == 20 * 1024 * 1024
+        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_a_line_beyond_all_bounds_is_cut_and_the_turn_goes_on() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(exchange, "!huge 80"))[1] == ReplyCompleted("after a huge line")
-        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 2")
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(turns, "!huge 80"))[1] == ReplyCompleted("after a huge line")
+        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
 
 
 async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
@@ -105,11 +102,11 @@ async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
 
 async def test_what_is_left_over_neither_ends_nor_enters_the_next_turn() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(exchange, "!leftover"))[1] == ReplyCompleted("first")
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        assert (await taken(turns, "!leftover"))[1] == ReplyCompleted("first")
         # The second reply waits in the pipe, or comes late, and a third one is cut in half.
-        assert (await taken(exchange, "!late"))[1] == ReplyCompleted("late")
-        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 3")
+        assert (await taken(turns, "!late"))[1] == ReplyCompleted("late")
+        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 3")
 
 
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
@@ -156,17 +153,17 @@ async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn
     async with started(scripted("--persistent", "--early", early)) as child:
         ready = await child.receive()
         child.divert(None)
-        exchange = StdioTurns(child, RESULT, one_shot=False)
+        turns = StdioTurns(child, RESULT, one_shot=False)
         assert ready.decode().strip() == early
-        assert (await taken(exchange, "!turn"))[1] == ReplyCompleted("turn 1")
+        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 1")
 
 
 async def test_a_dead_agent_has_no_turn() -> None:
     for strategy in (RESULT, QUICK):
         async with started(scripted("--persistent")) as child:
-            exchange = StdioTurns(child, strategy, one_shot=False)
-            await taken(exchange, "!silent-exit 0")
-            outcome = (await taken(exchange, "anyone?"))[1]
+            turns = StdioTurns(child, strategy, one_shot=False)
+            await taken(turns, "!silent-exit 0")
+            outcome = (await taken(turns, "anyone?"))[1]
             assert isinstance(outcome, ReplyFailed)
             assert (outcome.kind, outcome.exit_code) == ("exit", 0)
 
@@ -176,27 +173,27 @@ async def test_a_dead_agent_has_no_turn() -> None:
 
 async def test_silence_ends_a_turn_with_all_that_was_printed() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
-        exchange = StdioTurns(child, QUICK, one_shot=False)
-        pieces, outcome = await taken(exchange, "hello")
+        turns = StdioTurns(child, QUICK, one_shot=False)
+        pieces, outcome = await taken(turns, "hello")
         assert outcome == ReplyCompleted("heard: hello")
         assert "".join(piece.text for piece in pieces) == "heard: hello\n"
-        assert (await taken(exchange, "!bytes"))[1] == ReplyCompleted(
+        assert (await taken(turns, "!bytes"))[1] == ReplyCompleted(
             "\ufffd\ufffd\ufffd \ufffd\nbad \ufffd byte"
         )
-        assert (await taken(exchange, "again"))[1] == ReplyCompleted("heard: again")
+        assert (await taken(turns, "again"))[1] == ReplyCompleted("heard: again")
 
 
 async def test_silence_without_any_output_is_a_reply_without_words() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
-        exchange = StdioTurns(child, QUICK, one_shot=False)
+        turns = StdioTurns(child, QUICK, one_shot=False)
         begun = time.monotonic()
-        assert await taken(exchange, "!nothing") == ([], ReplyCompleted(""))
+        assert await taken(turns, "!nothing") == ([], ReplyCompleted(""))
         assert time.monotonic() - begun >= 0.2
-        assert (await taken(exchange, "hello"))[1] == ReplyCompleted("heard: hello")
+        assert (await taken(turns, "hello"))[1] == ReplyCompleted("heard: hello")
 
 
 async def test_a_good_exit_ends_a_silent_turn_at_once_and_a_bad_one_fails_it() -> None:
-    slow = SilenceCompletion(60_000)
+    slow = CompletionStrategy.after_silence(60_000)
     async with started(scripted("--plain")) as child:
         assert await outcome_of(child, "hello", slow) == ReplyCompleted("heard: hello")
     async with started(scripted("--plain")) as child:
@@ -215,19 +212,19 @@ async def test_one_that_never_stops_printing_is_a_timeout() -> None:
 async def test_what_is_left_over_does_not_enter_a_silent_turn() -> None:
     shell = "while read x; do echo reply $x; if [ $x = 1 ]; then read y; echo late $y; fi; done"
     async with started(program("sh", "-c", shell)) as child:
-        exchange = StdioTurns(child, QUICK, one_shot=False)
-        assert (await taken(exchange, "1"))[1] == ReplyCompleted("reply 1")
+        turns = StdioTurns(child, QUICK, one_shot=False)
+        assert (await taken(turns, "1"))[1] == ReplyCompleted("reply 1")
         child.post(b"x\n")  # what it answers to this was said to nobody
         await anyio.sleep(0.2)
-        assert (await taken(exchange, "2"))[1] == ReplyCompleted("reply 2")
+        assert (await taken(turns, "2"))[1] == ReplyCompleted("reply 2")
 
 
 async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
     shell = "printf '> '; while read x; do printf 'got %s\\n> ' $x; done"
     async with started(program("sh", "-c", shell)) as child:
-        exchange = StdioTurns(child, QUICK, one_shot=False)
-        assert text((await taken(exchange, "1"))[1]).endswith("got 1\n> ")
-        assert (await taken(exchange, "2"))[1] == ReplyCompleted("got 2\n> ")
+        turns = StdioTurns(child, QUICK, one_shot=False)
+        assert text((await taken(turns, "1"))[1]).endswith("got 1\n> ")
+        assert (await taken(turns, "2"))[1] == ReplyCompleted("got 2\n> ")
 
 
 # -- by a detector -----------------------------------------------------------------------------
@@ -235,19 +232,17 @@ async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
 
 async def test_a_pattern_ends_a_turn_with_its_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "<END>")) as child:
-        exchange = StdioTurns(child, DetectorCompletion.pattern("^<END>$"), one_shot=False)
-        pieces, outcome = await taken(exchange, "hello")
+        turns = StdioTurns(child, CompletionStrategy.pattern("^<END>$"), one_shot=False)
+        pieces, outcome = await taken(turns, "hello")
         assert outcome == ReplyCompleted("heard: hello\n<END>")
         assert "".join(piece.text for piece in pieces) == "heard: hello\n<END>"
-        assert (await taken(exchange, "!leftover"))[1] == ReplyCompleted("first\n<END>")
+        assert (await taken(turns, "!leftover"))[1] == ReplyCompleted("first\n<END>")
 
 
 async def test_a_named_group_is_what_is_kept_of_the_last_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "the end<END>")) as child:
-        exchange = StdioTurns(
-            child, DetectorCompletion.pattern("^(?P<text>.*)<END>$"), one_shot=False
-        )
-        assert (await taken(exchange, "hello"))[1] == ReplyCompleted("heard: hello\nthe end")
+        turns = StdioTurns(child, CompletionStrategy.pattern("^(?P<text>.*)<END>$"), one_shot=False)
+        assert (await taken(turns, "hello"))[1] == ReplyCompleted("heard: hello\nthe end")
 
 
 # -- broken off --------------------------------------------------------------------------------
@@ -255,26 +250,26 @@ async def test_a_named_group_is_what_is_kept_of_the_last_line() -> None:
 
 async def test_a_turn_can_be_broken_off_while_it_waits() -> None:
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
+        turns = StdioTurns(child, RESULT, one_shot=False)
 
         async def break_off() -> None:
             await anyio.wait_all_tasks_blocked()
-            exchange.break_off(0.1)
+            turns.break_off(0.1)
 
         begun = time.monotonic()
         async with anyio.create_task_group() as group:
             group.start_soon(break_off)
-            assert isinstance((await taken(exchange, "!hang"))[1], ReplyFailed)
+            assert isinstance((await taken(turns, "!hang"))[1], ReplyFailed)
         assert time.monotonic() - begun < 5
 
 
 async def test_a_reader_who_leaves_early_leaves_no_mess() -> None:
     word = token()
     async with started(scripted("--persistent")) as child:
-        exchange = StdioTurns(child, RESULT, one_shot=False)
-        async with aclosing(exchange.take(b"!deltas 3", 30)) as items:
+        turns = StdioTurns(child, RESULT, one_shot=False)
+        async with aclosing(turns.take(b"!deltas 3", 30)) as items:
             async for _ in items:
                 break
         with anyio.fail_after(30):
-            while text((await taken(exchange, word))[1]) != f"heard: {word}":
+            while text((await taken(turns, word))[1]) != f"heard: {word}":
                 pass

@@ -29,12 +29,9 @@ from coterie.model.workspace import Workspace
 from coterie.process.child import Child, Spawn, start
 from coterie.process.stdio_turns import (
     CompletionStrategy,
-    DetectorCompletion,
-    JsonEventCompletion,
     ReplyChunk,
     ReplyCompleted,
     ReplyFailed,
-    SilenceCompletion,
     StdioTurns,
 )
 
@@ -73,16 +70,16 @@ class GenericAdapter(ProgramAdapter):
     async def _strategy(self, member: Member, workspace: Workspace) -> CompletionStrategy:
         told = self.agent.capabilities
         if told.detection == "jsonl":
-            return JsonEventCompletion(frozenset(told.completion_types), told.text_field)
+            return CompletionStrategy.json_event(frozenset(told.completion_types), told.text_field)
         if told.detection == "idleTimeout":
-            return SilenceCompletion(self.agent.idle_timeout_ms(member))
+            return CompletionStrategy.after_silence(self.agent.idle_timeout_ms(member))
         if told.completion_pattern is not None:
-            return DetectorCompletion.pattern(told.completion_pattern)
+            return CompletionStrategy.pattern(told.completion_pattern)
         detect = await anyio.to_thread.run_sync(_detector, told.detector or "")
         if detect is None:
             problem = f'there is no detector "{told.detector}" in the entry points {DETECTORS}'
             raise self.missing(member, workspace, problem)
-        return DetectorCompletion(detect)
+        return CompletionStrategy.detector(detect)
 
 
 class GenericChannel:

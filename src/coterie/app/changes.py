@@ -26,9 +26,8 @@ from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat
-from coterie.workspace.snapshots import FolderSnapshots
 from coterie.workspace.snapshots.changes import Patch
-from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots, TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
 ACCEPT, REVERT = "accept", "revert"

@@ -31,7 +31,7 @@ from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, Ti
 from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
-from coterie.workspace.snapshots import FolderSnapshots
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 if TYPE_CHECKING:
     from coterie.rehearsal.model_api import Responder

@@ -39,11 +39,6 @@ class Process:
     parent: int
     argv: tuple[str, ...] = ()
 
-    @property
-    def program(self) -> str:
-        """The name it was started by, without the folder."""
-        return Path(self.argv[0]).name if self.argv else ""
-
 
 def snapshot() -> dict[int, int]:
     """Every running process and its parent."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Self
 
 import anyio
 import anyio.lowlevel
@@ -18,81 +18,55 @@ from coterie.process.streams import LineSplitter, OutputLine, clean, parse_objec
 TEXT_FIELDS = ("result", "text", "content", "message")
 
 
-class CompletionStrategy(Protocol):
-    """One way to know the end.  A line is judged as it comes, whatever it holds."""
-
-    @property
-    def silence(self) -> float | None:
-        """After so many seconds without output the reply is whole; None: silence says nothing."""
-        ...
-
-    @property
-    def prints_reply(self) -> bool:
-        """Whether what is printed is the reply, or only speaks of it."""
-        ...
-
-    def ended_by(self, line: str) -> str | None:
-        """What this line adds to the reply if it ends it; None if it does not."""
-        ...
-
-
 @dataclass(frozen=True)
-class JsonEventCompletion:
-    """The end is a JSON line whose `type` is one of these; the reply is in one of its fields."""
+class CompletionStrategy:
+    """One way to know the end of a reply.  A line is judged as it comes, whatever it holds."""
 
-    types: frozenset[str]
-    text_field: str | None = None
-
-    silence = None
-    prints_reply = False
-
-    def ended_by(self, line: str) -> str | None:
-        event = parse_object(line)
-        kind = None if event is None else event.get("type")
-        if event is None or not isinstance(kind, str) or kind not in self.types:
-            return None
-        names = (self.text_field, *TEXT_FIELDS) if self.text_field else TEXT_FIELDS
-        texts = (text_of(event.get(name)) for name in names)
-        return next((text for text in texts if text is not None), "")
-
-
-@dataclass(frozen=True)
-class SilenceCompletion:
-    """The end is that nothing has been printed for a while, from the prompt on."""
-
-    milliseconds: int = 2000
-
-    prints_reply = True
-
-    @property
-    def silence(self) -> float:
-        return self.milliseconds / 1000
-
-    def ended_by(self, line: str) -> str | None:
-        return None
-
-
-@dataclass(frozen=True)
-class DetectorCompletion:
-    """The end is a line that a detector knows.
-
-    The detector answers True (the line is the last of the reply), a string (which stands in
-    the line's place), or False or None (the reply goes on).
-    """
-
-    detect: Callable[[str], str | bool | None]
-
-    silence = None
-    prints_reply = True
-
-    def ended_by(self, line: str) -> str | None:
-        found = self.detect(line)
-        if isinstance(found, str):
-            return found
-        return line if found else None
+    ended_by: Callable[[str], str | None]
+    """Returns what a line adds to the reply if it ends it; None if it does not."""
+    silence: float | None = None
+    """After so many seconds without output the reply is whole; None: silence says nothing."""
+    prints_reply: bool = True
+    """Whether what is printed is the reply, or only describes it."""
 
     @classmethod
-    def pattern(cls, expression: str) -> DetectorCompletion:
+    def json_event(cls, types: Collection[str], text_field: str | None = None) -> Self:
+        """The end is a JSON line of one of these types; the reply is in one of its fields."""
+        names = (text_field, *TEXT_FIELDS) if text_field else TEXT_FIELDS
+
+        def ended_by(line: str) -> str | None:
+            event = parse_object(line)
+            kind = None if event is None else event.get("type")
+            if event is None or not isinstance(kind, str) or kind not in types:
+                return None
+            texts = (text_of(event.get(name)) for name in names)
+            return next((text for text in texts if text is not None), "")
+
+        return cls(ended_by, prints_reply=False)
+
+    @classmethod
+    def after_silence(cls, milliseconds: int) -> Self:
+        """The end is that nothing has been printed for a while, from the prompt on."""
+        return cls(lambda line: None, silence=milliseconds / 1000)
+
+    @classmethod
+    def detector(cls, detect: Callable[[str], str | bool | None]) -> Self:
+        """The end is a line that a detector recognises.
+
+        It returns True (the line is the last of the reply), a string (which stands in the line's
+        place), or False or None (the reply goes on).
+        """
+
+        def ended_by(line: str) -> str | None:
+            detected = detect(line)
+            if isinstance(detected, str):
+                return detected
+            return line if detected else None
+
+        return cls(ended_by)
+
+    @classmethod
+    def pattern(cls, expression: str) -> Self:
         """A regular expression found in a line; a group named `text` is what is kept of it."""
         compiled = re.compile(expression)
 
@@ -102,7 +76,7 @@ class DetectorCompletion:
                 return match is not None
             return match["text"] or ""
 
-        return cls(detect)
+        return cls.detector(detect)
 
 
 LONGEST_REPLY = 64 * 1024 * 1024
@@ -195,8 +169,6 @@ class StdioTurns:
         if self._waiting is not None:
             self._waiting.deadline = min(self._waiting.deadline, self._deadline)
 
-    # -- before --------------------------------------------------------------------------------
-
     async def _make_ready(self) -> list[bytes]:
         """Separate what was printed up to now from what the prompt will bring."""
         if self._fresh and self._one_shot:
@@ -215,8 +187,6 @@ class StdioTurns:
     def _ignore(self, chunk: bytes) -> None:
         self._lines.feed(chunk)
         self._lines.discard_partial()
-
-    # -- during --------------------------------------------------------------------------------
 
     async def _next_chunk(self, heard_at: float) -> bytes | None:
         """The next output; empty at its end, None when a clock has run out."""
@@ -256,8 +226,6 @@ class StdioTurns:
     def _parse(self, line: OutputLine) -> tuple[str, str | None]:
         text = line.text
         return text, self._strategy.ended_by(text)
-
-    # -- after ---------------------------------------------------------------------------------
 
     async def _without_output(
         self, chunk: bytes | None, heard_at: float, total: float

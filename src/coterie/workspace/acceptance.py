@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.errors import GitFailed, NotAccepted
@@ -27,23 +26,15 @@ _IN_THE_MIDDLE = {
 _PLAIN = ("--quiet", "--no-stat", "--no-verify-signatures", "--no-autostash")
 
 
-@dataclass(frozen=True)
 class Acceptance:
     """One session's work, and the branch that may take it."""
 
-    worktrees: TicketWorktrees
-
-    @property
-    def git(self) -> Git:
+    def __init__(self, worktrees: TicketWorktrees) -> None:
+        self.worktrees = worktrees
+        self.git: Git = worktrees.git
         """The user's repository, where they work."""
-        return self.worktrees.git
-
-    @property
-    def task(self) -> str:
+        self.task: str = worktrees.session
         """The session, by its root task."""
-        return self.worktrees.session
-
-    # -- what is known -------------------------------------------------------------------------
 
     @property
     def accepted(self) -> tuple[str, str] | None:
@@ -87,8 +78,6 @@ class Acceptance:
     def patch(self, before: str, after: str) -> tuple[str, tuple[FileDiffStat, ...]]:
         """What differs between two commits, as a patch and as its size."""
         return diff_trees(self.git.run, before, after)
-
-    # -- taking in -----------------------------------------------------------------------------
 
     def check_place(self) -> None:
         """Raise NotAccepted in the middle of something that git was told to do."""
@@ -146,8 +135,6 @@ class Acceptance:
         except GitFailed as failed:
             raise NotAccepted(self.task, f"git says: {failed.said}") from failed
 
-    # -- back out ------------------------------------------------------------------------------
-
     def undone(self, before: str, after: str, message: str) -> tuple[str, Sequence[str]]:
         """What the user's branch is without what came between two commits, as a commit on it.
 
@@ -183,8 +170,6 @@ class Acceptance:
     def parent_of(self, commit: str) -> str:
         """The commit before."""
         return self.git.run("rev-parse", f"{commit}^1").strip()
-
-    # -- parts ---------------------------------------------------------------------------------
 
     def _alone(self, commit: str, *parents: str) -> str:
         tree = self.git.run("rev-parse", f"{commit}^{{tree}}").strip()

@@ -169,16 +169,21 @@ def changed_prompts(root: Path, team: Team) -> list[ChangedPrompt]:
     found: list[ChangedPrompt] = []
     for member in team.ai_members:
         known = _read(_file(root, team.name, member))
-        if known is None or member.system_instruction in (known["prompt"], known.get("declined")):
-            continue
-        found.append(ChangedPrompt(member, known["prompt"]))
+        if known and member.system_instruction not in (known["prompt"], known.get("declined")):
+            found.append(ChangedPrompt(member, known["prompt"]))
     return found
 
 
 def with_saved_prompts(root: Path, team: Team) -> Team:
     """The team with the prompts that count: of a member that keeps its old one, the old one."""
-    members = tuple(_settled(root, team.name, member) for member in team.members)
-    return team.model_copy(update={"members": members})
+
+    def settled(member: Member) -> Member:
+        known = _read(_file(root, team.name, member)) if member.type == "ai" else None
+        if known is None or known.get("declined") != member.system_instruction:
+            return member
+        return member.model_copy(update={"system_instruction": known["prompt"]})
+
+    return team.model_copy(update={"members": tuple(map(settled, team.members))})
 
 
 def save_prompt_if_new(root: Path, team: str, member: Member) -> None:
@@ -198,13 +203,6 @@ def keep_saved_prompt(root: Path, team: str, member: Member) -> None:
     known = _read(path)
     if known is not None:
         _write(path, {"prompt": known["prompt"], "declined": member.system_instruction})
-
-
-def _settled(root: Path, team: str, member: Member) -> Member:
-    known = _read(_file(root, team, member)) if member.type == "ai" else None
-    if known is None or known.get("declined") != member.system_instruction:
-        return member
-    return member.model_copy(update={"system_instruction": known["prompt"]})
 
 
 def _file(root: Path, team: str, member: Member) -> Path:

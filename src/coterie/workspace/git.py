@@ -64,9 +64,7 @@ _VARIABLES = {
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
 }
-_SHOWING = frozenset(
-    {"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"}
-)
+_SHOWING = {"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"}
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 _USER_SCOPES = frozenset({"system", "global", "command"})
 """Scopes of settings that the user or the machine made, and no repository."""
@@ -272,7 +270,7 @@ class Git:
             child = subprocess.Popen(
                 ["git", *words],
                 cwd=self.folder,
-                env={**_environment(), **self._location(), **env},
+                env={**self._environment(), **env},
                 stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -295,14 +293,15 @@ class Git:
                 raise self._failed(command, f"it took over {patience:g} s", None) from None
         return child.returncode, _text(out), _text(errors)
 
-    def _location(self) -> dict[str, str]:
-        if self.worktree is None:
-            return {}
-        return {
-            "GIT_DIR": str(self.worktree.git_dir),
-            "GIT_COMMON_DIR": str(self.worktree.common),
-            "GIT_WORK_TREE": str(self.folder),
-        }
+    def _environment(self) -> dict[str, str]:
+        env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
+        with suppress(RuntimeError):  # no home: then there is no configuration of a user's
+            env["HOME"] = str(Path.home())
+        if self.worktree is not None:
+            env["GIT_DIR"] = str(self.worktree.git_dir)
+            env["GIT_COMMON_DIR"] = str(self.worktree.common)
+            env["GIT_WORK_TREE"] = str(self.folder)
+        return env
 
     def _failed(self, command: str, problem: str, status: int | None) -> GitFailed:
         return GitFailed(command, str(self.folder), problem.strip()[-_TAIL:], status)
@@ -328,11 +327,11 @@ def diff_trees(
     words = ("diff-tree", "-r", "--no-renames", "--src-prefix=a/", "--dst-prefix=b/")
     text = run(*words, "-p", "--binary", "--abbrev=7", before, after)
     entries = run(*words, "--numstat", "-z", before, after).split("\0")[:-1]
-    return text, tuple(_diff_stat(*entry.split("\t", 2)) for entry in entries)
-
-
-def _diff_stat(added: str, removed: str, path: str) -> FileDiffStat:
-    return FileDiffStat(path, *(None if count == "-" else int(count) for count in (added, removed)))
+    stats: list[FileDiffStat] = []
+    for entry in entries:
+        *counts, path = entry.split("\t", 2)
+        stats.append(FileDiffStat(path, *(None if n == "-" else int(n) for n in counts)))
+    return text, tuple(stats)
 
 
 def repository_of(folder: Path) -> Git | None:
@@ -350,13 +349,6 @@ def locked(folder: Path) -> Generator[int]:
         yield lock
     finally:
         os.close(lock)
-
-
-def _environment() -> dict[str, str]:
-    env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
-    with suppress(RuntimeError):  # no home: then there is no configuration of a user's
-        env["HOME"] = str(Path.home())
-    return env
 
 
 def _config_text(path: Path) -> bytes | None:

@@ -1,8 +1,8 @@
 """A member's own worktree: made when first needed, and found again whatever happened since.
 
-It is made beside its place and then moved there, so `work` is never half a checkout: what a crash
-left beside it was worked in by nobody and is thrown away.  A `work` that is there is never
-checked out over, whatever became of the repository's knowledge of it.
+It is made in a folder beside `work` and then moved there, so `work` is never half a checkout:
+what a crash left in that folder was worked in by nobody and is removed.  An existing `work` is
+never checked out over, whatever the repository still knows of it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,20 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.workspace.git import Git, locked, repository_of
-from coterie.workspace.worktree import HEADS, OURS, Worktree, connect, draft_of, folder_of, named_by
+from coterie.workspace.worktree import (
+    HEADS,
+    OURS,
+    Worktree,
+    connect,
+    draft_of,
+    folder_of,
+    line_of,
+    named_by,
+)
 
 
 def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> Path:
-    """Where somebody works who has a worktree of their own at `work`; blocks.
+    """The project's folder in the worktree at `work`, which is made if there is none; blocks.
 
     `owner` is `<team>/<member>` or `<session>/<ticket>`.  A new one begins `at` this commit, else
     at the project's.  In a project that is only a part of its repository it is the same part of
@@ -25,11 +34,13 @@ def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> P
     """
     git = _repository(root)
     with locked(work.parent) as lock:
-        place = _Place(replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}", at)
-        place.throw_away_unfinished()
-        if not place.found():
-            place.make()
-        place.prepare_branch()
+        maker = _WorktreeMaker(
+            replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}", at
+        )
+        maker.remove_unfinished()
+        if not maker.find():
+            maker.make()
+        maker.prepare_branch()
     inside = work / root.resolve().relative_to(git.folder)
     return inside if inside.is_dir() else work
 
@@ -62,8 +73,8 @@ def _repository(root: Path) -> Git:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """Where one member's worktree is, or will be."""
+class _WorktreeMaker:
+    """Finds or makes one worktree."""
 
     git: Git
     root: Path
@@ -73,26 +84,24 @@ class _Place:
 
     @property
     def unfinished(self) -> Path:
-        """Where it is made; git calls a worktree after the folder it was made in."""
+        """Where it is made; git names a worktree after the folder it was made in."""
         return self.work.with_name(self.branch.replace("/", "."))
 
-    def throw_away_unfinished(self) -> None:
+    def remove_unfinished(self) -> None:
         draft_of(self.work).unlink(missing_ok=True)
         if self.unfinished.is_symlink():
             self.unfinished.unlink()
         elif self.unfinished.exists():
             shutil.rmtree(self.unfinished)
 
-    # -- finding it again ------------------------------------------------------------------------
-
-    def found(self) -> bool:
-        """Whether it is there; the repository is told of it again where it has lost it."""
+    def find(self) -> bool:
+        """Whether it exists; it is registered again where the repository has lost it."""
         if self._is_free():
             return False
         named = named_by(self.work / ".git")
         if named is None or named.parent.name != "worktrees":
             raise self._in_the_way()
-        # By its name alone: a project that was moved or copied still names the old place.
+        # By its name alone: a project that was moved or copied still names the old folder.
         git_dir = self.git.common_dir / "worktrees" / named.name
         if named == git_dir and folder_of(git_dir) == self.work.resolve():
             return True
@@ -105,7 +114,7 @@ class _Place:
         return True
 
     def _is_free(self) -> bool:
-        """Whether nothing is here but perhaps our own link to the project, or an empty folder."""
+        """Whether `work` is absent, an empty folder or our own link to the project."""
         if self.work.is_symlink():
             if self.work.resolve() != self.root:
                 raise self._in_the_way()
@@ -115,22 +124,20 @@ class _Place:
         return self.work.is_dir() and not any(self.work.iterdir())
 
     def _is_ours(self, git_dir: Path) -> bool:
-        """Whether a place in the repository is this member's, and no other folder has it."""
-        head = _first_line(git_dir / "HEAD")
+        """Whether a worktree's `git_dir` is this owner's, and no other folder uses it."""
+        head = line_of(git_dir / "HEAD")
         mine = git_dir.name == self.unfinished.name or head == f"ref: {HEADS}{self.branch}"
         other = folder_of(git_dir)
         return mine and (other is None or named_by(other / ".git") != git_dir)
 
     def _register_again(self) -> None:
-        """Make a new place in the repository for a folder full of work."""
+        """Register a folder full of work as a new worktree of the repository."""
         self._add(checkout=False)
         made = self._made()
         connect(self.work, made.git_dir)
         shutil.rmtree(self.unfinished)
         tree = replace(made, folder=self.work)
         replace(self.git, folder=self.work, worktree=tree).run("read-tree", "HEAD")
-
-    # -- making it -------------------------------------------------------------------------------
 
     def make(self) -> None:
         self._add(checkout=True)
@@ -141,7 +148,7 @@ class _Place:
         connect(self.work, made.git_dir)
 
     def prepare_branch(self) -> None:
-        """Have the folders its branch is written in, which a sandbox cannot let it make."""
+        """Make the folders its branch is written in, which a sandbox cannot permit it to make."""
         common = self.git.common_dir
         if not (common / HEADS).is_dir():  # branches are kept in another way
             return
@@ -158,7 +165,7 @@ class _Place:
             ) from None
         unfinished = self.unfinished.resolve()
         for linked in self.git.worktrees():
-            # Of one whose making was cut short git may not know the branch.
+            # Of one whose making was interrupted git may not know the branch.
             mine = linked.branch == self.branch or linked.path == unfinished
             if mine and not linked.alive:
                 self.git.forget(linked)
@@ -176,10 +183,3 @@ class _Place:
             "Move it away, and a worktree is made in its place.",
             str(self.work),
         )
-
-
-def _first_line(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8").partition("\n")[0]
-    except (OSError, ValueError):
-        return ""

@@ -11,8 +11,9 @@ import secrets
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong, EnvelopeForged
@@ -68,8 +69,7 @@ def check_signatures(session: str, kept: Iterable[tuple[int, Envelope]], key: by
             raise EnvelopeForged(session, sequence, why)
 
 
-_CHUNK = 1 << 20
-LARGEST = 20 * _CHUNK
+LARGEST = 20 << 20
 """What a worker made that is larger than this is not kept as an artifact."""
 
 
@@ -122,7 +122,9 @@ def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
     path = artifact_path(root, session, artifact.uri)
     try:
         with _opened(path) as file:
-            size, digest = os.fstat(file.fileno()).st_size, _digest(file, artifact.digest)
+            size, digest = os.fstat(file.fileno()).st_size, None
+            if artifact.digest is not None:
+                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
     except OSError as error:
         why = f"cannot be read: {error.strerror}" if error.errno else str(error)
         raise ArtifactWrong(artifact.uri, why) from None
@@ -132,7 +134,7 @@ def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:
         raise ArtifactWrong(artifact.uri, f"has the digest {digest}")
 
 
-def _opened(path: Path, more: int = 0) -> BinaryIO:
+def _opened(path: Path, more: int = 0) -> BufferedReader:
     """A regular file, to be read; raises OSError where there is none.
 
     Non-blocking, so that a pipe that nobody writes to cannot hold us up.
@@ -142,13 +144,3 @@ def _opened(path: Path, more: int = 0) -> BinaryIO:
         os.close(descriptor)
         raise OSError("is no regular file")
     return os.fdopen(descriptor, "rb")
-
-
-def _digest(file: BinaryIO, said: str | None) -> str | None:
-    """The file's digest, where one was said that it can be compared with."""
-    if said is None:
-        return None
-    found = hashlib.sha256()
-    while chunk := file.read(_CHUNK):
-        found.update(chunk)
-    return f"sha256:{found.hexdigest()}"

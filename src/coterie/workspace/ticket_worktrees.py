@@ -162,9 +162,9 @@ class TicketWorktrees:
         """The merge of the ticket's work as it is now, if it is on the branch already."""
         with self._alone() as git:
             onward = f"{self.base}..{self.head()}"
-            told = git.run("log", "--first-parent", "--merges", "--format=%H %P", onward)
+            log = git.run("log", "--first-parent", "--merges", "--format=%H %P", onward)
         tip = self._tip(ticket)
-        merges = (line.split() for line in told.splitlines())
+        merges = (line.split() for line in log.splitlines())
         return next((merge for merge, *parents in merges if tip in parents[1:]), None)
 
     # -- parts ---------------------------------------------------------------------------------
@@ -174,10 +174,10 @@ class TicketWorktrees:
         return self.git.run("diff-tree", "-r", "--merge-base", *how, ours, theirs)
 
     def _tip(self, ticket: str) -> str:
-        found = self.git.commit(f"{HEADS}{self._branch(ticket)}")
-        if found is None:
+        tip = self.git.commit(f"{HEADS}{self._branch(ticket)}")
+        if tip is None:
             raise GitFailed("rev-parse", str(self.folder), f"no branch {self._branch(ticket)}")
-        return found
+        return tip
 
     def _worktree(self, name: str, at: str) -> Path:
         """The project inside a worktree of the session, made whole if there is none."""
@@ -186,7 +186,7 @@ class TicketWorktrees:
 
     @contextmanager
     def _alone(self) -> Generator[Git]:
-        """Git without any other of this session: one may have outlived the run that began it."""
+        """Git under the session's lock: another may have outlived the run that started it."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with locked(self.folder) as lock:
             yield replace(self.git, held=(lock,))
@@ -213,8 +213,8 @@ class TicketWorktrees:
         for line in self.git.run(*words, accept=(0, 1)).splitlines():
             scope, _, name = line.partition("\t")
             if scope not in ("system", "global"):
-                said = f"its config has {name}; take it out, or put it into your own configuration"
-                raise GitFailed("merge", str(self.git.folder), said)
+                hint = f"its config has {name}; take it out, or put it into your own configuration"
+                raise GitFailed("merge", str(self.git.folder), hint)
 
     def commit_tree(self, tree: str, parents: Sequence[str], message: str) -> str:
         """A tree as a commit that no branch has."""

@@ -1,7 +1,7 @@
-"""What makes a folder a git worktree: two files that name each other, read and mended.
+"""What makes a folder a git worktree: two files that point at each other, read and repaired.
 
-`.git` in the folder names the worktree's place in the repository; `gitdir` there names `.git`.
-The first lies where agents write, so it counts only if the second agrees.  All of it blocks.
+`.git` in the folder names the worktree's git directory; `gitdir` in that names `.git`.  The first
+is where agents write, so it counts only if the second agrees.  All of it blocks.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 POINTER = ".git"
 HEADS = "refs/heads/"
 OURS = "coterie"
-"""How the names of our branches begin, and of the places of our worktrees in the repository."""
-_PLACES = "worktrees"
+"""How the names of our branches and of our worktrees' git directories begin."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class Worktree:
 
     @classmethod
     def at(cls, folder: Path) -> Worktree | None:
-        """The worktree that this folder is; None if git does not say so too."""
+        """The worktree at this folder; None unless its repository agrees."""
         git_dir = named_by(folder / POINTER)
         if git_dir is None or folder_of(git_dir) != folder.resolve():
             return None
         common = _common(git_dir)
-        if common is None or git_dir.parent != common / _PLACES:
+        if common is None or git_dir.parent != common / "worktrees":
             return None
         return cls(folder, git_dir, common)
 
@@ -47,22 +46,22 @@ class Worktree:
     def changed_by_commits(self) -> list[Path]:
         """What `git commit` writes; not hooks and config, which would run commands later.
 
-        Of branches it is the folder that its own lies in, so that the user's are not among them.
+        Of branches it is the folder of its own, so that the user's are not among them.
         """
         shared = [self.common / "objects", self.common / "reftable"]
         return [self.git_dir, *(path for path in shared if path.is_dir()), *self._of_branch()]
 
     def _of_branch(self) -> Iterator[Path]:
-        kind, _, name = _line(self.git_dir / "HEAD").partition(": ")
-        # HEAD is what the agent says: one that we made a branch for stays among ours.
+        kind, _, name = line_of(self.git_dir / "HEAD").partition(": ")
+        # The agent can write HEAD: a worktree that we made a branch for stays among ours.
         known = f"{HEADS}{OURS}/" if self.git_dir.name.startswith(f"{OURS}.") else HEADS
         if kind != "ref" or not name.startswith(known) or ".." in name:
             return
         for root in (self.common, self.common / "logs"):
-            place = (root / name).parent
-            while not place.is_dir() and place != root / HEADS:  # git removes empty folders
-                place = place.parent
-            yield place
+            folder = (root / name).parent
+            while not folder.is_dir() and folder != root / HEADS:  # git removes empty folders
+                folder = folder.parent
+            yield folder
 
 
 def top_of(folder: Path) -> Path | None:
@@ -77,22 +76,22 @@ def common_of(pointer: Path) -> Path | None:
 
 
 def named_by(pointer: Path) -> Path | None:
-    """The place that a `.git` file names, whether there is one or not."""
-    kind, _, place = _line(pointer).partition(": ")
-    return (pointer.parent / place).resolve() if kind == "gitdir" and place else None
+    """The git directory that a `.git` file names, whether it exists or not."""
+    kind, _, path = line_of(pointer).partition(": ")
+    return (pointer.parent / path).resolve() if kind == "gitdir" and path else None
 
 
 def folder_of(git_dir: Path) -> Path | None:
-    """The folder that a worktree's place in the repository names, whether there is one or not."""
-    place = _line(git_dir / "gitdir")
-    return (git_dir / place).resolve().parent if place else None
+    """The folder that a worktree's git directory names, whether it exists or not."""
+    path = line_of(git_dir / "gitdir")
+    return (git_dir / path).resolve().parent if path else None
 
 
 def connect(folder: Path, git_dir: Path) -> None:
-    """Have a folder and a place in a repository name each other.
+    """Point a folder and a worktree's git directory at each other.
 
-    By hand: `git worktree repair` looks at every worktree that the repository knows, and run in
-    a copy of a project it turns the ones of the original over to the copy.
+    By hand: `git worktree repair` treats every worktree that the repository knows, and run in a
+    copy of a project it turns those of the original over to the copy.
     """
     _write(git_dir / "gitdir", f"{folder.resolve() / POINTER}\n", git_dir / "gitdir.draft")
     # Not in the folder: what a crash leaves there would be committed with the work.
@@ -107,14 +106,14 @@ def draft_of(folder: Path) -> Path:
 def _common(git_dir: Path | None) -> Path | None:
     if git_dir is None:
         return None
-    place = _line(git_dir / "commondir")
-    if place:
-        return (git_dir / place).resolve()
+    path = line_of(git_dir / "commondir")
+    if path:
+        return (git_dir / path).resolve()
     return git_dir if (git_dir / "objects").is_dir() else None  # of a submodule
 
 
-def _line(path: Path) -> str:
-    """What a file of one line says; nothing where there is no such file, or a link."""
+def line_of(path: Path) -> str:
+    """The text of a file of one line; empty where there is no such file, or a link."""
     try:
         return "" if path.is_symlink() else path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):

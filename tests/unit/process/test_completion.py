@@ -6,16 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.process.stdio_turns import (
-    DetectorCompletion,
-    JsonEventCompletion,
-    SilenceCompletion,
-    clean,
-    parse_object,
-    text_of,
-)
+from coterie.process.stdio_turns import CompletionStrategy
+from coterie.process.streams import clean, parse_object, text_of
 
-RESULT = JsonEventCompletion(frozenset({"result"}))
+RESULT = CompletionStrategy.json_event(frozenset({"result"}))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +39,7 @@ def test_the_end_is_an_event_of_a_named_type(event: object, text: str | None) ->
 
 
 def test_a_named_field_comes_before_the_usual_ones() -> None:
-    event = JsonEventCompletion(frozenset({"done"}), "answer")
+    event = CompletionStrategy.json_event(frozenset({"done"}), "answer")
     assert event.ended_by('{"type": "done", "result": "r", "answer": "a"}') == "a"
     assert event.ended_by('{"type": "done", "result": "r"}') == "r"
 
@@ -73,7 +67,8 @@ def test_a_hostile_line_is_no_event(line: str) -> None:
 
 @given(st.text())
 def test_no_line_raises(line: str) -> None:
-    for strategy in (RESULT, SilenceCompletion(), DetectorCompletion.pattern("^END$")):
+    silence, pattern = CompletionStrategy.after_silence(2000), CompletionStrategy.pattern("^END$")
+    for strategy in (RESULT, silence, pattern):
         ended = strategy.ended_by(line)
         assert ended is None or isinstance(ended, str)
     assert parse_object("{" + line) is None or line.rstrip().endswith("}")
@@ -93,23 +88,21 @@ def test_clean_text_can_be_encoded(text: str) -> None:
 
 
 def test_silence_is_never_ended_by_a_line() -> None:
-    assert (SilenceCompletion(250).silence, SilenceCompletion(250).ended_by("anything")) == (
-        0.25,
-        None,
-    )
+    silence = CompletionStrategy.after_silence(250)
+    assert (silence.silence, silence.ended_by("anything")) == (0.25, None)
 
 
 def test_a_pattern_ends_with_its_line_or_with_its_text() -> None:
-    assert DetectorCompletion.pattern("^END$").ended_by("END") == "END"
-    assert DetectorCompletion.pattern("^END$").ended_by("THE END") is None
+    assert CompletionStrategy.pattern("^END$").ended_by("END") == "END"
+    assert CompletionStrategy.pattern("^END$").ended_by("THE END") is None
     assert (
-        DetectorCompletion.pattern("^(?P<text>.*)<END>$").ended_by("last words<END>")
+        CompletionStrategy.pattern("^(?P<text>.*)<END>$").ended_by("last words<END>")
         == "last words"
     )
-    assert DetectorCompletion.pattern("^(?P<text>x)?END$").ended_by("END") == ""
+    assert CompletionStrategy.pattern("^(?P<text>x)?END$").ended_by("END") == ""
 
 
 def test_a_detector_may_say_yes_no_or_what_to_keep() -> None:
     answers: dict[str, str | bool | None] = {"yes": True, "no": False, "none": None, "keep": "this"}
-    detector = DetectorCompletion(answers.get)
+    detector = CompletionStrategy.detector(answers.get)
     assert [detector.ended_by(line) for line in answers] == ["yes", None, None, "this"]

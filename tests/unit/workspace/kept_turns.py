@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.workspace.snapshots import FolderSnapshots
 from coterie.workspace.snapshots.files import FolderFiles
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TASK = "k3f9"
 

@@ -221,7 +221,7 @@ from coterie.workspace import own_worktree
 from coterie.workspace.folder import make_folder
 
 project, instant = sys.argv[1:]
-Git, Place = own_worktree.Git, own_worktree._Place
+Git = own_worktree.Git
 
 def die(*given, **more):
     os._exit(9)

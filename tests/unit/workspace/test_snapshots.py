@@ -14,7 +14,7 @@ from inline_snapshot import snapshot
 
 from coterie.errors import UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots import capture
+from coterie.workspace.snapshots import files
 from coterie.workspace.snapshots.files import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import SkippedFile
@@ -280,7 +280,7 @@ def test_nothing_of_the_users_repository_is_touched(turns: Turns) -> None:
 def test_large_and_unreadable_files_are_named_only(
     turns: Turns, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(capture, "LARGE", 1_000_000)
+    monkeypatch.setattr(files, "LARGE", 1_000_000)
     large = "x" * 1_000_001
     turns.files({"stays.bin": large, "shrinks.bin": large, "grows.txt": "small\n"})
     with turns.turn():
@@ -500,7 +500,7 @@ def test_records_are_stored_as_earlier_releases_read_them(turns: Turns) -> None:
 _BESIDE = """
 import sys
 from pathlib import Path
-from coterie.workspace.snapshots import FolderSnapshots
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 root, task = Path(sys.argv[1]), sys.argv[2]
 problems = []
 kept = FolderSnapshots(root, problems.append)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import UsageError
-from coterie.workspace.snapshots import capture, files, revert
+from coterie.workspace.snapshots import files, revert
 from coterie.workspace.snapshots.files import LINK, PLAIN, FileContent, FolderFiles
 from coterie.workspace.snapshots.revert import RevertResult, SkippedFile
 from tests.conftest import House
@@ -329,7 +329,6 @@ def test_a_folder_that_is_gone(turns: Turns, tmp_path: Path) -> None:
 
 
 def test_large_files_are_never_touched(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "LARGE", 1_000_000)
     monkeypatch.setattr(files, "LARGE", 1_000_000)
     turns.files({"f": "1\n"})
     with turns.turn():

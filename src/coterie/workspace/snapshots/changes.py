@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from coterie.model import instant
 from coterie.workspace.git import FileDiffStat, diff_trees
-from coterie.workspace.snapshots.capture import CurrentSnapshots
+from coterie.workspace.snapshots.files import CurrentSnapshots
 from coterie.workspace.snapshots.repository import (
     REPOSITORY,
     ChangeSpan,
@@ -51,7 +51,9 @@ class History:
             else:
                 history._undo()
             number = (span.task, span.number)
-        history.turns = _outermost(history.turns)
+        # Without those of a part that was done during a turn of its whole.
+        turns = history.turns
+        history.turns = [turn for turn in turns if not any(_covers(other, turn) for other in turns)]
         return history
 
     @property
@@ -72,11 +74,6 @@ class History:
     def _undo(self) -> None:
         self.reverts.pop()
         self.turns = self._reverted_turns.pop() + self.turns
-
-
-def _outermost(turns: Sequence[ChangeSpan]) -> list[ChangeSpan]:
-    """The turns without those of a part that was done during a turn of its whole."""
-    return [turn for turn in turns if not any(_covers(other, turn) for other in turns)]
 
 
 def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
@@ -235,14 +232,10 @@ def _differences(
         output = output.removeprefix(head)
         while output.startswith(":"):
             facts, path, output = output.split("\0", 2)
-            found[pair][path] = _sides(facts)
+            old_mode, new_mode, old, new, _ = facts.removeprefix(":").split(" ")
+            before = None if old == _NO_BLOB else Blob(old_mode, old)
+            found[pair][path] = (before, None if new == _NO_BLOB else Blob(new_mode, new))
     return found
-
-
-def _sides(facts: str) -> _Sides:
-    old_mode, new_mode, old, new, _ = facts.removeprefix(":").split(" ")
-    before = None if old == _NO_BLOB else Blob(old_mode, old)
-    return before, None if new == _NO_BLOB else Blob(new_mode, new)
 
 
 def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict[str, _Sides]:

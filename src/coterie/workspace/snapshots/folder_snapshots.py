@@ -9,7 +9,6 @@ from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots.capture import CurrentSnapshots, take_snapshots
 from coterie.workspace.snapshots.changes import (
     FileChange,
     Patch,
@@ -18,6 +17,7 @@ from coterie.workspace.snapshots.changes import (
     by_folder,
     patch_of,
 )
+from coterie.workspace.snapshots.files import CurrentSnapshots, take_snapshots
 from coterie.workspace.snapshots.repository import ChangeSpan, SnapshotRecord, SnapshotRepository
 from coterie.workspace.snapshots.revert import Revert, RevertResult, SkippedFile
 
@@ -51,14 +51,12 @@ class FolderSnapshots:
         self._begun: dict[tuple[str, Path], list[ChangeSpan]] = {}
         """By task and folder: the turn that was begun here and is not over."""
 
-    # -- storing -------------------------------------------------------------------------------
-
     def before(self, task_id: str, folder: str) -> None:
         """Store a folder as it is: a turn of the task may change it from now on."""
         at, place = instant.now(), Path(folder).resolve()
         with self._noting_problems(task_id), self._repository.alone() as repository:
             spans = repository.spans(task_id)
-            taken = [SnapshotRecord(one, at) for one in take_snapshots(repository, place)]
+            taken = [SnapshotRecord(each, at) for each in take_snapshots(repository, place)]
             current = {record.snapshot.folder: record for record in taken}
             for span in spans:
                 if span.after is None and span.folder in current:  # it was interrupted
@@ -86,8 +84,6 @@ class FolderSnapshots:
             spans = (span for span in repository.spans() if belongs(span, task_id))
             _end(repository, (span for span in spans if span.after is None))
 
-    # -- showing -------------------------------------------------------------------------------
-
     def has_kept(self, task_id: str) -> bool:
         """Whether anything may have been stored for a task; costs next to nothing."""
         return self._repository.is_known(task_id)
@@ -112,8 +108,6 @@ class FolderSnapshots:
             problem,
         )
 
-    # -- reverting ---------------------------------------------------------------------------
-
     def revert(self, task_id: str, *, dry_run: bool = False) -> RevertResult:
         """Revert exactly what a task changed; nobody may be running it.
 
@@ -131,8 +125,6 @@ class FolderSnapshots:
         """Undo the last revert of a task; UsageError where there is none."""
         with self._repository.alone() as repository:
             return Revert(TaskChanges.read(repository, task_id), self._shown, dry_run).undo()
-
-    # -- parts ---------------------------------------------------------------------------------
 
     @contextmanager
     def _noting_problems(self, task_id: str) -> Generator[None]:
@@ -159,17 +151,14 @@ class FolderSnapshots:
     def _patch(
         self, repository: SnapshotRepository, folder: Path, changes: Iterable[FileChange]
     ) -> Patch:
-        made = patch_of(repository, folder, self._prefix(folder), changes)
-        cut = len(made.prefix)
-        shown = (replace(one, path=self._shown(folder, one.path[cut:])) for one in made.files)
+        prefix = ""
+        if folder != self._root and folder.is_relative_to(self._root):
+            inside = folder.relative_to(self._root)
+            prefix = "" if inside.parts[0] == ".coterie" else f"{inside.as_posix()}/"
+        made = patch_of(repository, folder, prefix, changes)
+        cut = len(prefix)
+        shown = (replace(file, path=self._shown(folder, file.path[cut:])) for file in made.files)
         return replace(made, files=tuple(shown))
-
-    def _prefix(self, folder: Path) -> str:
-        """What a path in a folder of the user's begins with, from the root; else nothing."""
-        if folder == self._root or not folder.is_relative_to(self._root):
-            return ""
-        inside = folder.relative_to(self._root)
-        return "" if inside.parts[0] == ".coterie" else f"{inside.as_posix()}/"
 
     def _shown(self, folder: Path, path: str) -> str:
         place = folder / path

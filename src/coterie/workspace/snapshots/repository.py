@@ -248,7 +248,9 @@ class SnapshotRepository:
         facts = asdict(record)
         excluded = facts.pop("snapshot")["excluded"]
         facts |= {key: facts.pop(name) for key, name in _STORED_AS.items()}
-        facts["folder"] = self._named(record.snapshot.folder)
+        folder = record.snapshot.folder
+        inside = folder.is_relative_to(self.root)
+        facts["folder"] = str(folder.relative_to(self.root) if inside else folder)
         facts["left_out"] = [list(file) for file in excluded]
         words = ("commit-tree", record.snapshot.tree, "-F", "-")
         commit = self.run(*words, input=json.dumps(facts)).strip()
@@ -266,10 +268,6 @@ class SnapshotRepository:
         facts = {_STORED_AS.get(key, key): value for key, value in stored.items()}
         record = SnapshotRecord(Snapshot(folder, tree, excluded), **facts)
         return ((task, int(number), int(part)), side), record
-
-    def _named(self, folder: Path) -> str:
-        inside = folder.is_relative_to(self.root)
-        return str(folder.relative_to(self.root) if inside else folder)
 
     def _put_right(self) -> None:
         for name in ("objects", "refs", "info", "indexes"):

@@ -1,4 +1,4 @@
-"""Reverting a task's changes file by file; what somebody else did to the same file skipped.
+"""Reverting a task's changes file by file; what somebody else did to the same file stays.
 
 A revert is recorded like a turn, so that it can be undone too.
 """
@@ -6,15 +6,14 @@ A revert is recorded like a turn, so that it can be undone too.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from coterie.errors import GitFailed, UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots.capture import take_snapshots
 from coterie.workspace.snapshots.changes import Blob, FileChange, TaskChanges, by_folder
-from coterie.workspace.snapshots.files import LINK, FileContent, FolderFiles
+from coterie.workspace.snapshots.files import LINK, FileContent, FolderFiles, take_snapshots
 from coterie.workspace.snapshots.repository import (
     ChangeSpan,
     SnapshotRecord,
@@ -42,7 +41,7 @@ class RevertStep:
     present: FileContent | None
     wanted: FileContent | None
     merged: bool
-    """Whether something that others changed skipped in it."""
+    """Whether something that others changed stays in it."""
 
 
 @dataclass
@@ -76,7 +75,7 @@ def plan(repository: SnapshotRepository, folder: Path, changes: Sequence[FileCha
         except _Skip as skip:
             made.skipped.append(SkippedFile(path, str(skip)))
         except OSError as error:
-            made.skipped.append(SkippedFile(path, _reason(error)))
+            made.skipped.append(SkippedFile(path, error.strerror or str(error)))
         else:
             if wanted != present:
                 made.steps.append(
@@ -148,13 +147,14 @@ def carry_out(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
     `known` are the folders that were there before the changes; others that get empty go too.
     """
     done, files = RevertPlan(made.folder, [], list(made.skipped)), FolderFiles(made.folder)
-    removals = [step for step in made.steps if step.wanted is None]
-    for step in removals:
+    for step in (step for step in made.steps if step.wanted is None):
         _carry_out(files, step, done)
-    _remove_empty(files, done.steps, known)
-    for step in made.steps:
-        if step.wanted is not None:
-            _carry_out(files, step, done)
+    for step in done.steps:
+        for parent in PurePosixPath(step.path).parents:
+            if str(parent) in known or str(parent) == "." or not files.remove_empty(str(parent)):
+                break
+    for step in (step for step in made.steps if step.wanted is not None):
+        _carry_out(files, step, done)
     return done
 
 
@@ -168,20 +168,9 @@ def _carry_out(files: FolderFiles, step: RevertStep, done: RevertPlan) -> None:
         else:
             files.write(step.path, step.wanted)
     except OSError as error:
-        done.skipped.append(SkippedFile(step.path, _reason(error)))
+        done.skipped.append(SkippedFile(step.path, error.strerror or str(error)))
     else:
         done.steps.append(step)
-
-
-def _remove_empty(files: FolderFiles, removed: Iterable[RevertStep], known: frozenset[str]) -> None:
-    for step in removed:
-        for parent in PurePosixPath(step.path).parents:
-            if str(parent) in known or str(parent) == "." or not files.remove_empty(str(parent)):
-                break
-
-
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
 
 
 @dataclass(frozen=True)
@@ -254,8 +243,7 @@ class Revert:
 
         numbers = [span.number for span in self.task_changes.own_spans if span.task == task]
         active = [made for made in plans if made.steps]
-        begun = [record(made) for made in active]
-        spans = repository.begin(task, max(numbers, default=0) + 1, begun)
+        spans = repository.begin(task, max(numbers, default=0) + 1, map(record, active))
         done = [carry_out(made, folders(first[made.folder])) for made in active]
         done += (made for made in plans if not made.steps)
         whole = not any(made.skipped for made in done)
