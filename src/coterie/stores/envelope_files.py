@@ -27,6 +27,8 @@ Rows = Sequence[tuple[int, Envelope]]
 LOG = "events.log"
 _OURS = re.compile(r"\d{6,}-[a-z_]+\.json")
 _NEW = ".new"
+_DELAY = 0.05
+"""Seconds that a write waits, so that what is recorded meanwhile is read and written with it."""
 _LONGEST = 300
 """Of a line in `events.log`; the whole of it is in the envelope."""
 
@@ -57,6 +59,7 @@ class EnvelopeFiles:
         while True:
             await self.flush()
             await self._woken.wait()
+            await anyio.sleep(_DELAY)
             self._woken = anyio.Event()
 
     async def flush(self) -> None:

@@ -53,7 +53,6 @@ class ScriptedChannel:
         await anyio.sleep_forever()  # a script without an end is an agent that hangs
 
     async def answer(self, key: str, response: Response) -> None:
-        """Remember the answer."""
         self.answers.append(response)
 
     async def interrupt(self) -> None:
@@ -61,7 +60,6 @@ class ScriptedChannel:
         self.interrupted = True
 
     async def close(self) -> None:
-        """Take no more turns."""
         self.alive = False
 
 
@@ -144,13 +142,11 @@ class ScriptedChannels:
         return channel
 
     async def close(self, member: Member) -> None:
-        """Close one."""
         channel = self.open.pop(member.id, None)
         if channel is not None:
             await channel.close()
 
     async def close_all(self) -> None:
-        """Close all."""
         for channel in self.open.values():
             await channel.close()
         self.open.clear()
@@ -163,7 +159,6 @@ class Recorder:
     records: list[Record] = field(default_factory=list[Record])
 
     def saw(self, record: Record) -> None:
-        """Keep it."""
         self.records.append(record)
 
     def of(self, kind: type[Record]) -> list[Record]:

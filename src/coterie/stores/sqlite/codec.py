@@ -18,7 +18,7 @@ from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union, cast
 
 from pydantic import BaseModel, TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -40,20 +40,11 @@ if TYPE_CHECKING:  # a format of its own, which only a session with tickets need
     from coterie.model.envelope import Envelope
 
 T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 Value = str | int | bytes | None
 """What a column may hold."""
 Row = tuple[Any, ...]
 """What a database gives back; its columns hold what the schema says."""
 Convert = Callable[[Any], Any]
-
-
-class Decoder(Protocol[T_co]):
-    """Reads values from the rows of a query."""
-
-    def value(self, row: Row) -> T_co:
-        """The value of one row."""
-        ...
 
 
 class Codec(Generic[T]):
@@ -162,11 +153,9 @@ def event_text(event: Event) -> str:
         return json_of(event.model_dump(by_alias=True))
 
 
-class EventDecoder:
-    """Events from their JSON, the only column."""
-
-    def value(self, row: Row) -> Event:
-        return EVENT.validate_json(row[0])
+def event_of(row: Row) -> Event:
+    """An event from its JSON, the only column."""
+    return EVENT.validate_json(row[0])
 
 
 def envelope_text(envelope: Envelope) -> str:
@@ -174,26 +163,22 @@ def envelope_text(envelope: Envelope) -> str:
     return envelope.model_dump_json(exclude_none=True)
 
 
-class EnvelopeDecoder:
-    """Envelopes with their numbers, from both columns."""
+def envelope_of(row: Row) -> tuple[int, Envelope]:
+    """An envelope with its number, from both columns."""
+    from coterie.model.envelope import Envelope
 
-    def value(self, row: Row) -> tuple[int, Envelope]:
-        from coterie.model.envelope import Envelope
-
-        return row[0], Envelope.model_validate_json(row[1])
+    return row[0], Envelope.model_validate_json(row[1])
 
 
-class QuestionDecoder:
-    """Questions, each from its step, its state and the events that asked and answered it."""
-
-    def value(self, row: Row) -> Question:
-        step, state, asked, answered = row
-        request = cast("UserInteractionRequested", EVENT.validate_json(asked))
-        question = Question(request.interaction, step, state, request.at)
-        if answered is None:
-            return question
-        answer = cast("UserInteractionResponded", EVENT.validate_json(answered))
-        return replace(question, response=answer.response, answered_at=answer.at)
+def question_of(row: Row) -> Question:
+    """A question from its step, its state and the events that asked and answered it."""
+    step, state, asked, answered = row
+    request = cast("UserInteractionRequested", EVENT.validate_json(asked))
+    question = Question(request.interaction, step, state, request.at)
+    if answered is None:
+        return question
+    answer = cast("UserInteractionResponded", EVENT.validate_json(answered))
+    return replace(question, response=answer.response, answered_at=answer.at)
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -230,13 +215,10 @@ def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
 # The order in which a row of the audit is hashed, and `coterie audit --export` documents it.
 AUDIT = Codec(AuditEntry, first=["task_id"])
 CHILD = Codec(journal.ChildLease)
-ENVELOPES = EnvelopeDecoder()
-EVENTS = EventDecoder()
 LEASE = Codec(journal.Lease)
 MEMBER_STATE = Codec(journal.SetMemberState)
 MESSAGE = Codec(Message)
 MOMENT = Codec(Moment)
-QUESTIONS = QuestionDecoder()
 REQUEST = Codec(journal.Request)
 STEP = Codec(journal.Step)
 TASK = Codec(TaskRow)
@@ -275,10 +257,10 @@ def select(connection: sqlite3.Connection, name: str, *given: Value) -> list[Row
 
 
 def values(
-    connection: sqlite3.Connection, decoder: Decoder[T], name: str, *given: Value
+    connection: sqlite3.Connection, decode: Callable[[Row], T], name: str, *given: Value
 ) -> list[T]:
     """The values of all rows."""
-    return [decoder.value(row) for row in select(connection, name, *given)]
+    return [decode(row) for row in select(connection, name, *given)]
 
 
 def execute(connection: sqlite3.Connection, statement: str, row: Sequence[Value]) -> sqlite3.Cursor:

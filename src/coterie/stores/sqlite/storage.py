@@ -39,15 +39,15 @@ def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory
     """All that is recorded of a task, as of one moment."""
     connection.execute(SQL["begin_reading"])
     try:
-        leases = values(connection, codec.LEASE, "lease", task_id)
+        leases = values(connection, codec.LEASE.value, "lease", task_id)
         return journal.TaskHistory(
-            events=values(connection, codec.EVENTS, "events_of_task", task_id, 0),
+            events=values(connection, codec.event_of, "events_of_task", task_id, 0),
             lease=leases[0] if leases else None,
-            children=values(connection, codec.CHILD, "children_of_task", task_id),
-            messages=values(connection, codec.MESSAGE, "messages", task_id, 0),
-            steps=values(connection, codec.STEP, "steps", task_id),
-            turns=values(connection, codec.TURN, "turns", task_id, 0),
-            requests=values(connection, codec.REQUEST, "requests", task_id),
+            children=values(connection, codec.CHILD.value, "children_of_task", task_id),
+            messages=values(connection, codec.MESSAGE.value, "messages", task_id, 0),
+            steps=values(connection, codec.STEP.value, "steps", task_id),
+            turns=values(connection, codec.TURN.value, "turns", task_id, 0),
+            requests=values(connection, codec.REQUEST.value, "requests", task_id),
         )
     finally:
         connection.execute(SQL["commit"])
@@ -57,18 +57,20 @@ class _Store:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def _all(self, decoder: codec.Decoder[T], name: str, *given: codec.Value) -> list[T]:
-        return await self._writer.read(lambda c: values(c, decoder, name, *given))
+    async def _all(
+        self, decode: Callable[[codec.Row], T], name: str, *given: codec.Value
+    ) -> list[T]:
+        return await self._writer.read(lambda c: values(c, decode, name, *given))
 
 
 class SqliteEvents(_Store):
     """Domain events and the list of tasks that is folded from them."""
 
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
-        return await self._all(codec.EVENTS, "events_of_task", task_id, after)
+        return await self._all(codec.event_of, "events_of_task", task_id, after)
 
     async def tasks(self) -> list[TaskRow]:
-        return await self._all(codec.TASK, "tasks")
+        return await self._all(codec.TASK.value, "tasks")
 
     async def head(self) -> tuple[int, str]:
         head = await self._writer.read(database.head_of)
@@ -79,10 +81,10 @@ class SqliteAudit(_Store):
     """Tool calls."""
 
     async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
-        return await self._all(codec.AUDIT, "audit_of_task", task_id, after)
+        return await self._all(codec.AUDIT.value, "audit_of_task", task_id, after)
 
     async def all(self) -> list[AuditEntry]:
-        return await self._all(codec.AUDIT, "audit_entries")
+        return await self._all(codec.AUDIT.value, "audit_entries")
 
     async def chain(self) -> list[ChainedEntry]:
         found = await self._writer.read(lambda c: select(c, "all_audit"))
@@ -97,7 +99,7 @@ class SqliteConversation(_Store):
     """Messages, and the threads that we keep ourselves."""
 
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
-        return await self._all(codec.MESSAGE, "messages", task_id, after)
+        return await self._all(codec.MESSAGE.value, "messages", task_id, after)
 
     async def thread(self, thread: str) -> list[str]:
         found = await self._writer.read(lambda c: select(c, "thread", thread))
@@ -108,13 +110,13 @@ class SqliteJournal(_Store):
     """Steps and turns."""
 
     async def steps(self, task_id: str) -> list[journal.Step]:
-        return await self._all(codec.STEP, "steps", task_id)
+        return await self._all(codec.STEP.value, "steps", task_id)
 
     async def turns(self, task_id: str, after: int = 0) -> list[journal.Turn]:
-        return await self._all(codec.TURN, "turns", task_id, after)
+        return await self._all(codec.TURN.value, "turns", task_id, after)
 
     async def spending(self, since: str = "") -> list[journal.Turn]:
-        return await self._all(codec.TURN, "spending", since)
+        return await self._all(codec.TURN.value, "spending", since)
 
 
 class SqliteTickets(_Store):
@@ -140,7 +142,7 @@ class SqliteTickets(_Store):
 
     async def envelopes(self, session_id: str, after: int = 0) -> list[tuple[int, Envelope]]:
         try:
-            return await self._all(codec.ENVELOPES, "envelopes", session_id, after)
+            return await self._all(codec.envelope_of, "envelopes", session_id, after)
         except ValidationError as error:
             raise damaged(self._path, f"An envelope of {session_id} is none: {error}") from None
 
@@ -157,10 +159,10 @@ class SqliteInbox(_Store):
         return f"q{number}"
 
     async def questions(self, *, only_open: bool = True) -> list[Question]:
-        return await self._all(codec.QUESTIONS, "questions_open" if only_open else "questions")
+        return await self._all(codec.question_of, "questions_open" if only_open else "questions")
 
     async def question(self, interaction_id: str) -> Question | None:
-        found = await self._all(codec.QUESTIONS, "question", interaction_id)
+        found = await self._all(codec.question_of, "question", interaction_id)
         return found[0] if found else None
 
     async def respond(self, event: Event) -> bool:
@@ -185,7 +187,7 @@ class SqliteInbox(_Store):
         return await self._writer.submit(leave, after=self._writer.watch.bump)
 
     async def requests(self, task_id: str) -> list[journal.Request]:
-        return await self._all(codec.REQUEST, "requests", task_id)
+        return await self._all(codec.REQUEST.value, "requests", task_id)
 
     async def discard_requests(self, task_id: str, kinds: Sequence[journal.RequestKind]) -> None:
         def discard(connection: sqlite3.Connection) -> None:
@@ -199,11 +201,11 @@ class SqliteLeases(_Store):
     """Who may run a task, and which processes run for it."""
 
     async def get(self, task_id: str) -> journal.Lease | None:
-        found = await self._all(codec.LEASE, "lease", task_id)
+        found = await self._all(codec.LEASE.value, "lease", task_id)
         return found[0] if found else None
 
     async def all(self) -> list[journal.Lease]:
-        return await self._all(codec.LEASE, "leases")
+        return await self._all(codec.LEASE.value, "leases")
 
     async def claim(self, task_id: str, owner: str, seen: int) -> int | None:
         def take(connection: sqlite3.Connection) -> int | None:
@@ -236,8 +238,8 @@ class SqliteLeases(_Store):
 
     async def children(self, task_id: str | None = None) -> list[journal.ChildLease]:
         if task_id is None:
-            return await self._all(codec.CHILD, "children")
-        return await self._all(codec.CHILD, "children_of_task", task_id)
+            return await self._all(codec.CHILD.value, "children")
+        return await self._all(codec.CHILD.value, "children_of_task", task_id)
 
 
 PATIENCE = 5.0
@@ -308,7 +310,7 @@ class SqliteStorage:
 
     async def member_states(self, task_id: str) -> list[journal.SetMemberState]:
         return await self._writer.read(
-            lambda c: values(c, codec.MEMBER_STATE, "member_states", task_id)
+            lambda c: values(c, codec.MEMBER_STATE.value, "member_states", task_id)
         )
 
     async def problems(self) -> list[str]:

@@ -19,6 +19,7 @@ from coterie.ports import Context
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
+_USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
 
 
 @dataclass(frozen=True)
@@ -80,16 +81,14 @@ class FinalReport:
             "summary": self.summary,
             "tickets": [one.json for one in self.tickets],
             "artifacts": artifacts,
-            "usage": [_usage(member, spent) for member, spent in sorted(self.usage.items())],
+            "usage": [
+                {"member": member, **{name: getattr(spent, name) for name in _USAGE_FACTS}}
+                for member, spent in sorted(self.usage.items())
+            ],
             "branch": self.branch,
             "commit": self.commit,
             "next_steps": self.next_steps,
         }
-
-
-def _usage(member: str, spent: Usage) -> dict[str, object]:
-    told = ("input_tokens", "output_tokens", "cost_usd")
-    return {"member": member, **{name: getattr(spent, name) for name in told}}
 
 
 async def conclude(
