@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.tools.search.index import CodeIndex, RefreshCounts
+from coterie.tools.search.index import CodeIndex
 from coterie.tools.workspace_files import WorkspaceRoot
 
 QUESTION = "How long is the pause between failing attempts?"
@@ -48,9 +48,9 @@ def searched(folder: Path, repeats: int = 5) -> Took:
     changes: list[float] = []
     for number in range(4 * repeats):
         file.write_text(f"{file.read_text()}\n# changed {number}\n")
-        found: list[RefreshCounts] = []
+        found: list[tuple[int, int, int]] = []
         changes.append(_timed(lambda found=found: found.append(index.refresh())))
-        assert found == [RefreshCounts(0, 1, 0)]
+        assert found == [(0, 1, 0)]
     questions = [_timed(lambda: index.search(QUESTION)) for _ in range(repeats)]
     count = len(list(package.rglob("*.py")))
     return Took(count, *map(statistics.median, (firsts, changes, questions)))

@@ -20,8 +20,7 @@ _ERRORS = {
 }
 
 
-def read(request: ParsedRequest) -> api.CompletionRequest:
-    """What a request asks of the model."""
+def _read(request: ParsedRequest) -> api.CompletionRequest:
     body = request.body
     # Claude Code puts facts about its environment into system messages.
     system, conversation = by_role(body.get("messages"), _items)
@@ -52,17 +51,14 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
                 pass
 
 
-def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
-    """The message in one."""
-    message = _opening(asked, reply)
-    message["content"] = [full for _, _, full in _blocks(reply)]
-    message["stop_reason"] = _stop(reply)
-    message["usage"] = _usage(asked, reply, reply.counted(asked).output)
-    return message
+def _whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+    content = [full for _, _, full in _blocks(reply)]
+    usage = _usage(asked, reply, reply.counted(asked).output)
+    end: Json = {"stop_reason": _stop(reply), "usage": usage}
+    return {**_opening(asked, reply), "content": content, **end}
 
 
-def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
-    """The message as it is streamed."""
+def _events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     yield _event("message_start", message=_opening(asked, reply))
     for index, (opening, deltas, _) in enumerate(_blocks(reply)):
         yield _event("content_block_start", index=index, content_block=opening)
@@ -125,16 +121,12 @@ def _blocks(reply: api.ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:
         yield opening, [delta], opening | {"input": call.input}
 
 
-def error(refusal: api.ErrorReply) -> tuple[int, Json]:
-    """An error as this vendor spells it."""
-    body: Json = {
-        "type": _ERRORS.get(refusal.status, "api_error"),
-        "message": refusal.message,
-    }
+def _error(refusal: api.ErrorReply) -> tuple[int, Json]:
+    body: Json = {"type": _ERRORS.get(refusal.status, "api_error"), "message": refusal.message}
     return refusal.status, {"type": "error", "error": body, "request_id": api.new_id("req")}
 
 
-def limit_headers(seconds: float) -> dict[str, str]:
+def _limit_headers(seconds: float) -> dict[str, str]:
     """The headers of a subscription whose five-hour window is used up."""
     unified = "anthropic-ratelimit-unified"
     return {
@@ -144,4 +136,4 @@ def limit_headers(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = WireFormat("anthropic", read, whole, events, error, limit_headers)
+WIRE = WireFormat("anthropic", _read, _whole, _events, _error, _limit_headers)

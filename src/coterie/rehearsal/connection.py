@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,25 +19,18 @@ MAX_BODY = 64 * 1024 * 1024
 """A request with a few images has some megabytes; more than this is a mistake."""
 _MAX_LINE = 4096
 
-GONE: tuple[type[Exception], ...] = (
-    anyio.BrokenResourceError,
-    anyio.ClosedResourceError,
-    anyio.EndOfStream,
-    anyio.IncompleteRead,
-)
+_CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
+GONE: tuple[type[Exception], ...] = (*_CLOSED, anyio.EndOfStream, anyio.IncompleteRead)
 """What reading and writing raise when the other side has left."""
 
 
 class MalformedRequest(Exception):
-    """A request that cannot be read; the connection is of no more use."""
+    """A request that cannot be read; unless only its body is packed in a way we cannot open, the
+    connection is of no more use."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-class UndecodableBody(Exception):
-    """A body that was read but is packed in a way we cannot open; the connection goes on."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,8 @@ class HttpRequest:
         try:
             return _unpacked(self.body, packing)
         except (zlib.error, ImportError, KeyError, ValueError):
-            raise UndecodableBody(f"The body cannot be unpacked as {packing!r}.") from None
+            problem = f"The body cannot be unpacked as {packing!r}."
+            raise MalformedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem) from None
 
 
 class Connection:
@@ -141,7 +136,6 @@ class Connection:
         await self._stream.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end(self) -> None:
-        """The end of a chunked body."""
         await self._stream.send(b"0\r\n\r\n")
 
     def _fate(self) -> Mapping[str, str]:
@@ -165,13 +159,10 @@ def _head(status: int, headers: Mapping[str, str]) -> bytes:
 
 
 def _chunk_size(line: bytes) -> int:
-    try:
-        size = int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise MalformedRequest(400, "A chunk does not begin with its size.") from None
-    if size < 0:
+    digits = line.partition(b";")[0].strip()
+    if not re.fullmatch(rb"[0-9A-Fa-f]+", digits):
         raise MalformedRequest(400, "A chunk does not begin with its size.")
-    return size
+    return int(digits, 16)
 
 
 class _Zstd(Protocol):

@@ -204,16 +204,22 @@ _CONFLICT = "<<<<<<< "
 _FIELD = re.compile(r'"(\w+)":')
 
 
+_Block = tuple[str, Mapping[str, object]]
+"""What is said, and the JSON object after it."""
+
+
 class DemoShop:
     """A responder for every agent of the demo's team, whatever program it is."""
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         """What the manager or the worker says next, or the tool that it calls."""
         prompt = newest_message(asked)
-        wanted = _wanted_fields(prompt)
+        ticket, wanted = _ticket(prompt), _wanted_fields(prompt)
+        if "evidence" in wanted:
+            return _work(asked, ticket, prompt)
         for field, answer in _ANSWERS.items():
             if field in wanted:
-                return answer(asked, prompt)
+                return _block(*answer(ticket, prompt))
         return await Simulation().answer(asked)
 
 
@@ -223,69 +229,34 @@ def _wanted_fields(prompt: str) -> frozenset[str]:
     return frozenset(_FIELD.findall(objects[-1])) if objects else frozenset()
 
 
-def _clear(_asked: CompletionRequest, _prompt: str) -> Answer:
-    wanted = "Coupons that take a part off the total, and a receipt that shows it."
-    return _block("All of it is clear.", {"status": "clear", "intent_summary": wanted})
-
-
-def _plan(_asked: CompletionRequest, _prompt: str) -> Answer:
-    tasks = [
-        {
-            "task_id": ticket.id,
-            "description": ticket.description,
-            "dependencies": ticket.after,
-            "expected_outputs": ticket.files,
-            "risks": ticket.risks,
-        }
-        for ticket in TICKETS
-    ]
-    return _block("Two parts can be done side by side.", {"tasks": tasks})
-
-
-def _propose(_asked: CompletionRequest, prompt: str) -> Answer:
-    ticket = _ticket(prompt)
+def _propose(ticket: DemoTicket, _prompt: str) -> _Block:
     proposal = {
         "summary": ticket.description,
         "open_questions": ["Where is it rounded?"],
         "risks": ticket.risks,
         "draft_steps": [f"Change {name}." for name in ticket.files],
     }
-    return _block("This is how I would do it.", proposal)
+    return "This is how I would do it.", proposal
 
 
-def _instruct(_asked: CompletionRequest, prompt: str) -> Answer:
-    ticket = _ticket(prompt)
+def _instruct(ticket: DemoTicket, _prompt: str) -> _Block:
     instruction = {
         "summary": ticket.description,
         "steps": [f"Write {name}." for name in ticket.files],
         "acceptance_criteria": [{"text": "Its tests pass.", "command": ticket.check}],
     }
-    return _block("Please do it.", instruction)
+    return "Please do it.", instruction
 
 
-def _review(_asked: CompletionRequest, prompt: str) -> Answer:
-    ticket = _ticket(prompt)
+def _review(ticket: DemoTicket, prompt: str) -> _Block:
     if ticket.wanted in prompt:
-        return _block(
-            "I read it all.", {"decision": "approved", "notes": "It does what it should."}
-        )
-    return _block(
-        "Something is missing.",
-        {"decision": "changes_requested", "requested_changes": [ticket.ask]},
-    )
+        return "I read it all.", {"decision": "approved", "notes": "It does what it should."}
+    refusal = {"decision": "changes_requested", "requested_changes": [ticket.ask]}
+    return "Something is missing.", refusal
 
 
-def _discuss(_asked: CompletionRequest, _prompt: str) -> Answer:
-    opinion = {
-        "status": "proposal",
-        "outputs": ["I agree, and would round once, on the sum."],
-        "next_actions": ["Make the failing test pass."],
-    }
-    return _block("One thing first.", opinion)
-
-
-def _work(asked: CompletionRequest, prompt: str) -> Answer:
-    ticket, since = _ticket(prompt), _since_prompt(asked)
+def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
+    since = _since_prompt(asked)
     done = sum(isinstance(item, api.ToolCall) for item in since)
     steps = ticket.rework if ticket.ask and ticket.ask in prompt else ticket.steps
     if any(isinstance(item, api.ToolResult) and _CONFLICT in item.text for item in since):
@@ -322,13 +293,31 @@ def _block(words: str, payload: Mapping[str, object]) -> Answer:
     return reply(f"{words}\n```json\n{json.dumps(payload, indent=1)}\n```")
 
 
-_ANSWERS: Mapping[str, Callable[[CompletionRequest, str], Answer]] = {
-    "intent_summary": _clear,
-    "tasks": _plan,
+_CLEAR = {
+    "status": "clear",
+    "intent_summary": "Coupons that take a part off the total, and a receipt that shows it.",
+}
+_PLAN = [
+    {
+        "task_id": ticket.id,
+        "description": ticket.description,
+        "dependencies": ticket.after,
+        "expected_outputs": ticket.files,
+        "risks": ticket.risks,
+    }
+    for ticket in TICKETS
+]
+_OPINION = {
+    "status": "proposal",
+    "outputs": ["I agree, and would round once, on the sum."],
+    "next_actions": ["Make the failing test pass."],
+}
+_ANSWERS: Mapping[str, Callable[[DemoTicket, str], _Block]] = {
+    "intent_summary": lambda _ticket, _prompt: ("All of it is clear.", _CLEAR),
+    "tasks": lambda _ticket, _prompt: ("Two parts can be done side by side.", {"tasks": _PLAN}),
     "draft_steps": _propose,
     "acceptance_criteria": _instruct,
     "decision": _review,
-    "evidence": _work,
-    "next_actions": _discuss,  # a report has it too, so this comes last
+    "next_actions": lambda _ticket, _prompt: ("One thing first.", _OPINION),
 }
-"""By a field that only this answer has."""
+"""By a field that only this answer has, or a report of a worker."""

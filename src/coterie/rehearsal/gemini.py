@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from coterie.rehearsal import model_api as api
 from coterie.rehearsal.lenient_json import Json, compact, mapping, mappings, nested, text, texts
+from coterie.rehearsal.model_api import CompletionRequest, ModelReply
 from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat
 
 _STOPS = {"end": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}
@@ -26,7 +27,7 @@ _OUTPUTS = ("output", "return_value", "error")
 _PATH = re.compile(r"/models/(?P<model>[^/:]+):(?P<verb>\w+)$")
 
 
-def read(request: ParsedRequest) -> api.CompletionRequest:
+def _read(request: ParsedRequest) -> CompletionRequest:
     """What a request asks of the model; the path names the model, and whether to stream."""
     body, path = request.body, _PATH.search(request.path)
     conversation = (item for content in mappings(body.get("contents")) for item in _items(content))
@@ -66,14 +67,13 @@ def _result(response: Json) -> api.ToolResult:
     return api.ToolResult(call, shown, "error" in given)
 
 
-def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
-    """The response in one."""
+def _whole(asked: CompletionRequest, reply: ModelReply) -> Json:
     one = replace(reply, pieces=(reply.text,) if reply.pieces else ())
     parts = [part for part, _ in _parts(one)]
     return _response(asked, reply, api.new_id("resp"), parts, last=True)
 
 
-def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
+def _events(asked: CompletionRequest, reply: ModelReply) -> Iterator[SseEvent]:
     """The response as it is streamed: whole responses, each with some of the parts."""
     opened = api.new_id("resp")
     parts = list(_parts(reply)) or [({"text": ""}, False)]
@@ -82,7 +82,7 @@ def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseE
         yield SseEvent(_response(asked, reply, opened, [part], last=last), piece=piece)
 
 
-def _parts(reply: api.ModelReply) -> Iterator[tuple[Json, bool]]:
+def _parts(reply: ModelReply) -> Iterator[tuple[Json, bool]]:
     if reply.thinking:
         yield {"text": reply.thinking, "thought": True}, False
     for piece in reply.pieces:
@@ -92,31 +92,22 @@ def _parts(reply: api.ModelReply) -> Iterator[tuple[Json, bool]]:
 
 
 def _response(
-    asked: api.CompletionRequest,
-    reply: api.ModelReply,
-    opened: str,
-    parts: list[Json],
-    *,
-    last: bool,
+    asked: CompletionRequest, reply: ModelReply, opened: str, parts: list[Json], *, last: bool
 ) -> Json:
     candidate: Json = {"content": {"role": "model", "parts": parts}, "index": 0}
     if last:
         candidate["finishReason"] = _STOPS[reply.stop]
     usage = reply.counted(asked)
+    counts: Json = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output}
     return {
         "candidates": [candidate],
-        "usageMetadata": {
-            "promptTokenCount": usage.input,
-            "candidatesTokenCount": usage.output,
-            "totalTokenCount": usage.input + usage.output,
-        },
+        "usageMetadata": {**counts, "totalTokenCount": usage.input + usage.output},
         "modelVersion": asked.model,
         "responseId": opened,
     }
 
 
-def error(refusal: api.ErrorReply) -> tuple[int, Json]:
-    """An error as this vendor spells it."""
+def _error(refusal: api.ErrorReply) -> tuple[int, Json]:
     status = 503 if refusal.status == 529 else refusal.status
     body: Json = {
         "code": status,
@@ -136,4 +127,4 @@ def _details(refusal: api.ErrorReply) -> Iterator[Json]:
         yield {"@type": f"{_DETAILS}RetryInfo", "retryDelay": f"{seconds:g}s"}
 
 
-WIRE = WireFormat("gemini", read, whole, events, error)
+WIRE = WireFormat("gemini", _read, _whole, _events, _error)

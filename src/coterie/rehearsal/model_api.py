@@ -150,11 +150,9 @@ class ModelReply:
 
     @property
     def text(self) -> str:
-        """The text in one."""
         return "".join(self.pieces)
 
     def counted(self, asked: CompletionRequest) -> ReplyUsage:
-        """The usage to report."""
         if self.usage is not None:
             return self.usage
         said = [self.text, self.thinking, *(str(call.input) for call in self.calls)]
@@ -175,7 +173,6 @@ class ErrorReply:
 
     @property
     def seconds(self) -> float | None:
-        """When to retry."""
         return self.retry_after if self.resets_in is None else self.resets_in
 
 

@@ -76,7 +76,6 @@ class TextPattern(_ScriptModel):
         return self
 
     def found_in(self, text: str) -> bool:
-        """Whether it occurs."""
         return re.search(self.regex, text) is not None
 
 
@@ -107,20 +106,16 @@ class When(_ScriptModel):
     def fits(self, asked: api.CompletionRequest) -> bool:
         """Whether all but `request` fits."""
         wanted = (
-            (self.system, asked.instructions),
-            (self.message, asked.newest),
-            (self.model, asked.model),
+            (self.system, [asked.instructions]),
+            (self.message, [asked.newest]),
+            (self.model, [asked.model]),
+            (self.tool_result, [result.text for result in asked.results]),
         )
         return (
-            all(pattern is None or pattern.found_in(text) for pattern, text in wanted)
-            and self._fits_results(asked)
+            all(pattern is None or any(map(pattern.found_in, texts)) for pattern, texts in wanted)
             and self.dialect in (None, asked.dialect)
             and self.client in (None, asked.client)
         )
-
-    def _fits_results(self, asked: api.CompletionRequest) -> bool:
-        pattern = self.tool_result
-        return pattern is None or any(pattern.found_in(each.text) for each in asked.results)
 
 
 class ScriptedCall(_ScriptModel):
@@ -175,7 +170,6 @@ class ScriptedReply(_ScriptModel):
         return self
 
     def answer(self, asked: api.CompletionRequest) -> api.Answer:
-        """What to send."""
         match self.fault:
             case "hang":
                 return api.NoReply()
@@ -291,19 +285,14 @@ def _mistakes(error: ValidationError) -> Iterable[str]:
     placed: dict[str, list[str]] = {}
     for each in error.errors(include_url=False):
         # The names of union branches stand in the location; a file has no such places.
-        parts = [part for part in each["loc"] if not _is_branch(part)]
+        parts = [part for part in each["loc"] if "[" not in str(part) and part != "str"]
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
         placed.setdefault(place.lstrip(".") or "the whole", []).append(_words(each))
     return (f"{place} {' or '.join(said)}" for place, said in placed.items())
 
 
 def _words(each: ErrorDetails) -> str:
-    known = _WORDS.get(each["type"])
-    if known is not None:
+    if known := _WORDS.get(each["type"]):
         return known.format(**each.get("ctx", {}))
     said = each["msg"].removeprefix("Value error, ")
     return said[:1].lower() + said[1:]
-
-
-def _is_branch(part: str | int) -> bool:
-    return isinstance(part, str) and ("[" in part or part == "str")

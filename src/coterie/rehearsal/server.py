@@ -18,15 +18,9 @@ from typing import Self
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
 
-from coterie.rehearsal import anthropic, chat_completions, gemini, responses
+from coterie.rehearsal import anthropic, gemini, openai
 from coterie.rehearsal import model_api as api
-from coterie.rehearsal.connection import (
-    GONE,
-    Connection,
-    HttpRequest,
-    MalformedRequest,
-    UndecodableBody,
-)
+from coterie.rehearsal.connection import GONE, Connection, HttpRequest, MalformedRequest
 from coterie.rehearsal.lenient_json import Json, compact
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ErrorReply, ModelReply
 from coterie.rehearsal.simulation import side_call
@@ -48,8 +42,8 @@ MODEL = "rehearsal"
 
 _WIRES: Mapping[str, WireFormat] = {
     "/messages": anthropic.WIRE,
-    "/responses": responses.WIRE,
-    "/chat/completions": chat_completions.WIRE,
+    "/responses": openai.RESPONSES,
+    "/chat/completions": openai.CHAT,
     ":generateContent": gemini.WIRE,
     ":streamGenerateContent": gemini.WIRE,
 }
@@ -149,10 +143,10 @@ class RehearsalServer:
     async def _handle(self, connection: Connection, http: HttpRequest) -> None:
         try:
             request = await _parsed(http)
-        except UndecodableBody as error:
+        except MalformedRequest as error:
             self._record(ParsedRequest.of(http, b""))
             accepted = {"accept-encoding": "gzip, deflate, identity"}
-            await _respond(connection, 415, _problem(str(error)), accepted)
+            await _respond(connection, error.status, _problem(str(error)), accepted)
             return
         wire = wire_format_for(request)
         if wire is not None and not (http.wants_upgrade or request.problem):

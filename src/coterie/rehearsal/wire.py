@@ -21,12 +21,8 @@ from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.lenient_json import Json, compact, mappings, text, texts
 from coterie.rehearsal.model_api import CompletionRequest
 
-_CREDENTIAL_HEADERS = (
-    "x-api-key",
-    "x-goog-api-key",
-    "authorization",
-    "proxy-authorization",
-    "cookie",
+_CREDENTIAL_HEADERS = frozenset(
+    {"x-api-key", "x-goog-api-key", "authorization", "proxy-authorization", "cookie"}
 )
 _KEY = re.compile(r"(?<=[?&]key=)[^&]*")
 _SYSTEM_ROLES = ("system", "developer")
@@ -48,10 +44,8 @@ def unix_time(later: float = 0.0) -> int:
 
 def client_of(user_agent: str) -> api.Client:
     """The program behind a User-Agent."""
-    for start, client in _CLIENTS.items():
-        if user_agent.lower().startswith(start):
-            return client
-    return "other"
+    named = user_agent.lower()
+    return next((each for start, each in _CLIENTS.items() if named.startswith(start)), "other")
 
 
 class Credential:
@@ -61,7 +55,6 @@ class Credential:
         self._value = value
 
     def reveal(self) -> str:
-        """The credential itself."""
         return self._value
 
     @property
@@ -107,7 +100,6 @@ class ParsedRequest:
 
     @property
     def client(self) -> api.Client:
-        """The program that sent it."""
         return client_of(self.http.headers.get("user-agent", ""))
 
     @property
@@ -180,7 +172,6 @@ class SseEvent:
     """Whether it carries a piece of text, so that slow streaming waits before it."""
 
     def encoded(self) -> bytes:
-        """As it goes over the wire."""
         data = self.data if isinstance(self.data, str) else compact(self.data)
         head = f"event: {self.name}\n" if self.name else ""
         return f"{head}data: {data}\n\n".encode(errors="replace")

@@ -128,7 +128,9 @@ def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
     try:
         with os.fdopen(fd, "wb") as file:
             if now is not None:
-                _copy_owner_and_mode(fd, now.state)
+                with suppress(PermissionError):  # a file of another user
+                    os.fchown(fd, now.state.st_uid, now.state.st_gid)
+                os.fchmod(fd, stat.S_IMODE(now.state.st_mode))
             file.write(data)
             file.flush()
             os.fsync(fd)
@@ -136,12 +138,6 @@ def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(fresh, dir_fd=place.folder)
-
-
-def _copy_owner_and_mode(fd: int, state: os.stat_result) -> None:
-    with suppress(PermissionError):  # a file of another user
-        os.fchown(fd, state.st_uid, state.st_gid)
-    os.fchmod(fd, stat.S_IMODE(state.st_mode))
 
 
 def _move_into_place(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
@@ -198,7 +194,6 @@ class EditFile(Tool[EditFileInput]):
     versions: workspace_files.FileVersions
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Writes one file."""
         return Action("write", self.name, cwd, paths=(str(given["path"]),))
 
     def _run(self, asked: EditFileInput) -> ToolOutcome:

@@ -21,7 +21,7 @@ from coterie.process.launch import CapturedOutput, capture
 from coterie.tools import scan, workspace_files
 from coterie.tools.toolbox import MOST, Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
 from coterie.tools.workspace_files import COTERIE, GIT, TextFile, ToolError, WorkspaceRoot
-from coterie.workspace.git import Git, repository_of
+from coterie.workspace.git import repository_of
 
 LINES = 2000
 BLOCK = 1024 * 1024
@@ -61,8 +61,7 @@ class ReadFile(Tool[ReadFileInput]):
         lines = _lines(text.text)
         if asked.offset > max(1, len(lines)):
             raise ToolError(f"{place.path} has no line {asked.offset}: it ends with {len(lines)}.")
-        begun = lines[asked.offset - 1 :]
-        shown = _shown(begun, asked, f"{len(lines):,}")
+        shown = _shown(lines[asked.offset - 1 :], asked, f"{len(lines):,}")
         return ToolOutcome({"path": place.path, **shown, "digest": known})
 
 
@@ -138,18 +137,14 @@ def _by_git(root: WorkspaceRoot, path: str) -> Iterator[str]:
         return
     top = (root.path / path).relative_to(repository.folder.resolve())
     prefix = "" if top == Path() else f"{top}/"
-    for name in islice(_listed_by_git(repository, str(top)), MOST_FILES):
-        if os.path.lexists(repository.folder / name):  # tracked, and deleted meanwhile
-            yield name.removeprefix(prefix)
-
-
-def _listed_by_git(repository: Git, folder: str) -> Iterator[str]:
     words = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate")
     try:
-        told = repository.run(*words, "--", f":(literal){folder}", patience=GIT_TIMEOUT)
+        listed = repository.run(*words, "--", f":(literal){top}", patience=GIT_TIMEOUT)
     except GitFailed:
         return  # not installed, or not to be trusted: then we look ourselves
-    yield from (name for name in told.split("\0") if name)
+    for name in islice(filter(None, listed.split("\0")), MOST_FILES):
+        if os.path.lexists(repository.folder / name):  # tracked, and deleted meanwhile
+            yield name.removeprefix(prefix)
 
 
 def _by_walk(folder: int) -> Iterator[str]:
@@ -201,9 +196,8 @@ class ListFiles(Tool[ListFilesInput]):
                 files = files_below(self.root, folder, place.path)
             finally:
                 os.close(folder)
-        lines = folded(files, MOST_LINES)
         count = f"more than {MOST_FILES:,}" if len(files) >= MOST_FILES else f"{len(files):,}"
-        text = truncated(visible("\n".join(lines)))
+        text = truncated(visible("\n".join(folded(files, MOST_LINES))))
         return ToolOutcome({"path": place.path, "count": count, "files": text})
 
 
@@ -256,11 +250,15 @@ class Grep(Tool[GrepInput]):
         try:
             words = await anyio.to_thread.run_sync(self._words, asked, name)
             env = {"PATH": self.search_path, "LC_ALL": "C.UTF-8"}
-            cwd = _entered(folder, self.root.path / path)
-            answer = await capture(words, cwd, env, most=HITS, patience=TIMEOUT)
+            # A name for the open folder that leads nowhere else, whatever is swapped meanwhile.
+            named = f"/proc/self/fd/{folder}" if sys.platform == "linux" else self.root.path / path
+            answer = await capture(words, str(named), env, most=HITS, patience=TIMEOUT)
         finally:
             os.close(folder)
-        _refuse_failed(answer)
+        if answer.late and not answer.output:
+            raise ToolError(f"The search took over {TIMEOUT:g} s. Look in fewer files.")
+        if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:
+            raise ToolError(f"The search failed: {answer.complaint.strip()[-1000:]}")
         return await anyio.to_thread.run_sync(self._shown, answer, path)
 
     def _shown(self, answer: CapturedOutput, path: str) -> ToolOutcome:
@@ -316,18 +314,6 @@ class Grep(Tool[GrepInput]):
         wanted = [f"--glob={asked.glob}"] if asked.glob and not name else []
         never = [f"--glob=!{folder}" for folder in (COTERIE, GIT)]
         return (program, *_OPTIONS, *wanted, *only, *never, f"--regexp={asked.pattern}", "--", ".")
-
-
-def _entered(folder: int, path: Path) -> str:
-    """A name for an open folder that leads nowhere else, whatever is swapped meanwhile."""
-    return f"/proc/self/fd/{folder}" if sys.platform == "linux" else str(path)
-
-
-def _refuse_failed(answer: CapturedOutput) -> None:
-    if answer.late and not answer.output:
-        raise ToolError(f"The search took over {TIMEOUT:g} s. Look in fewer files.")
-    if answer.status not in (None, 0, NOTHING_FOUND) and not answer.output:
-        raise ToolError(f"The search failed: {answer.complaint.strip()[-1000:]}")
 
 
 def _hits(output: bytes) -> Iterator[tuple[str, int]]:

@@ -23,7 +23,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.tool_call import Action
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
-from coterie.process.child import Child, Spawn, start
+from coterie.process.child import Spawn, start
 from coterie.tools import sandbox
 from coterie.tools import sandbox as sandboxes
 from coterie.tools.sandbox import Sandbox, sandbox_policy
@@ -99,7 +99,8 @@ class CommandRunner:
         words = await anyio.to_thread.run_sync(self._words, command)
         mark = await self.children.starting(self.member, "runCommand")
         try:
-            child = await start(self._spawn(words, mark))
+            folder, cwd = str(self.workspace.folder), str(self.root)
+            child = await start(Spawn(SHELL, words, cwd, self.env, self.member, folder, mark))
         except AgentMissing as missing:
             self.children.ended(mark)
             raise ToolError(f"The command cannot be started: {missing.problem}.") from None
@@ -107,7 +108,10 @@ class CommandRunner:
         kept, code, gone = output or Excerpt(), None, False
         try:
             with anyio.move_on_after(seconds):
-                code = await _watched(child, kept)
+                child.close_stdin()
+                while chunk := await child.receive():
+                    kept.add(chunk)
+                code = await child.exit()
         finally:
             gone = await child.terminate()
             if gone:
@@ -118,24 +122,6 @@ class CommandRunner:
         held = self.sandbox.words(sandbox_policy(self.root, self.workspace), self.root)
         shell = BASH if Path(BASH).exists() else SHELL
         return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
-
-    def _spawn(self, words: tuple[str, ...], mark: str) -> Spawn:
-        return Spawn(
-            command=SHELL,
-            args=words,
-            cwd=str(self.root),
-            env=self.env,
-            member=self.member,
-            folder=str(self.workspace.folder),
-            mark=mark,
-        )
-
-
-async def _watched(child: Child, output: Excerpt) -> int:
-    child.close_stdin()
-    while chunk := await child.receive():
-        output.add(chunk)
-    return await child.exit()
 
 
 SECONDS, MOST_SECONDS = 120, 600
@@ -167,11 +153,9 @@ class RunCommand(Tool[RunCommandInput]):
         return f"{super().description} {self.commands.sandbox.description}"
 
     def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Runs one command line."""
         return Action("run", self.name, cwd, command=str(given["command"]))
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """What it printed, and how it ended."""
         asked = RunCommandInput.model_validate(given)
         ran = await self.commands.run(asked.command, asked.timeout_seconds)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
@@ -224,19 +208,16 @@ class SandboxedChecks:
         begun = monotonic()
         workspace = await anyio.to_thread.run_sync(self._workspace, folder)
         try:
-            ran = await self._ran(command, workspace, children)
+            commands = await CommandRunner.of(MEMBER, workspace, children)
+            ran = await commands.run(command, self.minutes * 60, Excerpt(_HEAD, _TAIL))
+        except ToolError as refusal:
+            ran = CommandResult(None, str(refusal))
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(_remove, workspace.tmp)
+                # Some of the temporary files may not be removable.
+                await anyio.to_thread.run_sync(shutil.rmtree, workspace.tmp, True)
         duration = round((monotonic() - begun) * 1000)
         return await anyio.to_thread.run_sync(self._kept, command, ran, duration)
-
-    async def _ran(self, command: str, workspace: Workspace, children: ChildLog) -> CommandResult:
-        commands = await CommandRunner.of(MEMBER, workspace, children)
-        try:
-            return await commands.run(command, self.minutes * 60, Excerpt(_HEAD, _TAIL))
-        except ToolError as refusal:
-            return CommandResult(None, str(refusal))
 
     def _workspace(self, folder: Path) -> Workspace:
         """A home for all checks of the session, and a temporary folder for each."""
@@ -276,8 +257,3 @@ class SandboxedChecks:
             name = f"{last + 1}-{slug or 'check'}.log"
             fresh.replace(folder / name)
         return name
-
-
-def _remove(folder: Path) -> None:
-    """Remove temporary files; some of them may not be removable."""
-    shutil.rmtree(folder, ignore_errors=True)

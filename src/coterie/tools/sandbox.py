@@ -51,30 +51,22 @@ def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
     Its commands write in its work folder, its home and its folder for temporary files.  They see
     neither the user's home nor Coterie's folders, except for what they need to run.
     """
-    tmp = workspace.tmp.resolve()
-    folder = workspace.folder.resolve()
+    tmp, folder, home = workspace.tmp.resolve(), workspace.folder.resolve(), workspace.user_home
+    hidden = [root / COTERIE, *(above for above in folder.parents if above.name == COTERIE)]
+    if home is not None and home.resolve() != Path("/"):
+        hidden.append(home)
+    run_by_git = (root / GIT / name for name in RUN_BY_GIT)
     shared = folder.parent / "_shared_assets"
     return SandboxPolicy(
         writable=_present(root, workspace.home, tmp, *_git_writes(root)),
-        hidden=_present(*_homes(workspace), *_coterie_folders(root, folder)),
-        read_only=_present(folder, shared, *_git_runs(root), *_programs(workspace)),
+        hidden=_present(*hidden),
+        read_only=_present(folder, shared, *run_by_git, *_programs(workspace)),
         tmp=tmp,
     )
 
 
 def _present(*paths: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(path.resolve() for path in paths if path.exists()))
-
-
-def _homes(workspace: Workspace) -> Iterator[Path]:
-    home = workspace.user_home
-    if home is not None and home.resolve() != Path("/"):
-        yield home
-
-
-def _coterie_folders(root: Path, folder: Path) -> Iterator[Path]:
-    yield root / COTERIE
-    yield from (above for above in folder.parents if above.name == COTERIE)
 
 
 def _git_writes(root: Path) -> Iterator[Path]:
@@ -84,10 +76,6 @@ def _git_writes(root: Path) -> Iterator[Path]:
         yield from worktree.changed_by_commits
     elif (root / GIT).is_dir():
         yield root / GIT  # a mount of its own cannot be moved away, nor its hooks with it
-
-
-def _git_runs(root: Path) -> Iterator[Path]:
-    yield from (root / GIT / name for name in RUN_BY_GIT)
 
 
 def _programs(workspace: Workspace) -> Iterator[Path]:
@@ -112,10 +100,7 @@ _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
 _KERNEL = tuple(f"/proc/{name}" for name in ("acpi", "fs", "scsi", "sys", "sysrq-trigger"))
 """Where root could change the machine even without a capability."""
 _RUN = "/run"
-_OF_RUN = tuple(
-    f"{_RUN}/{name}"
-    for name in ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
-)
+_OF_RUN = ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
 """Needed to find hosts and programs; the rest of /run is sockets of the user's services."""
 
 _WORDS: Mapping[Kind, str] = {
@@ -205,20 +190,17 @@ def _try(kind: Kind) -> str | None:
 def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
     yield shutil.which(BWRAP) or BWRAP
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
-    for path in (*_KERNEL, *_OF_RUN):
+    for path in (*_KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
         yield from ("--ro-bind-try", path, path)
     if policy.tmp is not None:
         yield from ("--bind", str(policy.tmp), "/tmp")  # noqa: S108 - a mount point in the sandbox
     # What contains another comes first, so that the inner one counts.
-    for path, option in sorted(_mounts(policy).items(), key=lambda mount: len(mount[0].parts)):
-        yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))
-    yield from ("--chdir", str(cwd), "--")
-
-
-def _mounts(policy: SandboxPolicy) -> dict[Path, str]:
     mounts = dict.fromkeys(policy.hidden, "--tmpfs")
     mounts |= dict.fromkeys(policy.read_only, "--ro-bind")
-    return mounts | dict.fromkeys(policy.writable, "--bind")
+    mounts |= dict.fromkeys(policy.writable, "--bind")
+    for path, option in sorted(mounts.items(), key=lambda mount: len(mount[0].parts)):
+        yield from (option, str(path)) if option == "--tmpfs" else (option, str(path), str(path))
+    yield from ("--chdir", str(cwd), "--")
 
 
 def _landlock(policy: SandboxPolicy) -> Iterator[str]:

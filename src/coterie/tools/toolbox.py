@@ -183,7 +183,6 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
 
     def specs(self) -> list[ToolSpec]:
-        """Every tool, for the model."""
         return [
             ToolSpec(tool.name, tool.description, schema(tool.inputs))
             for tool in self._tools.values()
@@ -254,7 +253,6 @@ class Excerpt:
         self._total = 0
 
     def add(self, chunk: bytes) -> None:
-        """Append a chunk."""
         self._total += len(chunk)
         room = self._head_size - len(self._head)
         if room > 0:

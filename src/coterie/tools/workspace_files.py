@@ -27,6 +27,11 @@ MOST_LINKS = 40
 """As many as the kernel follows."""
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PROBLEMS = {
+    errno.ELOOP: "became a link while it was opened: try again",
+    errno.ENOTDIR: "is no folder",
+    errno.ENXIO: "is no file but a device or a pipe",
+}
 
 
 class ToolError(Exception):
@@ -59,7 +64,7 @@ class PathEntry:
         os.close(fd)
         if stat.S_ISDIR(mode):
             raise ToolError(f"{self.path} is a folder: listFiles shows what is in it.")
-        raise ToolError(f"{self.path} is no file but a device or a pipe.")
+        raise ToolError(f"{self.path} {_PROBLEMS[errno.ENXIO]}.")
 
     def open_folder(self) -> int:
         """Open the folder; the caller closes the descriptor."""
@@ -70,34 +75,28 @@ class PathEntry:
 
     def exists(self) -> bool:
         """Whether it exists now, if only as a link."""
-        try:
-            os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+        return self._mode() is not None
 
     def is_folder(self) -> bool:
         """Whether it is a folder now."""
-        try:
-            mode = os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
-        except FileNotFoundError:
-            raise ToolError(f"There is no {self.path}.{self._near()}") from None
+        mode = self._mode()
+        if mode is None:
+            raise ToolError(f"There is no {self.path}.{self._near()}")
         return stat.S_ISDIR(mode)
+
+    def _mode(self) -> int | None:
+        try:
+            return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
 
     def _open(self, flags: int) -> int:
         try:
             return os.open(self.name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self.folder)
         except OSError as error:
-            raise self._explained(error) from error
-
-    def _explained(self, error: OSError) -> Exception:
-        if error.errno == errno.ELOOP:
-            return ToolError(f"{self.path} became a link while it was opened: try again.")
-        if error.errno == errno.ENOTDIR:
-            return ToolError(f"{self.path} is no folder.")
-        if error.errno == errno.ENXIO:
-            return ToolError(f"{self.path} is no file but a device or a pipe.")
-        return error
+            if error.errno in _PROBLEMS:
+                raise ToolError(f"{self.path} {_PROBLEMS[error.errno]}.") from error
+            raise
 
     def _near(self) -> str:
         with os.scandir(self.folder) as entries:
@@ -172,8 +171,8 @@ class WorkspaceRoot:
         try:
             name = self._follow(walk, path, writing=writing)
             place = PathEntry(walk.folders[-1], name, walk.path(name))
-            if not writing:
-                self._refuse_private(place.path)
+            if not (writing or self.may_read(place.path)):
+                raise ToolError(f"{place.path} is Coterie's own and not for tools.")
             yield place
         finally:
             for folder in walk.folders:
@@ -184,10 +183,6 @@ class WorkspaceRoot:
         if COTERIE not in path.casefold().split("/"):
             return True
         return any(path == own or path.startswith(f"{own}/") for own in self.own)
-
-    def _refuse_private(self, path: str) -> None:
-        if not self.may_read(path):
-            raise ToolError(f"{path} is Coterie's own and not for tools.")
 
     def _follow(self, walk: _Descent, path: str, *, writing: bool) -> str:
         """Open the folders up to the last name, which is returned."""
@@ -302,8 +297,7 @@ class TextFile:
 
     def with_its_newlines(self, text: str) -> str:
         """A text from elsewhere with the line endings of this file."""
-        plain = text.replace("\r\n", "\n")
-        return plain.replace("\n", self.newline)
+        return text.replace("\r\n", "\n").replace("\n", self.newline)
 
 
 def digest(data: bytes) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coterie.rehearsal import anthropic, chat_completions, gemini, responses
+from coterie.rehearsal import anthropic, gemini, openai
 from coterie.rehearsal.connection import HttpRequest
 from coterie.rehearsal.model_api import CompletionRequest, TextMessage, ToolCall, ToolResult
 from coterie.rehearsal.simulation import side_call
-from coterie.rehearsal.wire import ParsedRequest, client_of
+from coterie.rehearsal.wire import ParsedRequest, WireFormat, client_of
 from tests.unit.rehearsal.recorded import asked_by
 
 ROLE = "You are Alice. You look at security only."
@@ -113,27 +113,27 @@ STRANGE: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("body", STRANGE)
-@pytest.mark.parametrize("wire", [anthropic, chat_completions, gemini, responses])
-def test_nothing_strange_breaks_it(wire: object, body: dict[str, object]) -> None:
+@pytest.mark.parametrize("wire", [anthropic.WIRE, openai.CHAT, gemini.WIRE, openai.RESPONSES])
+def test_nothing_strange_breaks_it(wire: WireFormat, body: dict[str, object]) -> None:
     posted = posting("/models/x:generateContent", body)
-    asked = wire.WIRE.read(posted)  # type: ignore[attr-defined]
+    asked = wire.read(posted)
     assert asked.newest == ""
 
 
 def test_plain_texts_are_taken_too() -> None:
-    def read(wire: object, **body: object) -> CompletionRequest:
-        return wire.WIRE.read(posting("", body))  # type: ignore[attr-defined]
+    def read(wire: WireFormat, **body: object) -> CompletionRequest:
+        return wire.read(posting("", body))
 
     message = {"role": "user", "content": "hi"}
-    assert read(anthropic, system="be good", messages=[message]).system == ("be good",)
-    assert read(anthropic, messages=[message]).newest == "hi"
-    assert read(responses, instructions="be good", input="hi").newest == "hi"
-    assert read(responses, instructions="be good", input="hi").system == ("be good",)
+    assert read(anthropic.WIRE, system="be good", messages=[message]).system == ("be good",)
+    assert read(anthropic.WIRE, messages=[message]).newest == "hi"
+    assert read(openai.RESPONSES, instructions="be good", input="hi").newest == "hi"
+    assert read(openai.RESPONSES, instructions="be good", input="hi").system == ("be good",)
     schema = {"type": "object"}
     wanted = {"json_schema": {"schema": schema}}
-    assert read(chat_completions, response_format=wanted).schema == schema
-    assert read(responses, text={"format": {"schema": schema}}).schema == schema
-    assert read(anthropic, output_config={"format": {"schema": schema}}).schema == schema
+    assert read(openai.CHAT, response_format=wanted).schema == schema
+    assert read(openai.RESPONSES, text={"format": {"schema": schema}}).schema == schema
+    assert read(anthropic.WIRE, output_config={"format": {"schema": schema}}).schema == schema
 
 
 def test_clients_say_who_they_are() -> None:

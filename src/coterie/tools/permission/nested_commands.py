@@ -53,12 +53,11 @@ SED_RUNS = re.compile(
 )
 """The scripts of sed that run commands."""
 
-ANY = re.compile("")
 NONE = re.compile(r"(?!)")
 SPACED = re.compile(r"[\s;&|$`(]")
 TELLING: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(WRAPPERS, SPACED),
-    **dict.fromkeys(SHELLS, ANY),
+    **dict.fromkeys(SHELLS, re.compile("")),  # any
     # In a name such as `x[$(rm y)]` the shell runs what is in the brackets.
     **dict.fromkeys(
         name_set(
@@ -106,10 +105,8 @@ def without_shell(line: CommandLine) -> CommandLine:
 
 
 def _script(line: CommandLine) -> str | None:
-    if not line.clear or len(line.commands) != 1:
-        return None
-    command = line.commands[0]
-    if not command.is_bare or len(command.words) != 3:
+    command = line.commands[0] if line.clear and len(line.commands) == 1 else None
+    if command is None or not command.is_bare or len(command.words) != 3:
         return None
     shell, option, script = command.words
     wrapped = shell.text in _PLAIN_SHELLS and option.text in ("-c", "-lc") and not script.glob
@@ -198,8 +195,7 @@ def program(words: Sequence[Word]) -> str:
 
 
 def _executes(words: Sequence[Word]) -> bool:
-    name = program(words)
-    return name in WRAPPERS or name in SHELLS or name in shell_parser.OPAQUE
+    return any(program(words) in names for names in (WRAPPERS, SHELLS, shell_parser.OPAQUE))
 
 
 def _scripts(words: Sequence[Word]) -> Iterator[str]:

@@ -62,10 +62,6 @@ class ReadOnlyProgram:
             has_letter(one, self.deep) or one.startswith("--r") for one in arguments
         )
 
-    def skipped(self, arguments: tuple[str, ...]) -> Skipped:
-        """What it does not read of a folder."""
-        return "nothing" if any(map(self.unless.fullmatch, arguments)) else self.skips
-
     def reads_where_it_is(self, arguments: tuple[str, ...]) -> bool:
         """Whether it may read the folder that it runs in, because no other is certainly named.
 
@@ -223,8 +219,9 @@ def _ordinary(reader: ReadOnlyProgram | None, arguments: tuple[str, ...]) -> Rea
     files = tuple(named for one in arguments for named in _named(one)) if reader.files else ()
     if not reader.reads_folders(arguments):
         return ReadAccess(files)
-    here, skipped = reader.reads_where_it_is(arguments), reader.skipped(arguments)
-    return ReadAccess(files, deep=True, here=here, skips=skipped)
+    here = reader.reads_where_it_is(arguments)
+    skips = "nothing" if any(map(reader.unless.fullmatch, arguments)) else reader.skips
+    return ReadAccess(files, deep=True, here=here, skips=skips)
 
 
 def _named(argument: str) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from urllib.parse import unquote
@@ -54,11 +54,9 @@ class AddressPattern:
         found = _TARGET.fullmatch(target)
         if found is None or not self._is_host(found["host"].lower().rstrip(".")):
             return False
-        if self.scheme and (found["scheme"] or "").lower() != self.scheme:
+        scheme, path = (found["scheme"] or "").lower(), found["path"] or "/"
+        if self.scheme not in ("", scheme) or self.port not in ("", found["port"]):
             return False
-        if self.port and found["port"] != self.port:
-            return False
-        path = found["path"] or "/"
         return not self.path or (
             not _ASTRAY.search(path) and wildcard(self.path).fullmatch(path) is not None
         )
@@ -114,13 +112,9 @@ class CommandPattern:
 
     def allows(self, command: SimpleCommand, folders: Sequence[str], root: str) -> bool:
         """Whether an unambiguous command matches, in whichever of these folders it runs."""
-        given = tuple(word.raw for word in command.assignments)
-        if given != self.assignments:
+        words, count = command.words, len(self.words)
+        if tuple(word.raw for word in command.assignments) != self.assignments:
             return False
-        return self._fits(command.words, folders, root)
-
-    def _fits(self, words: Sequence[Word], folders: Sequence[str], root: str) -> bool:
-        count = len(self.words)
         if not words or len(words) < count or (len(words) > count and not self.open):
             return False
         pairs = list(zip(self.words, words, strict=False))
@@ -140,11 +134,16 @@ class CommandPattern:
         """Whether a command may be one of those that are meant, with more arguments or fewer."""
         if not self.words:
             return True
-        if not words or not _may_be(self.words[0].rpartition("/")[2], _base(words[0])):
+        if not words:
+            return False
+        program = replace(words[0], text=words[0].text.rpartition("/")[2])  # /usr/bin/rm is rm
+        if not _may_be(self.words[0].rpartition("/")[2], program):
             return False
         wanted = [word for word in self.words[1:] if not word.startswith("-")]
         options = [word for word in self.words[1:] if word.startswith("-")]
-        return _in_order(wanted, words[1:]) and all(
+        # The words follow one another; options and their values between them are skipped.
+        given = iter(words[1:])
+        return all(_comes_next(name, given) for name in wanted) and all(
             _has_option(option, words[1:]) for option in options
         )
 
@@ -193,22 +192,9 @@ def wildcard(text: str) -> re.Pattern[str]:
     return re.compile("(.*)".join(re.escape(part) for part in text.split("*")), re.DOTALL)
 
 
-def _base(word: Word) -> Word:
-    """`/usr/bin/rm` is `rm`."""
-    return Word(word.raw, word.text.rpartition("/")[2], word.known, word.glob)
-
-
 def _may_be(wanted: str, word: Word) -> bool:
-    if word.glob:
-        pattern = word.text.replace("[^", "[!")
-        return fnmatchcase(wanted, pattern) or bool(wildcard(wanted).fullmatch(word.text))
-    return bool(wildcard(wanted).fullmatch(word.text))
-
-
-def _in_order(wanted: Sequence[str], words: Sequence[Word]) -> bool:
-    """Whether the words follow one another, options and their values between them skipped."""
-    given = iter(words)
-    return all(_comes_next(name, given) for name in wanted)
+    expands = word.glob and fnmatchcase(wanted, word.text.replace("[^", "[!"))
+    return expands or bool(wildcard(wanted).fullmatch(word.text))
 
 
 def _comes_next(wanted: str, given: Iterator[Word]) -> bool:
@@ -228,9 +214,11 @@ def _comes_next(wanted: str, given: Iterator[Word]) -> bool:
 
 def _has_option(wanted: str, words: Sequence[Word]) -> bool:
     letters = _letters([wanted])
+    if any(not word.known for word in words):
+        return True
     if letters and len(wanted) < 5:  # `-exec` is one word, `-rf` are two letters
-        return letters <= _letters([word.text for word in words]) or _unknown(words)
-    return any(_is_long(wanted, word.text) for word in words) or _unknown(words)
+        return letters <= _letters([word.text for word in words])
+    return any(_is_long(wanted, word.text) for word in words)
 
 
 def _letters(words: Sequence[str]) -> set[str]:
@@ -244,11 +232,6 @@ def _is_long(wanted: str, given: str) -> bool:
     return name == wanted or (len(name) > 3 and name.startswith("--") and wanted.startswith(name))
 
 
-def _unknown(words: Sequence[Word]) -> bool:
-    return any(not word.known for word in words)
-
-
-KINDS = ("run", "write", "read", "fetch", "tool")
 _FORMS = "run(COMMAND), write(PATH), read(PATH), fetch(HOST), tool(NAME) or a command"
 _CALLED = re.compile(r"\s*([A-Za-z_]+)\s*\((.*)\)\s*", re.DOTALL)
 _NOT_IN_COMMANDS = re.compile(r"[;&|<>()$`'\"\\\x00-\x08\x0a-\x1f\x7f]")
@@ -274,7 +257,6 @@ class ToolPattern:
     name: str
 
     def matches(self, tool: str) -> bool:
-        """Whether it matches a tool."""
         return wildcard(self.name).fullmatch(tool) is not None
 
 
@@ -290,24 +272,20 @@ class Rule:
     def __str__(self) -> str:
         return self.text
 
-    @classmethod
-    def parse(cls, text: str) -> Rule:
+    @staticmethod
+    @lru_cache(maxsize=1024)
+    def parse(text: str) -> Rule:
         """Parse a rule; raises RuleError if it is none."""
-        return _parse(text)
+        called = _CALLED.fullmatch(text)
+        kind, inside = (called[1], called[2].strip()) if called else ("run", text.strip())
+        if kind not in _PARSERS:
+            import difflib
 
-
-@lru_cache(maxsize=1024)
-def _parse(text: str) -> Rule:
-    called = _CALLED.fullmatch(text)
-    kind, inside = (called[1], called[2].strip()) if called else ("run", text.strip())
-    if kind not in KINDS:
-        import difflib
-
-        near = difflib.get_close_matches(kind.lower(), KINDS, n=1)
-        raise RuleError(text, _FORMS + (f" (did you mean {near[0]}?)" if near else ""))
-    if not inside:
-        raise RuleError(text, _FORMS)
-    return Rule(text.strip(), kind, _PARSERS[kind](text, inside))
+            near = difflib.get_close_matches(kind.lower(), _PARSERS, n=1)
+            raise RuleError(text, _FORMS + (f" (did you mean {near[0]}?)" if near else ""))
+        if not inside:
+            raise RuleError(text, _FORMS)
+        return Rule(text.strip(), kind, _PARSERS[kind](text, inside))
 
 
 def _command(text: str, inside: str) -> CommandPattern:

@@ -169,7 +169,7 @@ class Lexer:
     def _dollar(self, parts: _Parts, *, quoted: bool = False) -> None:
         following = self.text[self.at + 1 : self.at + 2]
         if following in ("(", "{"):
-            self._nested(parts, self.at + 1)
+            self._unknown(parts, self.substitution(self.at + 1))
         elif following == "'" and not quoted:
             self._escapes(parts)
         elif following in _LITERAL_DOLLAR or not following or (quoted and following == '"'):
@@ -183,10 +183,6 @@ class Lexer:
         parts.known = self.clear = False
         parts.add(self.text[self.at : end], quoted=True)
         self.at = end
-
-    def _nested(self, parts: _Parts, opening: int) -> None:
-        """`$(…)` or `${…}`: what is inside is looked at as commands."""
-        self._unknown(parts, self.substitution(opening))
 
     def _backticks(self, parts: _Parts) -> None:
         ended = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
@@ -206,7 +202,7 @@ class Lexer:
             self.lost()
             self.at = len(self.text)
             return
-        parts.add(unescaped(ended[1]), quoted=True)
+        parts.add(_ESCAPE.sub(_meant, ended[1]), quoted=True)
         self.at = ended.end()
 
 
@@ -216,12 +212,8 @@ _ESCAPE = re.compile(
 _SHORT = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b"}
 
 
-def unescaped(text: str) -> str:
-    """The inside of `$'…'` with its escapes read."""
-    return _ESCAPE.sub(lambda found: _meant(found[1]), text)
-
-
-def _meant(escape: str) -> str:
+def _meant(found: re.Match[str]) -> str:
+    escape = found[1]
     if escape[0] in "xuU" and len(escape) > 1:
         number = int(escape[1:], 16)
         return chr(number) if number <= 0x10FFFF else ""

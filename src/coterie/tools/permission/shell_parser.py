@@ -126,7 +126,7 @@ class _Parser(Lexer):
             "\n": self._newline,
             "\\": self._continuation,
             "#": self._comment,
-            "&": self._ampersand,
+            "&": self._operator,
             ";": self._operator,
             "|": self._operator,
             "(": self._open_group,
@@ -177,14 +177,11 @@ class _Parser(Lexer):
         for document in documents:
             self._body(document)
 
-    def _ampersand(self) -> None:
+    def _operator(self) -> None:
+        """`;`, `&`, `&&`, `|`, `||` and `|&` end a command, each alike; `&>` redirects."""
         if self.ahead(2) == "&>":
             self._redirect()
-        else:
-            self._operator()
-
-    def _operator(self) -> None:
-        """`;`, `&`, `&&`, `|`, `||` and `|&` end a command, each alike."""
+            return
         operator = self.ahead(2 if self.ahead(2) in ("&&", "||", "|&", ";;", ";&") else 1)
         if operator in (";;", ";&"):
             self.lost()  # of `case`

@@ -15,18 +15,14 @@ from coterie.tools.permission.rules import AddressPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import KEYWORDS, OPAQUE, parse
 
-_UNSAFE = (
+_UNSAFE = frozenset[str]().union(
     name_set(
         "rm rmdir unlink shred dd mv cp ln install rsync truncate tee chmod chown chgrp kill "
         "pkill killall curl wget scp sftp nc socat telnet sed find tar unzip zip gdb vim vi ed ex "
         "emacs nano crontab at mount umount mkfs reboot shutdown systemctl service passwd "
         "apt apt-get brew yum dnf apk cd pushd popd export unset declare read"
-    )
-    | nested_commands.SHELLS
-    | nested_commands.WRAPPERS
-    | nested_commands.AWKS
-    | OPAQUE
-    | KEYWORDS
+    ),
+    nested_commands.SHELLS | nested_commands.WRAPPERS | nested_commands.AWKS | OPAQUE | KEYWORDS,
 )
 """Programs that can do or destroy anything: a rule with open arguments would be unsafe."""
 
@@ -77,8 +73,7 @@ def _for_command(text: str) -> str:
     kept = _kept(command.texts)
     if not kept or not all(_PLAIN.fullmatch(word) for word in kept):
         return ""
-    further = len(kept) > 1 or len(command.words) > 1
-    return f"run({' '.join(kept)}{' *' if further else ''})"
+    return f"run({' '.join(kept)}{' *' if len(command.words) > 1 else ''})"
 
 
 def _kept(words: Sequence[str]) -> Sequence[str]:

@@ -6,7 +6,7 @@ FTS5 stems the words and weighs them by BM25.  Blocks.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import log
 
@@ -47,9 +47,9 @@ class IndexDatabase:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        if self._one("PRAGMA user_version") == 0:
-            self._run(_SCHEMA)
-        self._run(_TERM_COUNTS)
+        fresh = self._one("PRAGMA user_version") == 0
+        for statement in (*(_SCHEMA if fresh else ()), *_TERM_COUNTS):
+            self._connection.execute(statement)
 
     @property
     def fits(self) -> bool:
@@ -62,7 +62,6 @@ class IndexDatabase:
         return self._one("PRAGMA quick_check(1)") == "ok"
 
     def close(self) -> None:
-        """Close the file."""
         self._connection.close()
 
     @contextmanager
@@ -78,11 +77,9 @@ class IndexDatabase:
             raise
 
     def stamps(self) -> dict[str, str]:
-        """The stamp of every indexed file."""
         return dict(self._connection.execute("SELECT path, stamp FROM files"))
 
     def paths(self) -> dict[int, str]:
-        """The path of every file."""
         return dict(self._connection.execute("SELECT id, path FROM files"))
 
     def places(self) -> dict[int, tuple[int, int, int]]:
@@ -99,9 +96,9 @@ class IndexDatabase:
                 "INSERT INTO places (file, first, last, digest) VALUES (?, ?, ?, ?)",
                 (file, passage.first, passage.last, passage.digest),
             ).lastrowid
-            ask(_insert(PASSAGES), _row(place, passage.words))
-        ask(_insert(WHOLES), _row(file, page.whole))
-        ask(_insert(OUTLINES), _row(file, page.outline))
+            self._insert(PASSAGES, place, passage.words)
+        self._insert(WHOLES, file, page.whole)
+        self._insert(OUTLINES, file, page.outline)
 
     def drop(self, path: str) -> None:
         """Remove a file, if it is indexed."""
@@ -164,17 +161,10 @@ class IndexDatabase:
         )
         return dict(rows)
 
-    def _run(self, statements: Iterable[str]) -> None:
-        for statement in statements:
-            self._connection.execute(statement)
-
     def _one(self, sql: str) -> object:
         return self._connection.execute(sql).fetchone()[0]
 
-
-def _insert(table: str) -> str:
-    return f"INSERT INTO {table} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
-
-
-def _row(number: int | None, words: IndexedText) -> tuple[object, ...]:
-    return number, words.path, words.names, words.prose, words.code
+    def _insert(self, table: str, number: int | None, words: IndexedText) -> None:
+        sql = f"INSERT INTO {table} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
+        row = (number, words.path, words.names, words.prose, words.code)
+        self._connection.execute(sql, row)

@@ -36,15 +36,6 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class RefreshCounts:
-    """How many files were added, changed and removed since the last refresh."""
-
-    added: int
-    changed: int
-    removed: int
-
-
-@dataclass(frozen=True)
 class Hit:
     """A file that may answer the question, and its most relevant lines."""
 
@@ -55,12 +46,8 @@ class Hit:
     snippet: str
 
 
-@dataclass(frozen=True)
-class QueryVector:
-    """A question as a model of the user's understands it."""
-
-    model: str
-    vector: Vector
+QueryVector = tuple[str, Vector]
+"""A model of the user's, and the vector that it gives a question."""
 
 
 class CodeIndex:
@@ -72,8 +59,8 @@ class CodeIndex:
         self._sound: tuple[int, int] | None = None
         """The device and inode of the file that was checked and is undamaged."""
 
-    def refresh(self) -> RefreshCounts:
-        """Index what changed."""
+    def refresh(self) -> tuple[int, int, int]:
+        """Index what changed; returns how many files were added, changed and removed."""
         return self._with(self._refresh)
 
     def search(
@@ -154,7 +141,7 @@ class CodeIndex:
         finally:
             os.close(descriptor)
 
-    def _refresh(self, database: IndexDatabase) -> RefreshCounts:
+    def _refresh(self, database: IndexDatabase) -> tuple[int, int, int]:
         known, present = database.stamps(), self._present()
         gone = known.keys() - present.keys()
         new = present.keys() - known.keys()
@@ -166,7 +153,7 @@ class CodeIndex:
                 for path in sorted(new | changed):
                     # Files that are no text are in it too, so that they are not read again.
                     database.put(path, present[path], split_file(path, self._text(path)))
-        return RefreshCounts(len(new), len(changed), len(gone))
+        return len(new), len(changed), len(gone)
 
     def _present(self) -> dict[str, str]:
         """The stamp of every file to index: times and size."""
@@ -195,20 +182,15 @@ class CodeIndex:
         return text if len(text) <= LONGEST_LINES * (text.count("\n") + 1) else ""
 
     def _search(
-        self,
-        database: IndexDatabase,
-        question: str,
-        limit: int,
-        query_vector: QueryVector | None,
+        self, database: IndexDatabase, question: str, limit: int, query_vector: QueryVector | None
     ) -> list[Hit]:
         if not database.stamps():  # never filled, or just rebuilt
             self._refresh(database)
         paths, places = database.paths(), database.places()
         ranked = rank(database, question)
         if query_vector is not None:
-            ranked = fused(
-                ranked, by_meaning(database.vectors(query_vector.model), query_vector.vector)
-            )
+            model, vector = query_vector
+            ranked = fused(ranked, by_meaning(database.vectors(model), vector))
         hits: list[Hit] = []
         for one in ranked[:limit]:
             first, last = places[one.passage][1:] if one.passage is not None else (1, 1)
@@ -253,13 +235,10 @@ class SearchCode(Tool[SearchCodeInput]):
     inputs = SearchCodeInput
 
     async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """The files as they are now."""
         query = SearchCodeInput.model_validate(given).query
         await anyio.to_thread.run_sync(self.index.refresh)
         query_vector, problem = await self._query_vector(query)
-        hits = await anyio.to_thread.run_sync(
-            lambda: self.index.search(query, query_vector=query_vector)
-        )
+        hits = await anyio.to_thread.run_sync(self.index.search, query, 10, query_vector)
         output: dict[str, object] = {"count": len(hits), "results": _shown(hits)}
         if problem:
             output["note"] = f"Found by words alone: the embedding model failed ({problem})."
@@ -274,23 +253,17 @@ class SearchCode(Tool[SearchCodeInput]):
             (vector,) = await self.embedder.embed([query])
         except (OSError, ValueError) as error:
             return None, str(error)
-        return QueryVector(self.embedder.model, vector), ""
+        return (self.embedder.model, vector), ""
 
     async def _embed_passages(self, embedder: Embedder) -> None:
         for _ in range(MOST_BATCHES):
             texts = await anyio.to_thread.run_sync(self.index.unembedded, embedder.model, BATCH)
             if not texts:
                 return
-            vectors = await embedder.embed(list(texts.values()))
-            known_vectors = dict(zip(texts, vectors, strict=True))
-            await anyio.to_thread.run_sync(self.index.keep, embedder.model, known_vectors)
+            vectors = dict(zip(texts, await embedder.embed(list(texts.values())), strict=True))
+            await anyio.to_thread.run_sync(self.index.keep, embedder.model, vectors)
 
 
 def _shown(hits: list[Hit]) -> str:
-    return truncated(
-        visible(
-            "\n\n".join(
-                f"{hit.path}:{hit.first_line}-{hit.last_line}\n{hit.snippet}" for hit in hits
-            )
-        )
-    )
+    blocks = (f"{hit.path}:{hit.first_line}-{hit.last_line}\n{hit.snippet}" for hit in hits)
+    return truncated(visible("\n\n".join(blocks)))

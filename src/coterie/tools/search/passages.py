@@ -173,18 +173,13 @@ def split_file(path: str, text: str) -> IndexedFile:
     lines = text.split("\n")
     prose, code = _apart(path, text)
     defined = [found[1] if (found := _DEFINITION.match(line)) else "" for line in lines]
-    above = split_words(path)
+    above, columns = split_words(path), (defined, prose, code)
     passages = tuple(
         Passage(
             first + 1,
             last,
             digest("\n".join(lines[first:last])),
-            IndexedText(
-                above,
-                split_words(" ".join(defined[first:last])),
-                split_words("\n".join(prose[first:last])),
-                split_words("\n".join(code[first:last])),
-            ),
+            IndexedText(above, *(split_words("\n".join(each[first:last])) for each in columns)),
         )
         for first, last in _cuts(lines, defined)
     )

@@ -61,20 +61,17 @@ def rank(database: IndexDatabase, question: str) -> list[Ranked]:
     best: dict[int, list[int]] = {}
     for passage in sorted(passages, key=lambda row: (-passages[row], row)):
         best.setdefault(places[passage][0], []).append(passage)
-    scores = {file: _by_passages([passages[row] for row in rows]) for file, rows in best.items()}
+    scores = defaultdict[int, float](float)
+    for file, rows in best.items():
+        first, *others = (passages[row] for row in rows)
+        scores[file] = first + NEXT_PASSAGES * sum(others[:MOST_NEXT])
     for table in (WHOLES, OUTLINES):
-        for file, score in _sum(_fits(database, table, asked)).items():
-            scores[file] = scores.get(file, 0.0) + score
+        _add(scores, _sum(_fit(database, table, term) for term in asked), 1.0)
     together = _by_folder(scores, paths)
     ranked = [
         Ranked(file, scores[file] + together[file], best.get(file, [None])[0]) for file in scores
     ]
     return sorted(ranked, key=lambda one: (-one.score, paths[one.file]))
-
-
-def _by_passages(scores: Sequence[float]) -> float:
-    """The score of a file by its passages, best first."""
-    return scores[0] + NEXT_PASSAGES * sum(scores[1 : 1 + MOST_NEXT])
 
 
 def _asked(question: str) -> list[_Term]:
@@ -89,12 +86,8 @@ def _synonyms(stem: str, known: frozenset[str]) -> dict[str, str]:
     return {word: form for form, word in by_stem.items()}
 
 
-def _fits(database: IndexDatabase, table: str, asked: Iterable[_Term]) -> list[Mapping[int, float]]:
-    """For each term the rows of a table that it or a synonym finds, with their scores."""
-    return [_fit(database, table, term) for term in asked]
-
-
 def _fit(database: IndexDatabase, table: str, term: _Term) -> Mapping[int, float]:
+    """The rows of a table that a term or a synonym of it finds, with their scores."""
     fit, extra = defaultdict[int, float](float), defaultdict[int, float](float)
     rarity = database.rarity(table, {term.word: term.stem, **term.synonyms})
     if term.word in rarity:
@@ -137,7 +130,7 @@ def _sum(fits: Iterable[Mapping[int, float]]) -> dict[int, float]:
 
 def _passages(database: IndexDatabase, asked: Sequence[_Term]) -> dict[int, float]:
     """Passages count for more the more of the question is in them."""
-    fits = [fit for fit in _fits(database, PASSAGES, asked) if fit]
+    fits = [fit for term in asked if (fit := _fit(database, PASSAGES, term))]
     total = _sum(fits)
     for row in total:
         total[row] *= sqrt(sum(row in fit for fit in fits) / len(fits))
@@ -185,7 +178,6 @@ class HttpEmbedder:
     api_key: str = ""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Ask the server."""
         return await anyio.to_thread.run_sync(self._ask, list(texts), abandon_on_cancel=True)
 
     def _ask(self, texts: list[str]) -> list[Vector]:
@@ -238,11 +230,11 @@ def by_meaning(known: Iterable[tuple[int, int, bytes]], question: Vector) -> lis
 
 def fused(by_words: Sequence[Ranked], by_vectors: Sequence[Ranked]) -> list[Ranked]:
     """Both rankings fused by reciprocal rank."""
-    scores: dict[int, float] = {}
+    scores = defaultdict[int, float](float)
     passages: dict[int, int | None] = {}
     for ranked in (by_words, by_vectors):
         for place, one in enumerate(ranked, 1):
-            scores[one.file] = scores.get(one.file, 0.0) + 1 / (FUSION_CONSTANT + place)
+            scores[one.file] += 1 / (FUSION_CONSTANT + place)
             passages.setdefault(one.file, one.passage)
     merged = [Ranked(file, score, passages[file]) for file, score in scores.items()]
     return sorted(merged, key=lambda one: (-one.score, one.file))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coterie.tools.search import index as index_module
-from coterie.tools.search.index import CodeIndex, Hit, RefreshCounts
+from coterie.tools.search.index import CodeIndex, Hit
 from coterie.tools.workspace_files import ToolError
 from tests.unit.tools.workshop import Workshop, workshop
 
@@ -38,7 +38,7 @@ def found(index: CodeIndex, question: str) -> list[str]:
 
 def test_a_hit_says_where_and_shows_the_lines(shop: Workshop) -> None:
     index = index_of(shop)
-    assert index.refresh() == RefreshCounts(2, 0, 0)
+    assert index.refresh() == (2, 0, 0)
     (hit,) = index.search("How do I mix colors?")
     assert hit == Hit("paint.py", 1, 6, hit.score, PAINT.rstrip("\n"))
     assert index.search("kubernetes") == []
@@ -49,11 +49,11 @@ def test_a_hit_says_where_and_shows_the_lines(shop: Workshop) -> None:
 def test_only_what_changed_is_read_again(shop: Workshop) -> None:
     index = index_of(shop)
     index.refresh()
-    assert index.refresh() == RefreshCounts(0, 0, 0)
+    assert index.refresh() == (0, 0, 0)
     shop.write("paint.py", MAIL.replace("letters", "parcels"))
     shop.write("new.py", "# how the engine starts\n")
     (shop.project / "post" / "mail.py").unlink()
-    assert index.refresh() == RefreshCounts(1, 1, 1)
+    assert index.refresh() == (1, 1, 1)
     assert found(index, "mixing colours") == []
     assert found(index, "parcels") == ["paint.py"]
     assert found(index, "engine start") == ["new.py"]
@@ -67,7 +67,7 @@ def test_a_change_that_keeps_size_and_time_is_seen(shop: Workshop) -> None:
     file.write_text(PAINT.replace("colours", "flavour"))
     os.utime(file, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert file.stat().st_size == state.st_size
-    assert index.refresh() == RefreshCounts(0, 1, 0)
+    assert index.refresh() == (0, 1, 0)
 
 
 def test_what_nobody_wrote_or_may_see_is_left_out(shop: Workshop) -> None:
@@ -106,7 +106,7 @@ def test_a_damaged_index_is_made_anew(shop: Workshop, damage: str) -> None:
         )
     index = index_of(shop)
     assert found(index, "mixing colours") == ["paint.py"]
-    assert index.refresh() == RefreshCounts(0, 0, 0)
+    assert index.refresh() == (0, 0, 0)
     with closing(sqlite3.connect(file)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
@@ -115,7 +115,7 @@ def test_one_index_outlives_the_removal_of_its_file(shop: Workshop) -> None:
     index = index_of(shop)
     index.refresh()
     (shop.workspace.tmp / "search.db").unlink()
-    assert index.refresh() == RefreshCounts(2, 0, 0)
+    assert index.refresh() == (2, 0, 0)
 
 
 def test_an_index_that_is_held_too_long_is_refused(

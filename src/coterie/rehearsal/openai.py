@@ -1,7 +1,7 @@
-"""The OpenAI Responses format: `POST /v1/responses`, streamed and whole.
+"""The formats of OpenAI: Chat Completions and Responses, each streamed and whole.
 
-Codex speaks nothing else.  It takes a finished item from `response.output_item.done` and a
-finished reply from `response.completed`; the events between them are what other clients show.
+Codex speaks nothing but Responses.  It takes a finished item from `response.output_item.done` and
+a finished reply from `response.completed`; the events between them are what other clients show.
 """
 
 from __future__ import annotations
@@ -9,16 +9,115 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count
 
-from coterie.rehearsal import chat_completions
 from coterie.rehearsal import model_api as api
-from coterie.rehearsal.lenient_json import Json, compact, mappings, nested, parsed, text, texts
+from coterie.rehearsal.lenient_json import Json, mappings, nested, parsed, text, texts
 from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
+_CODES = {
+    400: "invalid_value",
+    401: "invalid_api_key",
+    404: "model_not_found",
+    429: "rate_limit_exceeded",
+    500: "server_error",
+    503: "server_is_overloaded",
+}
+_OVERLOADED = 529
+"""Anthropic's number alone; here it is 503."""
+_STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
 
-def read(request: ParsedRequest) -> api.CompletionRequest:
-    """What a request asks of the model."""
+
+def _read_chat(request: ParsedRequest) -> api.CompletionRequest:
+    body = request.body
+    system, conversation = by_role(body.get("messages"), _chat_items)
+    tools = (text(nested(tool, "function").get("name")) for tool in mappings(body.get("tools")))
+    schema = nested(body, "response_format", "json_schema", "schema")
+    return request.asks("chat", system, conversation, tools, schema)
+
+
+def _chat_items(message: Json) -> Iterator[api.ConversationItem]:
+    said = texts(message.get("content"))
+    if message.get("role") == "tool":
+        yield api.ToolResult(text(message.get("tool_call_id")), "\n".join(said))
+        return
+    role = "assistant" if message.get("role") == "assistant" else "user"
+    yield from (api.TextMessage(role, part) for part in said if part)
+    for call in mappings(message.get("tool_calls")):
+        function = nested(call, "function")
+        given = parsed(text(function.get("arguments")))
+        yield api.ToolCall(text(function.get("name")), given, text(call.get("id")))
+
+
+def _chat_whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+    message: Json = {"role": "assistant", "content": reply.text or None}
+    if reply.thinking:
+        message["reasoning_content"] = reply.thinking
+    if reply.calls:
+        message["tool_calls"] = [_chat_call(call) for call in reply.calls]
+    choice: Json = {"index": 0, "message": message, "finish_reason": _chat_stop(reply)}
+    head = _chat_head(asked, "chat.completion")
+    return {**head, "choices": [choice], "usage": _chat_usage(asked, reply)}
+
+
+def _chat_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
+    head = _chat_head(asked, "chat.completion.chunk")
+    yield _chunk(head, {"role": "assistant", "content": ""})
+    if reply.thinking:
+        yield _chunk(head, {"reasoning_content": reply.thinking})
+    for piece in reply.pieces:
+        yield _chunk(head, {"content": piece}, piece=True)
+    for index, call in enumerate(reply.calls):
+        yield _chunk(head, {"tool_calls": [{"index": index, **_chat_call(call)}]})
+    yield _chunk(head, {}, stop=_chat_stop(reply))
+    # Sent unasked as well: a client that did not ask for usage passes over a chunk without choices.
+    yield SseEvent({**head, "choices": [], "usage": _chat_usage(asked, reply)})
+    yield SseEvent("[DONE]")
+
+
+def _chat_head(asked: api.CompletionRequest, kind: str) -> Json:
+    opened = api.new_id("chatcmpl")
+    return {"id": opened, "object": kind, "created": unix_time(), "model": asked.model}
+
+
+def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = False) -> SseEvent:
+    choice: Json = {"index": 0, "delta": delta, "finish_reason": stop}
+    return SseEvent({**head, "choices": [choice]}, piece=piece)
+
+
+def _chat_call(call: api.ToolCall) -> Json:
+    function: Json = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _chat_stop(reply: api.ModelReply) -> str:
+    return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
+
+
+def _chat_usage(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
+    usage = reply.counted(asked)
+    counts: Json = {"prompt_tokens": usage.input, "completion_tokens": usage.output}
+    return {**counts, "total_tokens": usage.input + usage.output}
+
+
+def _error(refusal: api.ErrorReply) -> tuple[int, Json]:
+    """An error as OpenAI spells it, in both of its formats."""
+    status = 503 if refusal.status == _OVERLOADED else refusal.status
+    kind, code = "invalid_request_error", _CODES.get(status)
+    if refusal.quota:
+        kind = code = "insufficient_quota"
+    elif status == 429:
+        kind = "rate_limit_error"
+    elif status >= 500:
+        kind = "server_error"
+    body: Json = {"message": refusal.message, "type": kind, "param": None, "code": code}
+    return status, {"error": body}
+
+
+CHAT = WireFormat("chat", _read_chat, _chat_whole, _chat_events, _error)
+
+
+def _read_response(request: ParsedRequest) -> api.CompletionRequest:
     body, given = request.body, request.body.get("input")
-    system, conversation = by_role(given, _items)
+    system, conversation = by_role(given, _response_items)
     if isinstance(given, str):
         conversation.append(api.TextMessage("user", given))
     offered = [body.get("tools")]
@@ -26,22 +125,22 @@ def read(request: ParsedRequest) -> api.CompletionRequest:
     offered += [
         item.get("tools") for item in mappings(given) if item.get("type") == "additional_tools"
     ]
-    tools = (name for listed in offered for name in _names(listed))
+    tools = (name for listed in offered for name in _tool_names(listed))
     schema = nested(body, "text", "format", "schema")
     return request.asks(
         "responses", [*texts(body.get("instructions")), *system], conversation, tools, schema
     )
 
 
-def _names(tools: object) -> Iterator[str]:
+def _tool_names(tools: object) -> Iterator[str]:
     for tool in mappings(tools):
         if tool.get("type") == "namespace":
-            yield from _names(tool.get("tools"))
+            yield from _tool_names(tool.get("tools"))
         else:
             yield text(tool.get("name")) or text(tool.get("type"))
 
 
-def _items(item: Json) -> Iterator[api.ConversationItem]:
+def _response_items(item: Json) -> Iterator[api.ConversationItem]:
     match item.get("type", "message"):
         case "message":
             role = "assistant" if item.get("role") == "assistant" else "user"
@@ -58,13 +157,11 @@ def _items(item: Json) -> Iterator[api.ConversationItem]:
             pass
 
 
-def whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
-    """The response in one."""
+def _response_whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     return _response(asked, reply, api.new_id("resp"), list(_output(reply)))
 
 
-def events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
-    """The response as it is streamed."""
+def _response_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[SseEvent]:
     number = count()
 
     def event(kind: str, **fields: object) -> SseEvent:
@@ -134,8 +231,8 @@ def _call(call: api.ToolCall) -> Json:
         item["namespace"] = call.namespace
     if isinstance(call.input, str):
         return {"type": "custom_tool_call", "id": api.new_id("ctc"), **item, "input": call.input}
-    arguments = compact(call.input)
-    return {"type": "function_call", "id": api.new_id("fc"), **item, "arguments": arguments}
+    item["arguments"] = call.arguments
+    return {"type": "function_call", "id": api.new_id("fc"), **item}
 
 
 def _begun(item: Json) -> Json:
@@ -169,15 +266,15 @@ def _progress(item: Json, reply: api.ModelReply) -> Iterator[tuple[str, Json]]:
             pass
 
 
-def error(refusal: api.ErrorReply) -> tuple[int, Json]:
+def _response_error(refusal: api.ErrorReply) -> tuple[int, Json]:
     """An error as this vendor spells it; only Codex is ever told of a plan that is used up."""
     if refusal.resets_in is None:
-        return chat_completions.error(refusal)
+        return _error(refusal)
     body: Json = {"type": "usage_limit_reached", "message": refusal.message, "plan_type": "plus"}
     return refusal.status, {"error": {**body, "resets_at": unix_time(refusal.resets_in)}}
 
 
-def limit_headers(seconds: float) -> dict[str, str]:
+def _limit_headers(seconds: float) -> dict[str, str]:
     """The headers of a plan whose five-hour window is used up."""
     primary = "x-codex-primary"
     return {
@@ -187,4 +284,6 @@ def limit_headers(seconds: float) -> dict[str, str]:
     }
 
 
-WIRE = WireFormat("responses", read, whole, events, error, limit_headers)
+RESPONSES = WireFormat(
+    "responses", _read_response, _response_whole, _response_events, _response_error, _limit_headers
+)
