@@ -34,6 +34,7 @@ _CLIENTS: Mapping[str, api.Client] = {
     "geminicli": "gemini",
     "qwencode": "qwen",
     "opencode": "opencode",
+    "": "other",
 }
 
 
@@ -45,7 +46,7 @@ def unix_time(later: float = 0.0) -> int:
 def client_of(user_agent: str) -> api.Client:
     """The program behind a User-Agent."""
     named = user_agent.lower()
-    return next((each for start, each in _CLIENTS.items() if named.startswith(start)), "other")
+    return next(client for start, client in _CLIENTS.items() if named.startswith(start))
 
 
 class Credential:
