@@ -118,6 +118,7 @@ def test_the_result_is_what_the_design_says(cli: Cli) -> None:
             "usage": None,
             "changed": [],
             "checks": [],
+            "stop": None,
         }
     )
 
