@@ -67,7 +67,12 @@ class MemberFactory:
             reading = reading_for(path, Project(self.root), registry, self.settings)
             team = team.unsealed(load_team(path, reading).team)
         trusted = is_material_trusted(self.root, self.home)
-        return Members(self, adapters, team, trusted, rehearsal)
+        agents = [registry.agents.get(member.agent or "") for member in team.members]
+        known = [*KNOWN_AGENTS.ours.values(), *(KNOWN_AGENTS.of(one) for one in agents if one)]
+        keys = frozenset(key for facts in known if facts for key in facts.keys)
+        return Members(
+            self, adapters, team, trusted, rehearsal, keys, passthrough(keys), user_home()
+        )
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,11 @@ class Members:
     team: Team
     trusted: bool
     rehearsal: str | None
+    keys: frozenset[str]
+    """The names of all keys of their agents."""
+    environment: Mapping[str, str]
+    """What of our environment any of them may see."""
+    user_home: Path | None
 
     def channels(self, fence: Fence, task: TaskCreated) -> SessionChannels:
         """The channels of a task, once its lease is held."""
@@ -102,30 +112,29 @@ class Members:
         facts = KNOWN_AGENTS.of(agent) if agent else None
         # In a rehearsal nobody's key is needed, so nobody gets one.
         keys = facts.keys if facts and self.rehearsal is None else ()
+        hidden = self.keys.difference(keys)
+        passed = {name: value for name, value in self.environment.items() if name not in hidden}
         env = agent.env if agent else None
         root = self.shared.root
         isolating = KNOWN_AGENTS.isolating(facts)
-        made = open_workspace(root, self.team.name, member, passthrough(keys), env, isolating)
+        made = open_workspace(root, self.team.name, member, passed, env, isolating)
         save_prompt_if_new(root, self.team.name, member)
         return replace(
             made,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},
             team_instruction=self.team.team_instruction or "",
             trusted=self.trusted,
-            user_home=user_home(),
+            user_home=self.user_home,
             rehearsal=self.rehearsal,
         )
 
     def redactor(self) -> Redactor:
         """What takes the keys of these members out of all that is written."""
-        keys = {key for facts in KNOWN_AGENTS.ours.values() for key in facts.keys}
-        secrets: set[str] = set()
+        secrets = _secrets(self.environment)
         for member in self.team.members:
             agent = self.adapters.agents.get(member.agent or "")
-            facts = KNOWN_AGENTS.of(agent) if agent else None
-            keys |= {*facts.keys} if facts else set()
             secrets |= _secrets(member.env) | (_secrets(agent.env) if agent else set())
-        return Redactor(secrets | _secrets(passthrough(keys)))
+        return Redactor(secrets)
 
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
