@@ -15,17 +15,18 @@ from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
 from coterie.app.run import (
     TICKETS,
+    WORKFLOWS,
     ByHand,
     MemberFactory,
     by_hand,
     checks_of,
+    load_workflow,
     looked_after,
     rehearsing,
     with_changes,
     with_session,
 )
 from coterie.app.sessions import Sessions
-from coterie.app.workflows import WORKFLOWS, load_workflow
 from coterie.config.project import Project, make_project
 from coterie.config.settings import Settings, load_scheduler, load_settings
 from coterie.config.teams import learn_rule, learned_rules, with_learned

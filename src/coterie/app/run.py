@@ -1,4 +1,4 @@
-"""What a run of a task needs: its members' processes, snapshots, checks, a stand-in model."""
+"""What a run of a task needs: its workflow, members' processes, snapshots, checks, a stand-in."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
+from coterie.config import workflow_names as names
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import Settings
@@ -27,9 +28,11 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.workspace import Workspace, member_folder
-from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore
+from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore, Workflow
 from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
+from coterie.workflows.chat import Chat, Solo
+from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
@@ -291,3 +294,40 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
         )
     async with RehearsalServer(responder) as server:
         yield server.url
+
+
+# -- workflows: a table for ours, entry points for those of others -------------------------------
+
+
+class Workflows(dict[str, Workflow]):
+    """Workflows by name; one of another package is loaded when it is first asked for."""
+
+    def check(self, name: str) -> Workflow:
+        """The workflow of that name; raises UsageError where there is none.  May read files."""
+        return self[name]
+
+    def __missing__(self, name: str) -> Workflow:
+        from importlib.metadata import entry_points
+
+        for point in entry_points(group=names.GROUP, name=name):
+            try:
+                loaded: Any = point.load()
+            except (ImportError, AttributeError) as error:
+                problem = f"The workflow {name} ({point.value}) cannot be loaded: {error}."
+                raise UsageError(problem) from error
+            workflow: Workflow = loaded() if isinstance(loaded, type) else loaded
+            return self.setdefault(name, workflow)
+        raise names.unknown_workflow(name)
+
+
+def workflow_names() -> tuple[str, ...]:
+    """Ours, then those of other packages."""
+    return names.workflow_names()
+
+
+async def load_workflow(name: str) -> Workflow:
+    """The workflow of that name; raises UsageError where there is none."""
+    return WORKFLOWS.get(name) or await anyio.to_thread.run_sync(WORKFLOWS.check, name)
+
+
+WORKFLOWS = Workflows({workflow.name: workflow for workflow in (Chat(), Solo(), Tickets())})

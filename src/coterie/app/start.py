@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from coterie.app.run import WORKFLOWS
 from coterie.app.teams import Teams, TeamView
-from coterie.app.workflows import WORKFLOWS
 from coterie.config.scan import place
 from coterie.config.settings import load_scheduler
 from coterie.config.team_members import agents_of

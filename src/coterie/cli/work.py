@@ -164,7 +164,7 @@ def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
 def _complete_workflow(
     context: click.Context, parameter: click.Parameter, incomplete: str
 ) -> list[str]:
-    from coterie.app.workflows import workflow_names
+    from coterie.app.run import workflow_names
 
     return [name for name in workflow_names() if name.startswith(incomplete)]
 
