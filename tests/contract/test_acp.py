@@ -10,7 +10,7 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.acp import adapter, channel
+from coterie.agents.acp import channel
 from coterie.agents.acp.adapter import AcpAdapter
 from coterie.agents.acp.calls import AcpCall, action_of
 from coterie.agents.opencode.home import OpencodeAdapter
@@ -766,9 +766,9 @@ async def test_an_exit_at_the_start(house: PlayingHouse) -> None:
 async def test_an_agent_that_says_nothing(
     house: PlayingHouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "START", 0.5)
+    monkeypatch.setattr("coterie.agents.program.START", 0.5)
     house.plays([{"err": "Loading\n"}])
-    assert await missing(house) == "it did not open a session within 0.5 s\nLoading"
+    assert await missing(house) == "it did not answer within 0.5 s\nLoading"
 
 
 async def test_opening_is_given_up(house: PlayingHouse) -> None:

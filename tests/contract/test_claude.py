@@ -315,7 +315,7 @@ async def test_one_that_does_not_start(stage: Stage) -> None:
 async def test_one_that_starts_and_says_nothing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("coterie.agents.claude.adapter.START", 0.5)
+    monkeypatch.setattr("coterie.agents.program.START", 0.5)
     stage.play([{"err": "busy\n"}, out(type="news"), {"in": {"type": "never"}}])
     with pytest.raises(AgentMissing, match=r"it did not answer within 0\.5 s"):
         await stage.desk.open()

@@ -15,7 +15,7 @@ import anyio
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.agents.codex import adapter, channel
+from coterie.agents.codex import channel
 from coterie.agents.codex.adapter import CodexAdapter, passed_on
 from coterie.agents.codex.calls import CodexCalls, command_of
 from coterie.agents.codex.channel import CodexChannel, OneShotChannel
@@ -836,9 +836,9 @@ async def test_it_ends_at_once(house: House) -> None:
 
 
 async def test_it_starts_and_says_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "START", 0.5)
+    monkeypatch.setattr("coterie.agents.program.START", 0.5)
     house.plays([], "silent")
-    assert "it did not open a thread within 0.5 s" in await missing(house)
+    assert "it did not answer within 0.5 s" in await missing(house)
 
 
 async def test_it_opens_no_thread(house: House) -> None:

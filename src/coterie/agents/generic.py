@@ -26,7 +26,7 @@ from coterie.model.update import (
     Update,
 )
 from coterie.model.workspace import Workspace
-from coterie.process.child import Child, Spawn, start
+from coterie.process.child import Child, Spawn, start_recorded
 from coterie.process.stdio_turns import (
     CompletionStrategy,
     ReplyChunk,
@@ -166,7 +166,6 @@ class GenericChannel:
     async def begin(self) -> StdioTurns:
         """Start the process; AgentMissing when it cannot be."""
         children, agent, member = self._adapter.children, self._adapter.agent, self._member
-        mark = await children.starting(member.id, agent.name)
         spawn = Spawn(
             command=agent.command,
             args=self._arguments(),
@@ -174,15 +173,9 @@ class GenericChannel:
             env=self._workspace.env,
             member=member.id,
             folder=str(self._workspace.folder),
-            mark=mark,
             use_pty=agent.use_pty,
         )
-        try:
-            self._child = await start(spawn, self._adapter.keeper)
-        except AgentMissing:
-            children.ended(mark)
-            raise
-        children.started(mark, self._child.pid)
+        self._child = await start_recorded(spawn, agent.name, children, self._adapter.keeper)
         if self._closed:  # while it was being started
             await self._drop()
             raise self._missing("it was closed while it was started")
@@ -203,21 +196,17 @@ class GenericChannel:
         return await self.begin()
 
     async def _conclude(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> End:
-        try:
-            await self._after(outcome)
-        except AgentMissing as error:
-            return TurnFailed("exit", str(error), retry=False)
-        return self._end(outcome, exchange)
-
-    async def _after(self, outcome: ReplyCompleted | ReplyFailed) -> None:
-        """End the process unless it stays, or has said itself that it is done.
+        """How the turn ended.  Ends the process unless it stays, or has said that it is done.
 
         After a silence it has not: it might go on working while another member has the floor.
         """
-        said_so = isinstance(outcome, ReplyCompleted) and self._strategy.silence is None
-        stays = self.holds_past and isinstance(outcome, ReplyCompleted)
-        if not (said_so or stays):
-            await self._drop()
+        completed = isinstance(outcome, ReplyCompleted)
+        if not completed or not (self.holds_past or self._strategy.silence is None):
+            try:
+                await self._drop()
+            except AgentMissing as error:
+                return TurnFailed("exit", str(error), retry=False)
+        return self._end(outcome, exchange)
 
     async def _drop(self) -> None:
         child = self._child
@@ -230,8 +219,7 @@ class GenericChannel:
             self._child = None
 
     def _missing(self, problem: str) -> AgentMissing:
-        folder, command = str(self._workspace.folder), self._adapter.agent.command
-        return AgentMissing(self._member.id, folder, command, problem)
+        return self._adapter.missing(self._member, self._workspace, problem)
 
     # -- what it is told and what it says ------------------------------------------------------
 

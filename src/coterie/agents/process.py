@@ -17,27 +17,12 @@ import anyio
 
 from coterie.errors import AgentMissing
 from coterie.ports import ChildLog
-from coterie.process.child import Child, KeeperName, Spawn, start
+from coterie.process.child import Child, KeeperName, Spawn, start_recorded
 from coterie.process.streams import LineSplitter, parse_object
 
 Object = dict[str, Any]
 NOISE = 20
 """How many lines that were no JSON are kept: some CLIs say there why they will not start."""
-
-
-@dataclass(frozen=True)
-class ProcessStart:
-    """How an agent's process is started; `env` is all that it gets."""
-
-    member: str
-    agent: str
-    command: str
-    args: tuple[str, ...]
-    cwd: str
-    folder: str
-    env: Mapping[str, str]
-    children: ChildLog
-    keeper: KeeperName = "auto"
 
 
 class AgentProcessEnded(Exception):
@@ -64,25 +49,12 @@ class AgentProcess:
     _gone: bool = False
 
     @classmethod
-    async def open(cls, what: ProcessStart) -> AgentProcess:
+    async def open(
+        cls, spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName
+    ) -> AgentProcess:
         """Start the agent; AgentMissing when it cannot be."""
-        mark = await what.children.starting(what.member, what.agent)
-        spawn = Spawn(
-            command=what.command,
-            args=what.args,
-            cwd=what.cwd,
-            env=what.env,
-            member=what.member,
-            folder=what.folder,
-            mark=mark,
-        )
-        try:
-            child = await start(spawn, what.keeper)
-        except AgentMissing:
-            what.children.ended(mark)
-            raise
-        what.children.started(mark, child.pid)
-        process = cls(child, what.children)
+        child = await start_recorded(spawn, agent, children, keeper)
+        process = cls(child, children)
         child.divert(process._feed)
         # One that ended before anybody listened tells it only to who asks.  Shielded: if this were
         # cut off, nobody would close the child.
@@ -164,7 +136,7 @@ class AgentProcess:
             self._noise.append(line[:2000])
 
 
-# -- jSON-RPC over a process -------------------------------------------------------------------
+# -- JSON-RPC over a process -------------------------------------------------------------------
 
 
 class RpcError(Exception):

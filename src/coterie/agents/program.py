@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
+import anyio
+
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Limits, Prompt
@@ -17,10 +19,15 @@ from coterie.model.team import Member
 from coterie.model.update import End, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
-from coterie.process.child import KeeperName
+from coterie.process.child import KeeperName, Spawn
 
+START = 60.0
+"""How long an agent may take to start and open a conversation; in practice a few seconds."""
 QUIET_AFTER = 120.0
 """Seconds of silence after which a turn is shown as quiet."""
+
+
+_Opened = TypeVar("_Opened")
 
 
 class HasEnvironment(Protocol):
@@ -57,30 +64,47 @@ class ProgramAdapter:
             self.agent.total_timeout_ms(member, silent=False) / 1000, member, self.quiet_after
         )
 
-    def starting(
-        self,
-        member: Member,
-        workspace: Workspace,
-        cwd: Path,
-        env: Mapping[str, str],
-        *words: str,
-    ) -> ProcessStart:
-        """A process of this agent for this member."""
-        return ProcessStart(
-            member=member.id,
-            agent=self.agent.name,
-            command=self.agent.command,
-            args=words,
-            cwd=str(cwd),
-            folder=str(workspace.folder),
-            env=env,
-            children=self.children,
-            keeper=self.keeper,
-        )
+    async def start(
+        self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
+    ) -> AgentProcess:
+        """A process of this agent for this member; AgentMissing when it cannot be started."""
+        spawn = Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
+        return await AgentProcess.open(spawn, self.agent.name, self.children, self.keeper)
 
     def missing(self, member: Member, workspace: Workspace, problem: str) -> AgentMissing:
         """Why this agent cannot be started for this member."""
         return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
+
+
+class CannotOpen(Exception):
+    """Why no conversation can be had with an agent that runs."""
+
+
+async def opened_on(
+    process: AgentProcess, opening: Awaitable[_Opened], readable: Callable[[str], str] = str
+) -> _Opened:
+    """What `opening` returns; without it, the process is ended and AgentMissing says why.
+
+    `readable` is for the last that it wrote outside the protocol.
+    """
+    try:
+        with anyio.move_on_after(START):
+            return await opening
+        problem = f"it did not answer within {START:g} s"
+    except CannotOpen as error:
+        problem = str(error)
+    except RpcError as error:
+        problem = f"it refused {error.method}: {error.message}"
+    except AgentProcessEnded as end:
+        problem = f"it ended with exit code {end.exit_code}"
+    except BaseException:
+        with anyio.CancelScope(shield=True):
+            await process.close()
+        raise
+    await process.close()
+    tail, spawn = readable(process.tail), process.child.spawn
+    told = f"{problem}\n{tail}" if tail else problem
+    raise AgentMissing(spawn.member, spawn.folder, spawn.command, told)
 
 
 class ProcessChannel:
@@ -135,9 +159,9 @@ class RefusedChannel:
 
 
 class StartProcess(Protocol):
-    """How a process of a member is started, by the words that choose the way of calling."""
+    """Starts a process of a member, by the words that choose the way of calling."""
 
-    def __call__(self, *words: str) -> ProcessStart: ...
+    def __call__(self, *words: str) -> Awaitable[AgentProcess]: ...
 
 
 class OneShotRun(Protocol):
@@ -201,7 +225,7 @@ class OneShotChannel(ABC, Generic[Run]):
         self._interrupted = False
         run = self._run = self._next_run()
         try:
-            process = self._process = await AgentProcess.open(self._start(*self._words()))
+            process = self._process = await self._start(*self._words())
         except AgentMissing as error:
             yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from coterie.agents import acp, builtin, claude, codex, gemini, opencode, qwen
 from coterie.agents.human import HumanAdapter
@@ -113,22 +113,17 @@ def home_environment(
     return make.environment(member, workspace) if isinstance(make, HasHome) else workspace.env
 
 
-def _adapter(agent: AgentDefinition) -> AdapterFacts | None:
-    """The facts of an agent's adapter; the agent's own come before those that it shares."""
+def _make(agent: AgentDefinition) -> MakeAdapter:
+    """What makes an agent's adapter; the agent's own comes before one that it shares."""
     name = KNOWN_AGENTS.adapter_name(agent)
     facts = KNOWN_AGENTS.of(agent)
-    if facts is not None and facts.adapter.name == name:
-        return facts.adapter
-    return KNOWN_AGENTS.adapters.get(name)
-
-
-def _make(agent: AgentDefinition) -> MakeAdapter:
-    adapter = _adapter(agent)
+    own = facts.adapter if facts is not None and facts.adapter.name == name else None
+    adapter = own or KNOWN_AGENTS.adapters.get(name)
     if adapter is not None:
-        return _loaded(adapter.make)
+        module, _, attribute = adapter.make.partition(":")
+        return getattr(import_module(module), attribute)
     from importlib.metadata import entry_points
 
-    name = KNOWN_AGENTS.adapter_name(agent)
     for point in entry_points(group=GROUP, name=name):
         theirs: MakeAdapter = point.load()
         return theirs
@@ -137,8 +132,3 @@ def _make(agent: AgentDefinition) -> MakeAdapter:
         f"and what is installed in the entry points {GROUP}.",
         "coterie agents list",
     )
-
-
-def _loaded(reference: str) -> Any:
-    module, _, attribute = reference.partition(":")
-    return getattr(import_module(module), attribute)

@@ -288,9 +288,7 @@ class KnownAgents:
 
     def adapter_name(self, definition: AgentDefinition) -> str:
         """The adapter that speaks to a registered agent."""
-        if definition.adapter is not None:
-            return definition.adapter
-        return definition.name if definition.name in self.adapters else GENERIC
+        return definition.adapter_in(self.adapters)
 
     def flags(self, facts: AgentFacts | None) -> FlagFacts:
         """What the flags of an agent mean.  What only one vendor's CLI has counts for every agent:

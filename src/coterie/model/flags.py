@@ -60,6 +60,16 @@ def _key(setting: str) -> str:
     return setting.partition("=")[0].strip() if "=" in setting else ""
 
 
+def words(line: str) -> tuple[str, ...]:
+    """The words of a line: long tables of them read better so."""
+    return tuple(line.split())
+
+
+def flags_of(alone: str, with_value: str = "") -> Mapping[str, int]:
+    """Flags, in a line: those that stand alone, and those that take a value."""
+    return {**dict.fromkeys(words(alone), 0), **dict.fromkeys(words(with_value), 1)}
+
+
 @dataclass(frozen=True)
 class FlagFacts:
     """Arguments of a CLI that are not the user's to give."""

@@ -7,16 +7,18 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import anyio
 
 from coterie.errors import AgentMissing
+from coterie.ports import ChildLog
 from coterie.process import bubblewrap, streams
 from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, KeeperName, Spawn, shielded
 from coterie.process.processes import KEEPER, end_marked_in_thread
 
-__all__ = ["Child", "KeeperName", "Spawn", "start"]
+__all__ = ["Child", "KeeperName", "Spawn", "start", "start_recorded"]
 
 KILL = 1.5
 """How long the kernel and the keeper may take to end what was killed; in practice milliseconds."""
@@ -263,6 +265,23 @@ async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
     except (ValueError, KeeperFailed) as error:  # ValueError: a NUL in what exec is given
         problem = str(error)
     raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
+
+
+async def start_recorded(
+    spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName = "auto"
+) -> Child:
+    """Start a process that is on record before it runs: whoever takes over after a crash finds it.
+
+    Raises AgentMissing when it cannot be started.
+    """
+    mark = await children.starting(spawn.member, agent)
+    try:
+        child = await start(replace(spawn, mark=mark), keeper)
+    except AgentMissing:
+        children.ended(mark)
+        raise
+    children.started(mark, child.pid)
+    return child
 
 
 async def _start(spawn: Spawn, keeper: KeeperName) -> Child:

@@ -143,7 +143,8 @@ class Spawn:
     env: Mapping[str, str]
     member: str
     folder: str
-    mark: str
+    mark: str = ""
+    """By which it is found again; empty until it is on record."""
     use_pty: bool = False
 
     @property

@@ -23,8 +23,14 @@ TEAM_INSTRUCTION = "../team_instruction.md"
 OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
 """The first line of an instruction file; a file without it was written by a person."""
 
+READ_TEAM_INSTRUCTION = (
+    f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
+)
+
 REHEARSAL_KEY = "rehearsal"
 """Stands where an API key would, in a rehearsal."""
+DIRECT = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
+"""Variables that keep a rehearsal's requests from a proxy."""
 _DOCUMENT = 32 * 1024
 """So much of the material's own instructions is read."""
 
@@ -127,13 +133,19 @@ def briefing(member: Member, workspace: Workspace, documents: Sequence[str]) -> 
     return "\n\n".join(part for part in parts if part)
 
 
-def documents_of(cwd: Path, names: Sequence[str]) -> str:
-    """What files of these names say, from the root of the repository down to here."""
+def documents_of(cwd: Path, names: Sequence[str], *, one_a_folder: bool = False) -> str:
+    """What files of these names say, from the root of the repository down to here.
+
+    `one_a_folder`: of those in one folder only the first counts.
+    """
     up = [cwd, *cwd.parents]
     root = top_of(cwd) or cwd
     folders = reversed(up[: up.index(root) + 1])
-    found = (_document(folder / name, root) for folder in folders for name in names)
-    return "\n\n".join(said for said in found if said)[:_DOCUMENT]
+    found: list[str] = []
+    for folder in folders:
+        here = [said for name in names if (said := _document(folder / name, root))]
+        found += here[:1] if one_a_folder else here
+    return "\n\n".join(found)[:_DOCUMENT]
 
 
 def _document(path: Path, root: Path) -> str:

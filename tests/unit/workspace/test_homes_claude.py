@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.claude.adapter import KEYS, prepare
+from coterie.agents.claude.adapter import prepare
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
@@ -24,6 +24,14 @@ from coterie.workspace.homes import (
     write_private,
 )
 
+KEYS = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+)
+"""What of the user's environment says who pays, and to whom it is sent."""
 ANN = Member(id="ann", name="ann", display_name="Ann", system_instruction="You are Ann.")
 
 

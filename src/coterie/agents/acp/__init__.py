@@ -2,7 +2,4 @@
 
 from coterie.model.agent import AdapterFacts
 
-ADAPTER = AdapterFacts(
-    name="acp",
-    make="coterie.agents.acp.adapter:AcpAdapter",
-)
+ADAPTER = AdapterFacts("acp", "coterie.agents.acp.adapter:AcpAdapter")

@@ -7,7 +7,8 @@ run what a repository brings along says in a package of its own how to keep it f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,37 +16,14 @@ import anyio
 import anyio.to_thread
 
 from coterie import __version__
-from coterie.agents.acp.channel import (
-    AcpChannel,
-    AcpSession,
-    Choice,
-    NoSuchModel,
-    TeamTools,
-    mode_for_reading,
-    model_named,
-    served,
-)
+from coterie.agents.acp.channel import AcpChannel, AcpSession, TeamTools, served
 from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words_of
-from coterie.agents.fields import mapping, text
-from coterie.agents.process import (
-    AgentProcess,
-    AgentProcessEnded,
-    JsonRpc,
-    Object,
-    ProcessStart,
-    RpcError,
-)
-from coterie.agents.program import ProgramAdapter
-from coterie.errors import AgentMissing
+from coterie.agents.fields import mapping, mappings, text
+from coterie.agents.process import AgentProcess, JsonRpc, Object, RpcError
+from coterie.agents.program import CannotOpen, ProgramAdapter, opened_on
 from coterie.model.team import Member, Mode
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes import (
-    REHEARSAL_KEY,
-    TEAM_INSTRUCTION,
-    briefing,
-    instruction_text,
-    write_instruction,
-)
+from coterie.workspace import homes
 
 REHEARSAL_MODEL = "rehearsal"
 _REHEARSING = ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "OPENROUTER", "DASHSCOPE")
@@ -92,10 +70,10 @@ def nothing_known(_member: Member, _workspace: Workspace, _cwd: Path) -> Program
 def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known) -> AcpHome:
     """Write what the agent is to find, each time anew, so that edits of the team reach it."""
     cwd = workspace.execution_dir.resolve()
-    reference = f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
-    write_instruction(workspace.folder / "AGENTS.md", instruction_text(member, reference))
+    written = homes.instruction_text(member, homes.READ_TEAM_INSTRUCTION)
+    homes.write_instruction(workspace.folder / "AGENTS.md", written)
     setup = set_up(member, workspace, cwd)
-    told = briefing(member, workspace, setup.documents)
+    told = homes.briefing(member, workspace, setup.documents)
     return AcpHome(
         cwd=cwd,
         env={**_environment(workspace), **setup.env},
@@ -110,22 +88,19 @@ def _environment(workspace: Workspace) -> dict[str, str]:
     kept = {
         name: value for name, value in workspace.env.items() if not name.startswith(_REHEARSING)
     }
-    url, direct = workspace.rehearsal, "127.0.0.1,localhost"
+    url = workspace.rehearsal
     return {
         **kept,
         "OPENAI_BASE_URL": f"{url}/v1",
-        "OPENAI_API_KEY": REHEARSAL_KEY,
+        "OPENAI_API_KEY": homes.REHEARSAL_KEY,
         "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": REHEARSAL_KEY,
+        "ANTHROPIC_API_KEY": homes.REHEARSAL_KEY,
         "GOOGLE_GEMINI_BASE_URL": url,
-        "GEMINI_API_KEY": REHEARSAL_KEY,
-        "NO_PROXY": direct,
-        "no_proxy": direct,
+        "GEMINI_API_KEY": homes.REHEARSAL_KEY,
+        **homes.DIRECT,
     }
 
 
-START = 60.0
-"""How long an agent may take to start and open a session; in practice a few seconds."""
 VERSION = 1
 """The one version of the protocol that is offered: of version 2 there is only a draft."""
 _HEAD = 8
@@ -150,25 +125,15 @@ class AcpOpening:
 
     async def on(self, process: AgentProcess, tools: TeamTools) -> AcpChannel:
         """A channel on this process, which is ended if there will be none."""
-        rpc = JsonRpc(process)
-        tools.divert(process.put)
-        servers = tools.servers if self.takes_servers else []
+        tools.listening.divert(process.put)
+        return await opened_on(process, self._channel(JsonRpc(process), tools), _brief)
+
+    async def _channel(self, rpc: JsonRpc, tools: TeamTools) -> AcpChannel:
+        servers = tools.listening.servers if self.takes_servers else []
         try:
-            with anyio.move_on_after(START):
-                return AcpChannel(rpc, await self._opened(rpc, servers), tools)
-            problem = f"it did not open a session within {START:g} s"
+            return AcpChannel(rpc, await self._opened(rpc, servers), tools)
         except RpcError as error:
-            problem = f"it refused {error.method}: {words_of(error)}"
-        except AgentProcessEnded as end:
-            problem = f"it ended with exit code {end.exit_code}"
-        except NoSuchModel as error:
-            problem = str(error)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await process.close()
-            raise
-        await process.close()
-        raise self._missing(process, problem)
+            raise CannotOpen(f"it refused {error.method}: {words_of(error)}") from error
 
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
         greeted = await self._greeted(rpc)
@@ -194,7 +159,7 @@ class AcpOpening:
         spoken = greeted.get("protocolVersion")
         if spoken != VERSION:
             problem = f"it speaks version {spoken} of the Agent Client Protocol, Coterie {VERSION}"
-            raise self._missing(rpc.process, problem)
+            raise CannotOpen(problem)
         return greeted
 
     def _choices(self, new: Object) -> list[Choice]:
@@ -206,16 +171,81 @@ class AcpOpening:
             chosen.append(model_named(self.model, new))
         return chosen
 
-    def _missing(self, process: AgentProcess, problem: str) -> AgentMissing:
-        spawn = process.child.spawn
-        told = f"{problem}\n{_brief(process.tail)}" if process.tail else problem
-        return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
-
 
 def _brief(tail: str) -> str:
     """The beginning and the end of what an agent said: some print all their help in between."""
     lines = tail.splitlines()
     return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
+
+
+# -- what is chosen when a session is opened ---------------------------------------------------
+
+
+_READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)
+"""How agents call the mode in which they change nothing; some give it as an address."""
+_SHOWN = 12
+"""So many models are named where the one that was asked for is not among them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A request that makes a choice for one session."""
+
+    method: str
+    params: Object
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """One thing to choose: its value, its name, and how it is chosen."""
+
+    value: str
+    name: str
+    choice: Choice
+
+
+def model_named(model: str, new: Object) -> Choice:
+    """The model that a member was given, among those of a new session."""
+    offers = list(_offers(new, "model", "models", "availableModels", "modelId"))
+    for offer in offers:
+        if model in (offer.value, offer.name) or offer.value.endswith(f"/{model}"):
+            return offer.choice
+    if not offers:
+        raise CannotOpen(f'it has no way to be told of the model "{model}"')
+    names = ", ".join(offer.value for offer in offers[:_SHOWN])
+    raise CannotOpen(f'it has no model "{model}"; it has {names}')
+
+
+def mode_for_reading(new: Object) -> list[Choice]:
+    """The mode of a new session in which nothing is changed; none where there is none."""
+    offers = _offers(new, "mode", "modes", "availableModes", "id")
+    found = (offer.choice for offer in offers if _READING.fullmatch(offer.value))
+    return list(found)[:1]
+
+
+def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[_Offer]:
+    """What there is to choose: by the options of a session, else by the older list."""
+    option = next(
+        (each for each in mappings(new.get("configOptions")) if each.get("category") == category),
+        None,
+    )
+    if option is not None:
+        for given in _flat(mappings(option.get("options"))):
+            value = text(given.get("value"))
+            params: Object = {"configId": option.get("id"), "value": value}
+            choice = Choice("session/set_config_option", params)
+            yield _Offer(value, text(given.get("name")), choice)
+        return
+    for given in mappings(mapping(new.get(old)).get(listed)):
+        value = text(given.get(key))
+        choice = Choice(f"session/set_{category}", {f"{category}Id": value})
+        yield _Offer(value, text(given.get("name")), choice)
+
+
+def _flat(options: list[Object]) -> Iterator[Object]:
+    """Options, out of the groups they may stand in."""
+    for option in options:
+        yield from mappings(option.get("options")) or [option]
 
 
 # -- the adapter for agents of the Agent Client Protocol ---------------------------------------
@@ -238,7 +268,7 @@ class AcpAdapter(ProgramAdapter):
     async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:
         """A channel on a new thread: an agent's own store of threads is not relied on."""
         async with served(self, member, workspace) as tools:
-            furnished = replace(workspace, tools=tools.commands)
+            furnished = replace(workspace, tools=tools.listening.commands)
             home = await anyio.to_thread.run_sync(prepare, member, furnished, self.set_up)
             if home.setup.problem is not None:
                 raise self.missing(member, workspace, home.setup.problem)
@@ -252,12 +282,11 @@ class AcpAdapter(ProgramAdapter):
                 reads_only=home.setup.reads_only,
                 takes_servers=not home.setup.takes_commands,
             )
-            return await opening.on(
-                await AgentProcess.open(self._starting(member, workspace, home)), tools
-            )
+            words = (*self.agent.base_args, *home.setup.args, *_model(flag, member))
+            env, given = home.env, member.additional_args
+            process = await self.start(member, workspace, home.cwd, env, *words, *given)
+            return await opening.on(process, tools)
 
-    def _starting(self, member: Member, workspace: Workspace, home: AcpHome) -> ProcessStart:
-        flag = self.agent.capabilities.model_flag
-        model = (flag, member.model) if flag and member.model else ()
-        words = (*self.agent.base_args, *home.setup.args, *model, *member.additional_args)
-        return self.starting(member, workspace, home.cwd, home.env, *words)
+
+def _model(flag: str | None, member: Member) -> tuple[str, ...]:
+    return (flag, member.model) if flag and member.model else ()

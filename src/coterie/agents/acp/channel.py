@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
@@ -13,7 +12,7 @@ import anyio.to_thread
 
 from coterie.agents.acp.calls import CANCELLED, Permission, asked, options_of
 from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
-from coterie.agents.fields import mapping, mappings, text
+from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
 from coterie.agents.program import ProcessChannel, ProgramAdapter
 from coterie.agents.team_tools import Serving
@@ -23,81 +22,7 @@ from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, NOBODY, Response
 from coterie.model.team import Member
 from coterie.model.update import Activity, Asked, TurnCompleted, TurnFailed, TurnInterrupted, Update
-from coterie.model.workspace import ToolCommands, Workspace
-
-_READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)
-"""How agents call the mode in which they change nothing; some give it as an address."""
-_SHOWN = 12
-"""So many models are named where the one that was asked for is not among them."""
-
-
-class NoSuchModel(Exception):
-    """The agent does not have the model that the member was given."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """A request that makes a choice for one session."""
-
-    method: str
-    params: Object
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """One thing to choose: its value, its name, and how it is chosen."""
-
-    value: str
-    name: str
-    choice: Choice
-
-
-def model_named(model: str, new: Object) -> Choice:
-    """The model that a member was given, among those of a new session."""
-    offers = list(_offers(new, "model", "models", "availableModels", "modelId"))
-    for offer in offers:
-        if model in (offer.value, offer.name) or offer.value.endswith(f"/{model}"):
-            return offer.choice
-    if not offers:
-        raise NoSuchModel(f'it has no way to be told of the model "{model}"')
-    names = ", ".join(offer.value for offer in offers[:_SHOWN])
-    raise NoSuchModel(f'it has no model "{model}"; it has {names}')
-
-
-def mode_for_reading(new: Object) -> list[Choice]:
-    """The mode of a new session in which nothing is changed; none where there is none."""
-    offers = _offers(new, "mode", "modes", "availableModes", "id")
-    found = (offer.choice for offer in offers if _READING.fullmatch(offer.value))
-    return list(found)[:1]
-
-
-def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[_Offer]:
-    """What there is to choose: by the options of a session, else by the older list."""
-    option = next(
-        (each for each in mappings(new.get("configOptions")) if each.get("category") == category),
-        None,
-    )
-    if option is not None:
-        for given in _flat(mappings(option.get("options"))):
-            value = text(given.get("value"))
-            params: Object = {"configId": option.get("id"), "value": value}
-            choice = Choice("session/set_config_option", params)
-            yield _Offer(value, text(given.get("name")), choice)
-        return
-    for given in mappings(mapping(new.get(old)).get(listed)):
-        value = text(given.get(key))
-        choice = Choice(f"session/set_{category}", {f"{category}Id": value})
-        yield _Offer(value, text(given.get("name")), choice)
-
-
-def _flat(options: list[Object]) -> Iterator[Object]:
-    """Options, out of the groups they may stand in."""
-    for option in options:
-        yield from mappings(option.get("options")) or [option]
-
-
-# -- the channel -------------------------------------------------------------------------------
-
+from coterie.model.workspace import Workspace
 
 AFTER_INTERRUPT = 10.0
 """How long an agent may take to break off before it is ended; in practice a tenth of a second."""
@@ -164,7 +89,7 @@ class AcpChannel(ProcessChannel):
             self._turn = None
             self._tools.forget()
         if isinstance(turn.end, TurnCompleted):
-            yield replace(turn.end, text=self._tools.ended(turn.end.text))
+            yield replace(turn.end, text=self._tools.serving.ended(turn.end.text))
         else:
             yield turn.end
 
@@ -197,7 +122,7 @@ class AcpChannel(ProcessChannel):
             await self._process.close()
         finally:
             with anyio.CancelScope(shield=True):
-                await self._tools.close()
+                await self._tools.listening.close()
 
     # -- a turn --------------------------------------------------------------------------------
 
@@ -288,8 +213,8 @@ class TeamTools:
     """Where they are called, and who serves them.  Whoever opened it closes it."""
 
     def __init__(self, serving: Serving, listening: Listening) -> None:
-        self._serving = serving
-        self._listening = listening
+        self.serving = serving
+        self.listening = listening
         self._waiting: dict[str, ToolRequest] = {}
 
     @classmethod
@@ -298,28 +223,14 @@ class TeamTools:
         serving = Serving(workspace.others)
         return cls(serving, await Listening.open(workspace.tmp, serving.tools))
 
-    @property
-    def servers(self) -> list[Object]:
-        """The tools for an agent that takes servers."""
-        return self._listening.servers
-
-    @property
-    def commands(self) -> ToolCommands:
-        """The tools for an agent that takes commands."""
-        return self._listening.commands
-
-    def divert(self, sink: Callable[[Object], None]) -> None:
-        """Have calls put there, as messages."""
-        self._listening.divert(sink)
-
     def begin(self) -> None:
         """A turn begins."""
         self.forget()
-        self._serving.begin()
+        self.serving.begin()
 
     def hear(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
         """Answer a call, or have something asked first."""
-        outcome = self._serving.call(call.key, call.tool, call.given) if in_turn else NO_TURN
+        outcome = self.serving.call(call.key, call.tool, call.given) if in_turn else NO_TURN
         if isinstance(outcome, Asked):
             self._waiting[call.key] = call
             return outcome
@@ -331,7 +242,7 @@ class TeamTools:
         call = self._waiting.pop(key, None)
         if call is None:
             return False
-        call.answer(self._serving.answered(key, response) or NOBODY_ANSWERED)
+        call.answer(self.serving.answered(key, response) or NOBODY_ANSWERED)
         return True
 
     def forget(self) -> None:
@@ -339,14 +250,6 @@ class TeamTools:
         for call in self._waiting.values():
             call.answer(NOBODY_ANSWERED)
         self._waiting.clear()
-
-    def ended(self, said: str) -> str:
-        """The reply of a turn that is over, with whom it hands over to."""
-        return self._serving.ended(said)
-
-    async def close(self) -> None:
-        """Listen no more."""
-        await self._listening.close()
 
 
 @asynccontextmanager
@@ -363,5 +266,5 @@ async def served(
         yield tools
     except BaseException:
         with anyio.CancelScope(shield=True):
-            await tools.close()
+            await tools.listening.close()
         raise

@@ -1,25 +1,18 @@
 """The built-in agent: a model, our own tools and a loop that survives a crash at any point."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts
+from coterie.model.flags import words
 
 FACTS = AgentFacts(
     name="builtin",
     display_name="Built-in agent",
     install='pip install "coterie[builtin]"',
-    keys=(
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "ANTHROPIC_BASE_URL",
-        "OPENAI_API_KEY",
-        "OPENAI_BASE_URL",
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "GOOGLE_GEMINI_BASE_URL",
+    keys=words(
+        "ANTHROPIC_API_KEY ANTHROPIC_AUTH_TOKEN ANTHROPIC_BASE_URL OPENAI_API_KEY OPENAI_BASE_URL "
+        "GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_GEMINI_BASE_URL"
     ),
     sign_in="export ANTHROPIC_API_KEY=...",
-    adapter=AdapterFacts(
-        name="builtin", make="coterie.agents.builtin.adapter:BuiltinAdapter", is_ours=True
-    ),
+    adapter=AdapterFacts("builtin", "coterie.agents.builtin.adapter:BuiltinAdapter", is_ours=True),
     needs="pydantic_ai",
     is_program=False,
 )

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -57,36 +58,34 @@ class AssignSubtaskInput(ToolInput):
     member: Utf8Text = Field("", description="The id of who should do it, where you know.")
 
 
+_Input = TypeVar("_Input", bound=ToolInput)
+
+
 @dataclass(frozen=True)
-class AskUser(Tool[AskUserInput]):
+class _TurnTool(Tool[_Input]):
+    """A tool that the turn serves itself; it touches nothing."""
+
+    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+        return Action("read", self.name, cwd)
+
+    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+        return ToolOutcome.refused(f"{self.name} works only in a turn.")
+
+
+@dataclass(frozen=True)
+class AskUser(_TurnTool[AskUserInput]):
     """Asks the person; the answer is the result."""
 
     name = "askUser"
     inputs = AskUserInput
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Touches nothing."""
-        return Action("read", self.name, cwd)
-
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Nothing here can ask: the turn does."""
-        return ToolOutcome.refused("Nobody can be asked from here.")
-
 
 @dataclass(frozen=True)
-class AssignSubtask(Tool[AssignSubtaskInput]):
+class AssignSubtask(_TurnTool[AssignSubtaskInput]):
     """Hands a part of the work to another member; what it says at the end is the result."""
 
     name = "assignSubtask"
     inputs = AssignSubtaskInput
-
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        """Touches nothing itself: what the other member does is asked of that one."""
-        return Action("read", self.name, cwd)
-
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Nothing here can hand out work: the turn does."""
-        return ToolOutcome.refused("No work can be handed out from here.")
 
 
 # -- what the agent asks before it goes on -----------------------------------------------------
@@ -303,7 +302,7 @@ class BuiltinCalls:
         around = CallContext(said, toolbox.sandbox.description, diff, is_untouched=resumed)
         asked = permission(request, prepared, around)
         yield asked
-        response = self._answers.take(asked.key)
+        response = self._answers.pop(asked.key, None)
         self._breaker.check()
         if response is None or not response.approves:
             yield self._ended(request, refused(response))
@@ -317,7 +316,7 @@ class BuiltinCalls:
     ) -> AsyncGenerator[Update]:
         asked = question(request, prepared.given)
         yield asked
-        response = self._answers.take(asked.key)
+        response = self._answers.pop(asked.key, None)
         self._breaker.check()
         yield self._ended(request, answer_to(asked, response))
 
@@ -330,7 +329,7 @@ class BuiltinCalls:
             member=str(prepared.given["member"]) or None,
         )
         yield asked
-        response = self._answers.take(asked.key)
+        response = self._answers.pop(asked.key, None)
         self._breaker.check()
         if response is None or response.selected_option_id in (None, REJECT):
             yield self._ended(request, refused(response))

@@ -9,39 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import httpx2
-from pydantic_ai.exceptions import (
-    AgentRunError,
-    ModelAPIError,
-    ModelAuthenticationError,
-    ModelConnectionError,
-    ModelContextWindowExceededError,
-    ModelHTTPError,
-    ModelNotFoundError,
-    ModelOverloadedError,
-    ModelQuotaExceededError,
-    ModelRateLimitError,
-    ModelRequestRejectedError,
-    ModelServerError,
-    ModelTimeoutError,
-    ModelUnavailableError,
-    UserError,
-)
-from pydantic_ai.messages import (
-    InstructionPart,
-    ModelMessage,
-    ModelRequest,
-    ModelRequestPart,
-    ModelResponse,
-    ModelResponsePart,
-    ModelResponseStreamEvent,
-    PartDeltaEvent,
-    PartStartEvent,
-    TextPart,
-    TextPartDelta,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
+from pydantic_ai import exceptions, messages
 from pydantic_ai.models import Model as Library
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
@@ -75,27 +43,33 @@ _TOO_LARGE = 413
 
 _KEY = "Look at the key in your environment (ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY)."
 # The first that fits counts: some are kinds of others.
-_CASES: Mapping[type[ModelAPIError], FailureCase] = {
-    ModelContextWindowExceededError: failures.TOO_LONG,
-    ModelAuthenticationError: FailureCase("signed_out", "the key for the model is refused", _KEY),
-    ModelNotFoundError: FailureCase(
+_CASES: Mapping[type[exceptions.ModelAPIError], FailureCase] = {
+    exceptions.ModelContextWindowExceededError: failures.TOO_LONG,
+    exceptions.ModelAuthenticationError: FailureCase(
+        "signed_out", "the key for the model is refused", _KEY
+    ),
+    exceptions.ModelNotFoundError: FailureCase(
         "model",
         "the model is not known, or not open to this key",
         "Give the member another model in the team file.",
     ),
-    ModelQuotaExceededError: failures.NO_CREDIT,
-    ModelRateLimitError: failures.LIMIT,
-    ModelOverloadedError: FailureCase("model", "the model service is overloaded", WAIT, True),
-    ModelUnavailableError: failures.FAILING,
-    ModelServerError: failures.FAILING,
-    ModelTimeoutError: FailureCase("timeout", "the model service does not answer", WAIT, True),
-    ModelConnectionError: FailureCase(
+    exceptions.ModelQuotaExceededError: failures.NO_CREDIT,
+    exceptions.ModelRateLimitError: failures.LIMIT,
+    exceptions.ModelOverloadedError: FailureCase(
+        "model", "the model service is overloaded", WAIT, True
+    ),
+    exceptions.ModelUnavailableError: failures.FAILING,
+    exceptions.ModelServerError: failures.FAILING,
+    exceptions.ModelTimeoutError: FailureCase(
+        "timeout", "the model service does not answer", WAIT, True
+    ),
+    exceptions.ModelConnectionError: FailureCase(
         "model",
         "the connection to the model service broke, or cannot be opened",
         failures.UNREACHABLE.hint,
         True,
     ),
-    ModelRequestRejectedError: failures.BAD_REQUEST,
+    exceptions.ModelRequestRejectedError: failures.BAD_REQUEST,
 }
 _FORBIDDEN = failures.FORBIDDEN.hinting("Give the member another model, or key.")
 _UNCLEAR = FailureCase("model", "the model service gave an error", WAIT, True)
@@ -110,7 +84,7 @@ def half(choice: ModelChoice) -> ModelTrouble:
 
 def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     """What an error of the model layer means."""
-    if not isinstance(error, ModelAPIError):
+    if not isinstance(error, exceptions.ModelAPIError):
         return ModelTrouble(_told(_GARBLED, choice, str(error)), passing=True)
     case = _case(error)
     wait = _seconds(error)
@@ -122,11 +96,11 @@ def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     return ModelTrouble(failure, passing=passing, wait=wait, too_long=case is failures.TOO_LONG)
 
 
-def _case(error: ModelAPIError) -> FailureCase:
-    status = error.status_code if isinstance(error, ModelHTTPError) else 0
+def _case(error: exceptions.ModelAPIError) -> FailureCase:
+    status = error.status_code if isinstance(error, exceptions.ModelHTTPError) else 0
     if status == _TOO_LARGE:
         return failures.TOO_LONG
-    if isinstance(error, ModelAuthenticationError) and status == 403:
+    if isinstance(error, exceptions.ModelAuthenticationError) and status == 403:
         return _FORBIDDEN
     return next((case for kind, case in _CASES.items() if isinstance(error, kind)), _UNCLEAR)
 
@@ -135,17 +109,17 @@ def _told(case: FailureCase, choice: ModelChoice, words: str) -> TurnFailed:
     return case.failure("builtin", words, more=f" ({choice.provider}:{choice.name})")
 
 
-def _words(error: ModelAPIError) -> str:
+def _words(error: exceptions.ModelAPIError) -> str:
     """What the service itself said."""
     body = mapping(error.body)
     inner = mapping(body.get("error")) or body
     said = text(inner.get("message"))
-    return said or ("" if isinstance(error, ModelHTTPError) else error.message)
+    return said or ("" if isinstance(error, exceptions.ModelHTTPError) else error.message)
 
 
-def _seconds(error: ModelAPIError) -> float | None:
+def _seconds(error: exceptions.ModelAPIError) -> float | None:
     """How long the service asks to wait."""
-    if error.retry_after is not None or not isinstance(error, ModelHTTPError):
+    if error.retry_after is not None or not isinstance(error, exceptions.ModelHTTPError):
         return error.retry_after
     headers = error.headers or {}
     ends = [headers[name] for name in _RESETS if name in headers]
@@ -181,44 +155,48 @@ def _now() -> datetime:
 _NO_OBJECT = "The arguments of the call are no JSON object. Make it again."
 
 
-def messages(conversation: Conversation) -> list[ModelMessage]:
+def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
     """What is sent; a request for each side in turn."""
     native = bool(conversation.tools)
-    found: list[ModelMessage] = []
-    results: list[ModelRequestPart] = []
+    found: list[messages.ModelMessage] = []
+    results: list[messages.ModelRequestPart] = []
     for one in conversation.said:
         if isinstance(one, Got):
             results.append(_result(one, native=native))
             continue
-        found += [ModelRequest(parts=results)] if results else []
+        found += [messages.ModelRequest(parts=results)] if results else []
         results = []
         found += _message(one, native=native)
-    return [*found, ModelRequest(parts=results)] if results else found
+    return [*found, messages.ModelRequest(parts=results)] if results else found
 
 
-def _message(one: Heard | Spoke, *, native: bool) -> Iterator[ModelMessage]:
+def _message(one: Heard | Spoke, *, native: bool) -> Iterator[messages.ModelMessage]:
     if isinstance(one, Heard):
-        yield ModelRequest(parts=[UserPromptPart(one.text)])
+        yield messages.ModelRequest(parts=[messages.UserPromptPart(one.text)])
         return
-    parts: list[ModelResponsePart] = [TextPart(one.text)] if one.text.strip() else []
+    parts: list[messages.ModelResponsePart] = (
+        [messages.TextPart(one.text)] if one.text.strip() else []
+    )
     if native and not one.written:
-        parts += [ToolCallPart(call.name, dict(call.arguments), call.id) for call in one.calls]
+        parts += [
+            messages.ToolCallPart(call.name, dict(call.arguments), call.id) for call in one.calls
+        ]
     elif not one.written:
-        parts += [TextPart(_as_text(call)) for call in one.calls]
+        parts += [messages.TextPart(_as_text(call)) for call in one.calls]
     if parts:
-        yield ModelResponse(parts=parts)
+        yield messages.ModelResponse(parts=parts)
 
 
-def _result(got: Got, *, native: bool) -> ModelRequestPart:
+def _result(got: Got, *, native: bool) -> messages.ModelRequestPart:
     call = got.call
     if native and not got.written:
         outcome = "failed" if got.is_error else "success"
-        return ToolReturnPart(call.name, got.text, call.id, outcome=outcome)
+        return messages.ToolReturnPart(call.name, got.text, call.id, outcome=outcome)
     # What a result holds cannot end it.
     inside = got.text.replace("</tool_result", "<\\/tool_result")
     failed = ' failed="true"' if got.is_error else ""
     head = f'<tool_result id="{call.id}" tool="{call.name}"{failed}>'
-    return UserPromptPart(f"{head}\n{inside}\n</tool_result>")
+    return messages.UserPromptPart(f"{head}\n{inside}\n</tool_result>")
 
 
 def _as_text(call: ToolCallRequest) -> str:
@@ -240,19 +218,21 @@ def definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
     ]
 
 
-def said_in(response: ModelResponse) -> str:
+def said_in(response: messages.ModelResponse) -> str:
     """The text of a reply."""
-    return text("".join(part.content for part in response.parts if isinstance(part, TextPart)))
+    return text(
+        "".join(part.content for part in response.parts if isinstance(part, messages.TextPart))
+    )
 
 
-def calls_in(response: ModelResponse) -> tuple[ToolCallRequest, ...]:
+def calls_in(response: messages.ModelResponse) -> tuple[ToolCallRequest, ...]:
     """The native calls of a reply; one whose arguments cannot be read says so."""
     is_cut = response.finish_reason == "length"
-    found = [part for part in response.parts if isinstance(part, ToolCallPart)]
+    found = [part for part in response.parts if isinstance(part, messages.ToolCallPart)]
     return tuple(_request(part, is_cut=is_cut and part is found[-1]) for part in found)
 
 
-def _request(part: ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
+def _request(part: messages.ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
     given: object = part.args
     if isinstance(given, str):
         try:
@@ -290,16 +270,21 @@ class LibraryModel:
         """The reply as it comes, and whole at the end."""
         parameters = ModelRequestParameters(
             function_tools=definitions(conversation.tools),
-            instruction_parts=[InstructionPart(content=conversation.system)],
+            instruction_parts=[messages.InstructionPart(content=conversation.system)],
         )
         try:
             async with self.library.request_stream(
-                messages(conversation), _SETTINGS, parameters
+                to_send(conversation), _SETTINGS, parameters
             ) as stream:
                 async for event in stream:
                     yield _piece(event)
                 response = stream.get()
-        except (AgentRunError, UserError, httpx2.HTTPError, ValueError) as error:
+        except (
+            exceptions.AgentRunError,
+            exceptions.UserError,
+            httpx2.HTTPError,
+            ValueError,
+        ) as error:
             raise trouble(error, self.choice) from error
         if response.state != "complete":
             raise half(self.choice)
@@ -314,7 +299,7 @@ class LibraryModel:
         """Let go of its connections."""
         await self.http.aclose()
 
-    def _usage(self, response: ModelResponse) -> Usage:
+    def _usage(self, response: messages.ModelResponse) -> Usage:
         counted = response.usage
         known = counted.has_values()
         return Usage(
@@ -325,17 +310,17 @@ class LibraryModel:
         )
 
 
-def _piece(event: ModelResponseStreamEvent) -> TextDelta | Activity:
+def _piece(event: messages.ModelResponseStreamEvent) -> TextDelta | Activity:
     match event:
-        case PartStartEvent(part=TextPart(content=text)) if text:
+        case messages.PartStartEvent(part=messages.TextPart(content=text)) if text:
             return TextDelta(text)
-        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)) if text:
+        case messages.PartDeltaEvent(delta=messages.TextPartDelta(content_delta=text)) if text:
             return TextDelta(text)
         case _:
             return Activity()
 
 
-def _price(response: ModelResponse) -> float | None:
+def _price(response: messages.ModelResponse) -> float | None:
     """What the vendor's list says that it costs; None for a model that is on no list."""
     try:
         return float(response.cost().total_price)

@@ -18,21 +18,15 @@ from pydantic_ai.models import Model as Library
 
 from coterie.agents.builtin.choice import ModelChoice, Provider
 from coterie.agents.builtin.model import LibraryModel
+from coterie.model.flags import words
 
 USER_AGENT = "coterie-builtin"
 _PATIENCE = httpx2.Timeout(600.0, connect=15.0)
 _SENT = frozenset(
-    {
-        "accept",
-        "accept-encoding",
-        "anthropic-beta",
-        "anthropic-version",
-        "connection",
-        "content-length",
-        "content-type",
-        "host",
-        "user-agent",
-    }
+    words(
+        "accept accept-encoding anthropic-beta anthropic-version connection content-length "
+        "content-type host user-agent"
+    )
 )
 _CREDENTIALS: Mapping[str, str] = {
     "authorization": "Bearer ",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
@@ -64,6 +64,10 @@ PAUSES = (0.5, 2.0, 5.0)
 """Seconds before each further try at a request that failed for a moment."""
 
 
+Answers = dict[str, Response]
+"""By the key of a question; there is one before the turn goes on."""
+
+
 @dataclass(frozen=True)
 class TurnServices:
     """A model, its tools, and what it is told."""
@@ -92,18 +96,3 @@ class TurnServices:
         """How long a conversation may be, beside what always goes with it."""
         always = len(self.system) + sum(len(str(tool)) for tool in self.offered)
         return max(self.context_tokens * PER_TOKEN - always, PER_TOKEN)
-
-
-@dataclass
-class Answers:
-    """The answers to what the turn asked, on their way to it."""
-
-    _given: dict[str, Response] = field(default_factory=dict[str, Response])
-
-    def give(self, key: str, response: Response) -> None:
-        """Keep an answer until the turn takes it."""
-        self._given[key] = response
-
-    def take(self, key: str) -> Response | None:
-        """The answer; there is one before the turn goes on."""
-        return self._given.pop(key, None)

@@ -245,7 +245,7 @@ class BuiltinChannel:
         self._services = services
         self._thread = thread
         self._breaker = Breaker()
-        self._answers = Answers()
+        self._answers: Answers = {}
         self.alive: bool = True
 
     @property
@@ -260,7 +260,7 @@ class BuiltinChannel:
 
     async def answer(self, key: str, response: Response) -> None:
         """Give the turn the answer to what it asked."""
-        self._answers.give(key, response)
+        self._answers[key] = response
 
     async def interrupt(self) -> None:
         """Break off what the turn waits for; a command that runs is ended."""

@@ -1,7 +1,7 @@
 """Claude Code: one long-lived process per member, JSON lines both ways."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
-from coterie.model.flags import FlagFacts
+from coterie.model.flags import FlagFacts, flags_of, words
 
 FACTS = AgentFacts(
     name="claude",
@@ -11,21 +11,11 @@ FACTS = AgentFacts(
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     sign_in="claude auth login",
     sign_in_check=("auth", "status"),
-    adapter=AdapterFacts(
-        name="claude",
-        make="coterie.agents.claude.adapter:ClaudeAdapter",
-        is_ours=True,
-    ),
+    adapter=AdapterFacts("claude", "coterie.agents.claude.adapter:ClaudeAdapter", is_ours=True),
     # Without the last three, a repository that was never trusted has its hooks and its MCP
     # servers run by being opened.
-    base_args=(
-        "-p",
-        "--output-format",
-        "stream-json",
-        "--verbose",
-        "--setting-sources",
-        "user",
-        "--strict-mcp-config",
+    base_args=words(
+        "-p --output-format stream-json --verbose --setting-sources user --strict-mcp-config"
     ),
     capabilities={
         "supportsSystemPrompt": True,
@@ -36,38 +26,20 @@ FACTS = AgentFacts(
         "modelFlag": "--model",
     },
     flags=FlagFacts(
-        mode={
-            "-p": 0,
-            "--print": 0,
-            "--verbose": 0,
-            "--include-partial-messages": 0,
-            "--replay-user-messages": 0,
-            "--input-format": 1,
-            "--output-format": 1,
-            "--permission-prompt-tool": 1,
-        },
-        chosen={
-            "--strict-mcp-config": 0,
-            "-c": 0,
-            "--continue": 0,
-            "--fork-session": 0,
-            "--no-session-persistence": 0,
-            "--dangerously-skip-permissions": 0,
-            "--allow-dangerously-skip-permissions": 0,
-            "--permission-mode": 1,
-            "--permission-prompts": 1,
-            "--setting-sources": 1,
-            "--session-id": 1,
-            "-r": 1,
-            "--resume": 1,
-        },
+        mode=flags_of(
+            "-p --print --verbose --include-partial-messages --replay-user-messages",
+            "--input-format --output-format --permission-prompt-tool",
+        ),
+        chosen=flags_of(
+            "--strict-mcp-config -c --continue --fork-session --no-session-persistence "
+            "--dangerously-skip-permissions --allow-dangerously-skip-permissions",
+            "--permission-mode --permission-prompts --setting-sources --session-id -r --resume",
+        ),
         prompt=frozenset(
-            {
-                "--append-system-prompt",
-                "--append-system-prompt-file",
-                "--system-prompt",
-                "--system-prompt-file",
-            }
+            words(
+                "--append-system-prompt --append-system-prompt-file "
+                "--system-prompt --system-prompt-file"
+            )
         ),
         yes={"--permission-mode": frozenset({"bypassPermissions"})},
     ),

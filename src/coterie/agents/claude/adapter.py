@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -27,32 +27,14 @@ from coterie.agents.claude.channel import (
 )
 from coterie.agents.claude.failures import signed_out
 from coterie.agents.fields import mapping, text
-from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart
-from coterie.agents.program import ProgramAdapter, RefusedChannel
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
+from coterie.agents.program import ProgramAdapter, RefusedChannel, opened_on
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import SERVER
-from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes import (
-    TEAM_INSTRUCTION,
-    instruction_text,
-    private_folder,
-    write_instruction,
-    write_private,
-)
-
-KEYS = frozenset(
-    {
-        "ANTHROPIC_API_KEY",
-        "ANTHROPIC_AUTH_TOKEN",
-        "ANTHROPIC_BASE_URL",
-        "ANTHROPIC_CUSTOM_HEADERS",
-        "CLAUDE_CODE_OAUTH_TOKEN",
-    }
-)
-"""What of the user's environment says who pays, and to whom it is sent."""
+from coterie.workspace import homes
 
 _REAL = re.compile(r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_")
 """Variables that would lead a rehearsal to a real model."""
@@ -88,11 +70,13 @@ class ClaudeHome:
 
 def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
     """Write what Claude is to find, each time anew, so that edits of the team reach it."""
-    config = private_folder(workspace.home / ".claude")
-    write_private(config / "CLAUDE.md", _memory(workspace))
-    write_private(config / "settings.json", json.dumps(_SETTINGS) + "\n")
-    reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    write_instruction(workspace.folder / "CLAUDE.md", instruction_text(member, reference))
+    config = homes.private_folder(workspace.home / ".claude")
+    homes.write_private(config / "CLAUDE.md", _memory(workspace))
+    homes.write_private(config / "settings.json", json.dumps(_SETTINGS) + "\n")
+    reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
+    homes.write_instruction(
+        workspace.folder / "CLAUDE.md", homes.instruction_text(member, reference)
+    )
     return ClaudeHome(config, _environment(workspace, config))
 
 
@@ -162,18 +146,10 @@ def _key_of_login(settings: Path) -> str | None:
 
 
 def _rehearsing(url: str) -> dict[str, str]:
-    direct = "127.0.0.1,localhost"
-    return {
-        **_DEFAULTS,
-        "ANTHROPIC_BASE_URL": url,
-        "ANTHROPIC_API_KEY": "rehearsal",
-        "NO_PROXY": direct,
-        "no_proxy": direct,
-    }
+    login = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": homes.REHEARSAL_KEY}
+    return {**_DEFAULTS, **login, **homes.DIRECT}
 
 
-START = 60.0
-"""How long Claude may take to start; in practice a second."""
 _LOST = "No conversation found"
 _ANSWER_HOOKS_WITHIN = 7 * 24 * 3600
 """Seconds; a hook waits behind a question that a person may leave open for days."""
@@ -235,50 +211,51 @@ class _Opening:
 
     async def on(self, thread: str, choice: str) -> ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
-        process = await AgentProcess.open(self._starting(choice))
-        server = TeamToolServer(ControlChannel(process), Serving(self.workspace.others))
-        try:
-            with anyio.move_on_after(START):
-                return ClaudeChannel(
-                    process, self._session(thread, await _greeted(process, server)), server
-                )
-            problem = f"it did not answer within {START:g} s"
-        except AgentProcessEnded as end:
-            if _LOST in end.tail:
-                await process.close()
-                raise _ThreadLost from end
-            problem = f"it ended with exit code {end.exit_code}"
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await process.close()
-            raise
-        await process.close()
-        raise self._missing(problem, process.tail)
+        words = arguments(self.adapter.agent, self.member, choice)
+        process = await self._start(self.workspace.execution_dir, *words)
+        return await opened_on(process, self._opened(process, thread))
 
     async def is_refused(self) -> bool:
-        """Whether nobody has signed in; a member that has a thread has spoken, and is not asked."""
-        if self.workspace.rehearsal is not None:
+        """Whether nobody has signed in; a member that has a thread has spoken, and is not asked.
+
+        What Claude does not say for sure is left to the first turn, which then fails in its own
+        words.
+        """
+        words = (*self.adapter.agent.base_args, *self.member.additional_args)
+        unseen = any(word.startswith(_UNSEEN) for word in (*self.home.env, *words))
+        if unseen or self.workspace.rehearsal is not None:
             return False
-        place, agent = self.workspace.home, self.adapter.agent
-        asking = self.adapter.starting(self.member, self.workspace, place, self.home.env, *ASK)
-        return await is_signed_out(asking, (*agent.base_args, *self.member.additional_args))
+        process = await self._start(self.workspace.home, *ASK)
+        try:
+            process.child.close_stdin()
+            with anyio.move_on_after(PATIENCE):
+                while True:
+                    await process.receive()
+        except AgentProcessEnded as end:
+            return end.exit_code != 0 and _NO.search(end.tail) is not None
+        finally:
+            with anyio.CancelScope(shield=True):
+                await process.close()
+        return False
 
-    def _starting(self, choice: str) -> ProcessStart:
-        words = arguments(self.adapter.agent, self.member, choice)
-        place = self.workspace.execution_dir
-        return self.adapter.starting(self.member, self.workspace, place, self.home.env, *words)
+    async def _start(self, cwd: Path, *words: str) -> AgentProcess:
+        return await self.adapter.start(self.member, self.workspace, cwd, self.home.env, *words)
 
-    def _session(self, thread: str, version: str) -> ClaudeSession:
-        return ClaudeSession(
+    async def _opened(self, process: AgentProcess, thread: str) -> ClaudeChannel:
+        server = TeamToolServer(ControlChannel(process), Serving(self.workspace.others))
+        try:
+            version = await _greeted(process, server)
+        except AgentProcessEnded as end:
+            if _LOST in end.tail:
+                raise _ThreadLost from end
+            raise
+        session = ClaudeSession(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
             version=version,
             rehearsed=self.workspace.rehearsal is not None,
         )
-
-    def _missing(self, problem: str, tail: str) -> AgentMissing:
-        told = f"{problem}\n{tail}" if tail else problem
-        return self.adapter.missing(self.member, self.workspace, told)
+        return ClaudeChannel(process, session, server)
 
 
 async def _greeted(process: AgentProcess, server: TeamToolServer) -> str:
@@ -345,24 +322,3 @@ PATIENCE = 10.0
 _NO = re.compile(r'"loggedIn":\s*false')
 _UNSEEN = ("ANTHROPIC_CUSTOM_HEADERS", "--settings")
 """Where a key may be that the status knows nothing of: a header, settings of the member's own."""
-
-
-async def is_signed_out(asking: ProcessStart, words: Sequence[str]) -> bool:
-    """Whether Claude says so; `words` are what the member's own Claude is started with.
-
-    What it does not say for sure is left to the first turn, which then fails in its own words.
-    """
-    if any(word.startswith(_UNSEEN) for word in (*asking.env, *words)):
-        return False
-    process = await AgentProcess.open(asking)
-    try:
-        process.child.close_stdin()
-        with anyio.move_on_after(PATIENCE):
-            while True:
-                await process.receive()
-    except AgentProcessEnded as end:
-        return end.exit_code != 0 and _NO.search(end.tail) is not None
-    finally:
-        with anyio.CancelScope(shield=True):
-            await process.close()
-    return False

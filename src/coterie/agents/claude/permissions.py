@@ -21,6 +21,7 @@ from coterie.agents.fields import (
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.serving import choices_of, information, said_to
+from coterie.model.flags import words
 from coterie.model.interaction import (
     APPROVE,
     NOBODY,
@@ -32,26 +33,11 @@ from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 
 _HARMLESS = frozenset(
-    {
-        "Agent",
-        "AskUserQuestion",
-        "BashOutput",
-        "EnterPlanMode",
-        "ExitPlanMode",
-        "KillShell",
-        "ListAgents",
-        "ReportFindings",
-        "StructuredOutput",
-        "Task",
-        "TaskCreate",
-        "TaskGet",
-        "TaskList",
-        "TaskOutput",
-        "TaskStop",
-        "TaskUpdate",
-        "TodoWrite",
-        "ToolSearch",
-    }
+    words(
+        "Agent AskUserQuestion BashOutput EnterPlanMode ExitPlanMode KillShell ListAgents "
+        "ReportFindings StructuredOutput Task TaskCreate TaskGet TaskList TaskOutput TaskStop "
+        "TaskUpdate TodoWrite ToolSearch"
+    )
 )
 """They touch nothing but Claude itself, or are questions: what a helper does is asked for apart."""
 

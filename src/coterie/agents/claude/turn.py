@@ -6,14 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from coterie.agents.claude.failures import (
-    ApiTrouble,
-    end_of,
-    failed,
-    key_refused,
-    limited,
-    unanswered,
-)
+from coterie.agents.claude import failures
 from coterie.agents.claude.permissions import effect_of
 from coterie.agents.fields import bounded, mapping, mappings, number, text, texts
 from coterie.agents.process import Object
@@ -210,7 +203,7 @@ class ClaudeTurn:
         self.tasks: Mapping[str, str] = {}
         """What runs in the background, by its id: what it is."""
         self._results: list[Object] = []
-        self._trouble = ApiTrouble()
+        self._trouble = failures.ApiTrouble()
         self._lifecycle = ""
         self._state = ""
         self._owed = False
@@ -254,10 +247,10 @@ class ClaudeTurn:
         if self.interrupted:
             return TurnInterrupted(self.speech.text)
         if not self._results:
-            return unanswered()
+            return failures.unanswered()
         own = self._results[0]  # what follows was started by something in the background
         if own.get("is_error") is True:
-            return failed(own, self._trouble)
+            return failures.failed(own, self._trouble)
         return TurnCompleted(self.speech.text or text(own.get("result")), usage_of(self._results))
 
     # -- what is told --------------------------------------------------------------------------
@@ -285,7 +278,7 @@ class ClaudeTurn:
         if word := text(message.get("error")):
             # A limit that is still the same is not told as an event again, but here it is.
             told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
-            self._trouble = ApiTrouble(word, end_of(told) or self._trouble.until)
+            self._trouble = failures.ApiTrouble(word, failures.end_of(told) or self._trouble.until)
             return ()
         own = message.get("parent_tool_use_id") is None
         updates: list[Update] = []
@@ -314,7 +307,7 @@ class ClaudeTurn:
 
     def _rate_limit(self, message: Object) -> Iterable[Update]:
         info = mapping(message.get("rate_limit_info"))
-        self._trouble = ApiTrouble(self._trouble.word, end_of(info))
+        self._trouble = failures.ApiTrouble(self._trouble.word, failures.end_of(info))
         return ()
 
     # -- what Claude says of itself ------------------------------------------------------------
@@ -347,9 +340,9 @@ class ClaudeTurn:
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
         until = self._trouble.until
         if word == "authentication_failed" and tried >= _HOPELESS:
-            self.failure = key_refused(status)
+            self.failure = failures.key_refused(status)
         elif word == "rate_limit" and until and seconds_until(until) > _LONG:
-            self.failure = limited(status, until)
+            self.failure = failures.limited(status, until)
         what = status or (word if word != "unknown" else "no answer")
         return (Waiting(f"model: {what}, retry {tried} of {most}"),)
 

@@ -17,18 +17,11 @@ from coterie.agents.codex import FACTS
 from coterie.agents.codex.channel import CodexChannel, CodexExecChannel, CodexThread, Rollout
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
 from coterie.agents.codex.turn import readable, signed_out
-from coterie.agents.process import (
-    AgentProcess,
-    AgentProcessEnded,
-    JsonRpc,
-    Object,
-    ProcessStart,
-    RpcError,
-)
-from coterie.agents.program import ProgramAdapter, RefusedChannel
+from coterie.agents.fields import mapping
+from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
+from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
 from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.serving import Tool
-from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 
@@ -52,8 +45,6 @@ def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
 # -- the adapter for Codex ---------------------------------------------------------------------
 
 
-START = 60.0
-"""How long Codex may take to start and open a thread; in practice half a second."""
 _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
 ASKS_ALWAYS = "untrusted"
@@ -84,23 +75,23 @@ class CodexAdapter(ProgramAdapter):
         """A channel on this thread, or on a new one where Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
-        start = partial(self._starting, member, workspace, home)
+        start = partial(self._start, member, workspace, home)
         opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others))
         # Every command is asked about here, so that one which is allowed may have the network.
         network = () if home.read_only else ("-c", f"{NETWORK}=true")
         try:
-            return await opening.on(await AgentProcess.open(start("app-server", *network)))
+            return await opening.on(await start("app-server", *network))
         except NoAppServer:
             return CodexExecChannel(start, member, leftovers, thread)
         except SignedOut:
             return RefusedChannel(signed_out())
 
-    def _starting(
+    async def _start(
         self, member: Member, workspace: Workspace, home: CodexHome, *call: str
-    ) -> ProcessStart:
+    ) -> AgentProcess:
         way, *rest = call
         given = passed_on((*self.agent.base_args, *member.additional_args))
-        return self.starting(member, workspace, home.cwd, home.env, way, *given, *rest)
+        return await self.start(member, workspace, home.cwd, home.env, way, *given, *rest)
 
 
 @dataclass(frozen=True)
@@ -115,40 +106,21 @@ class CodexOpening:
 
     async def on(self, process: AgentProcess) -> CodexChannel:
         """A channel on this process, which is ended if there will be none."""
-        rpc = JsonRpc(process, jsonrpc=False)
-        try:
-            with anyio.move_on_after(START):
-                thread = await self._opened(rpc)
-                return CodexChannel(rpc, thread, self.leftovers, self.serving)
-            raise self._missing(process, f"it did not open a thread within {START:g} s")
-        except RpcError as error:
-            await process.close()
-            raise self._missing(process, f"it refused {error.method}: {error.message}") from None
-        except AgentProcessEnded as end:
-            await process.close()
-            raise self._missing(process, f"it ended with exit code {end.exit_code}") from None
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                await process.close()
-            raise
+        return await opened_on(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
-    async def _opened(self, rpc: JsonRpc) -> CodexThread:
+    async def _opened(self, rpc: JsonRpc) -> CodexChannel:
         version = await self._greeted(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
         opened, resumed = await self._resumed_or_new(rpc)
-        self._check(rpc.process, opened)
+        self._check(opened)
         thread = cast("Object", opened["thread"])
         rollout = None
         if resumed:
             path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(Rollout.at_end, path)
-        return CodexThread(
-            id=str(thread["id"]),
-            cwd=str(self.home.cwd),
-            version=version,
-            rollout=rollout,
-        )
+        known = CodexThread(str(thread["id"]), str(self.home.cwd), version, rollout)
+        return CodexChannel(rpc, known, self.leftovers, self.serving)
 
     async def _greeted(self, rpc: JsonRpc) -> str:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
@@ -199,18 +171,11 @@ class CodexOpening:
             new["developerInstructions"] = role
         return await rpc.request("thread/start", new), False
 
-    def _check(self, process: AgentProcess, opened: Object) -> None:
+    def _check(self, opened: Object) -> None:
         """Refuse a thread whose limits are not those of the home: Codex drops what it dislikes."""
-        profile = opened.get("activePermissionProfile")
-        name = cast("Object", profile).get("id") if isinstance(profile, dict) else None
-        if name != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
-            raise self._missing(process, "it does not keep to the permissions it was given")
-
-    def _missing(self, process: AgentProcess, problem: str) -> AgentMissing:
-        spawn = process.child.spawn
-        tail = readable(process.tail)
-        told = f"{problem}\n{tail}" if tail else problem
-        return AgentMissing(spawn.member, spawn.folder, spawn.command, told)
+        profile = mapping(opened.get("activePermissionProfile")).get("id")
+        if profile != PROFILE or opened.get("approvalPolicy") != ASKS_ALWAYS:
+            raise CannotOpen("it does not keep to the permissions it was given")
 
 
 def _dynamic(tool: Tool) -> Object:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from coterie.agents.fields import bounded, mapping
+from coterie.agents.fields import bounded, mapping, mappings
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
 from coterie.model.tool_call import Effect
@@ -191,10 +191,7 @@ def command_of(command: object) -> str:
 
 def changes_of(item: Object) -> list[Object]:
     """The changes of a patch."""
-    changes: object = item.get("changes")
-    if not isinstance(changes, list):
-        return []
-    return [mapping(change) for change in cast("list[object]", changes)]
+    return mappings(item.get("changes"))
 
 
 def mcp_name(server: object, tool: object) -> str:

@@ -28,16 +28,8 @@ from typing import cast
 
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes import (
-    TEAM_INSTRUCTION,
-    instruction_text,
-    link_private,
-    private_folder,
-    remove_private,
-    write_instruction,
-    write_private,
-)
-from coterie.workspace.worktree import Worktree, top_of
+from coterie.workspace import homes
+from coterie.workspace.worktree import Worktree
 
 PROFILE = "coterie"
 """The permission profile that every command runs under."""
@@ -55,8 +47,6 @@ KEY = "CODEX_API_KEY"
 _KEYS = (KEY, "OPENAI_API_KEY")
 _REHEARSAL_KEY = "REHEARSAL_API_KEY"
 _DOCUMENTS = ("AGENTS.override.md", "AGENTS.md")
-_DOCUMENT = 32 * 1024
-"""As much of the material's own instructions as Codex itself would read."""
 
 Table = Mapping[str, object]
 
@@ -76,13 +66,13 @@ class CodexHome:
 
 def prepare(member: Member, workspace: Workspace) -> CodexHome:
     """Write a member's home, as the team is now; blocks."""
-    path = private_folder(workspace.home / ".codex")
-    private_folder(_scratch(workspace))
+    path = homes.private_folder(workspace.home / ".codex")
+    homes.private_folder(_scratch(workspace))
     cwd = workspace.execution_dir.resolve()
     worktree = Worktree.around(cwd)
     read_only = member.permissions.mode == "read"
     login = _link_login(path / "auth.json", workspace)
-    kept = dict.fromkeys((str(private_folder(path / _KEPT)), *login), "deny")
+    kept = dict.fromkeys((str(homes.private_folder(path / _KEPT)), *login), "deny")
     looking = {"filesystem": {":root": "read", **kept}}
     writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
     config = {
@@ -95,10 +85,10 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
             str(folder): {"trust_level": "untrusted"} for folder in _around(cwd, worktree)
         },
     }
-    write_private(path / "config.toml", toml(config))
+    homes.write_private(path / "config.toml", toml(config))
     _write_documents(path / "AGENTS.md", cwd, workspace)
-    reference = f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
-    write_instruction(workspace.folder / "AGENTS.md", instruction_text(member, reference))
+    told = homes.instruction_text(member, homes.READ_TEAM_INSTRUCTION)
+    homes.write_instruction(workspace.folder / "AGENTS.md", told)
     return CodexHome(path, cwd, _environment(path, workspace), read_only)
 
 
@@ -213,42 +203,20 @@ def _link_login(link: Path, workspace: Workspace) -> list[str]:
     Codex writes a renewed login into the file itself, so it goes through the link to the user's
     own.  One who signed in inside this home, where the user's has no login, stays signed in.
     """
-    login = workspace.user_home / ".codex" / "auth.json" if workspace.user_home else None
-    if workspace.rehearsal is not None or login is None or not login.is_file():
-        if link.is_symlink():
-            remove_private(link)
-        return [str(link)] if link.exists() else []
-    link_private(link, login)
-    return [str(link), str(login)]
+    if not homes.link_login(link, ".codex/auth.json", workspace):
+        return []
+    return [str(link), *([str(link.readlink())] if link.is_symlink() else [])]
 
 
 def _write_documents(path: Path, cwd: Path, workspace: Workspace) -> None:
     parts = [workspace.team_instruction.strip()]
     if workspace.trusted:
-        parts += _documents(cwd)
+        parts.append(homes.documents_of(cwd, _DOCUMENTS, one_a_folder=True))
     text = "\n\n--- project-doc ---\n\n".join(part for part in parts if part)
     if text:
-        write_private(path, f"{text}\n")
+        homes.write_private(path, f"{text}\n")
     else:
-        remove_private(path)
-
-
-def _documents(cwd: Path) -> list[str]:
-    """The material's own instructions, from the root of its repository down to here."""
-    up = [cwd, *cwd.parents]
-    root = top_of(cwd) or cwd
-    folders = reversed(up[: up.index(root) + 1])
-    found = [text for folder in folders if (text := _document(folder, root)) is not None]
-    return ["\n\n".join(found)[:_DOCUMENT]] if found else []
-
-
-def _document(folder: Path, root: Path) -> str | None:
-    for name in _DOCUMENTS:
-        path = (folder / name).resolve()
-        # A link may lead to another file of the material, not to one of the user's.
-        if path.is_file() and path.is_relative_to(root):
-            return path.read_text(encoding="utf-8", errors="replace").strip()
-    return None
+        homes.remove_private(path)
 
 
 # -- what it leaves behind ---------------------------------------------------------------------
@@ -279,7 +247,7 @@ class Leftovers:
             known = cast("dict[str, list[str]]", told).get(str(home.cwd), [])
             cls(home.cwd, frozenset(SYNTHETIC).intersection(known)).remove()
         absent = frozenset(name for name in SYNTHETIC if not (home.cwd / name).exists())
-        write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
+        homes.write_private(kept, json.dumps({str(home.cwd): sorted(absent)}))
         return cls(home.cwd, absent)
 
     def remove(self) -> None:

@@ -228,7 +228,7 @@ class CodexTurn:
 
     def take(self, message: Object) -> Iterator[Update]:
         """The updates in a message; anything of this thread is at least a sign of life."""
-        params = _object(message.get("params"))
+        params = mapping(message.get("params"))
         method = str(message.get("method", ""))
         if "id" in message:
             yield from self._asked(message) if method else ()
@@ -252,7 +252,7 @@ class CodexTurn:
 
     def _asked(self, message: Object) -> Iterator[Update]:
         if message.get("method") == _CALL:
-            yield from self._own_tool(message.get("id"), _object(message.get("params")))
+            yield from self._own_tool(message.get("id"), mapping(message.get("params")))
             return
         around = CodexRequestContext(self.cwd, self.text, self.calls)
         self.request = request_of(message, around)
@@ -264,7 +264,7 @@ class CodexTurn:
 
     def _own_tool(self, request_id: object, params: Object) -> Iterator[Update]:
         key = f"ask.{params.get('callId')}"
-        name, given = str(params.get("tool")), _object(params.get("arguments"))
+        name, given = str(params.get("tool")), mapping(params.get("arguments"))
         outcome = self.serving.call(key, name, given)
         if isinstance(outcome, Asked):
             self.waiting[key] = request_id
@@ -281,10 +281,10 @@ class CodexTurn:
         yield TextDelta(delta)
 
     def _item_started(self, params: Object) -> Iterator[Update]:
-        yield from self.calls.item_started(_object(params.get("item")))
+        yield from self.calls.item_started(mapping(params.get("item")))
 
     def _item_completed(self, params: Object) -> Iterator[Update]:
-        item = _object(params.get("item"))
+        item = mapping(params.get("item"))
         if item.get("type") == "agentMessage":
             key, text = str(item.get("id")), str(item.get("text", ""))
             if key not in self._texts:
@@ -293,7 +293,7 @@ class CodexTurn:
         yield from self.calls.item_completed(item)
 
     def _raw(self, params: Object) -> Iterator[Update]:
-        yield from self.raw(_object(params.get("item")))
+        yield from self.raw(mapping(params.get("item")))
 
     def _usage(self, params: Object) -> Iterator[Update]:
         self._spent = _total(params)
@@ -302,10 +302,10 @@ class CodexTurn:
     def _error(self, params: Object) -> Iterator[Update]:
         # Another error is told again by the end of the turn, which it is not itself.
         if params.get("willRetry") is True:
-            yield waiting(_object(params.get("error")))
+            yield waiting(mapping(params.get("error")))
 
     def _completed(self, params: Object) -> Iterator[Update]:
-        turn = _object(params.get("turn"))
+        turn = mapping(params.get("turn"))
         match turn.get("status"):
             case "completed":
                 spent = self._spent.since(self.before) if self._spent else None
@@ -313,7 +313,7 @@ class CodexTurn:
             case "interrupted" if self.interrupted:
                 self.end = TurnInterrupted(self.text)
             case "failed":
-                self.end = failed(_object(turn.get("error")), self._limits.until)
+                self.end = failed(mapping(turn.get("error")), self._limits.until)
             case status:
                 self.end = TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
         yield Activity()
@@ -332,14 +332,10 @@ def tool_result(result: Result) -> Object:
 
 def _turn_of(params: Object) -> str:
     """The turn that a notification is about; empty where it is about none."""
-    return str(params.get("turnId") or _object(params.get("turn")).get("id") or "")
+    return str(params.get("turnId") or mapping(params.get("turn")).get("id") or "")
 
 
 def _total(params: Object) -> Tokens:
-    total = _object(_object(params.get("tokenUsage")).get("total"))
+    total = mapping(mapping(params.get("tokenUsage")).get("total"))
     given, made = total.get("inputTokens"), total.get("outputTokens")
     return Tokens(given if isinstance(given, int) else 0, made if isinstance(made, int) else 0)
-
-
-def _object(value: object) -> Object:
-    return cast("Object", value) if isinstance(value, dict) else {}

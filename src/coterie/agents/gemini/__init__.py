@@ -1,27 +1,20 @@
 """Gemini CLI: the Agent Client Protocol on one long-lived process, headless where it has none."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
-from coterie.model.flags import FlagFacts
+from coterie.model.flags import FlagFacts, flags_of, words
 
 FACTS = AgentFacts(
     name="gemini",
     display_name="Gemini CLI",
     install="npm i -g @google/gemini-cli",
     tested="0.61.0",
-    keys=(
-        "GEMINI_API_KEY",
-        "GOOGLE_API_KEY",
-        "GOOGLE_CLOUD_LOCATION",
-        "GOOGLE_CLOUD_PROJECT",
-        "GOOGLE_GENAI_USE_VERTEXAI",
+    keys=words(
+        "GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_CLOUD_LOCATION GOOGLE_CLOUD_PROJECT "
+        "GOOGLE_GENAI_USE_VERTEXAI"
     ),
     credentials=".gemini/oauth_creds.json",
     sign_in="gemini",
-    adapter=AdapterFacts(
-        name="gemini",
-        make="coterie.agents.gemini.adapter:GeminiAdapter",
-        is_ours=True,
-    ),
+    adapter=AdapterFacts("gemini", "coterie.agents.gemini.adapter:GeminiAdapter", is_ours=True),
     base_args=("--output-format", "stream-json"),
     capabilities={
         "supportsSystemPrompt": False,
@@ -32,27 +25,11 @@ FACTS = AgentFacts(
     # It would start itself a second time: twice the memory, half the speed.
     env={"GEMINI_CLI_NO_RELAUNCH": "true"},
     flags=FlagFacts(
-        mode={
-            "--acp": 0,
-            "--experimental-acp": 0,
-            "-o": 1,
-            "--output-format": 1,
-            "-p": 1,
-            "--prompt": 1,
-        },
-        chosen={
-            "--list-sessions": 0,
-            "--skip-trust": 0,
-            "-y": 0,
-            "--yolo": 0,
-            "--approval-mode": 1,
-            "--delete-session": 1,
-            "-i": 1,
-            "--prompt-interactive": 1,
-            "-r": 1,
-            "--resume": 1,
-            "--session-id": 1,
-        },
+        mode=flags_of("--acp --experimental-acp", "-o --output-format -p --prompt"),
+        chosen=flags_of(
+            "--list-sessions --skip-trust -y --yolo",
+            "--approval-mode --delete-session -i --prompt-interactive -r --resume --session-id",
+        ),
         yes={"--approval-mode": frozenset({"yolo"})},
         short_yes=True,
     ),

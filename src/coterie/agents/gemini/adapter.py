@@ -21,7 +21,7 @@ from coterie.agents.acp.turn import Failures
 from coterie.agents.fields import bounded, mapping, number, text
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.home import GeminiHome, prepare
-from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, ProcessStart, RpcError
+from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProgramAdapter, StartProcess
 from coterie.errors import AgentMissing
 from coterie.model.team import Member
@@ -164,7 +164,7 @@ class GeminiAdapter(ProgramAdapter):
         """A channel on a new thread: what Gemini keeps of an old one may be lost."""
         try:
             async with served(self, member, workspace) as tools:
-                furnished = replace(workspace, tools=tools.commands)
+                furnished = replace(workspace, tools=tools.listening.commands)
                 home = await anyio.to_thread.run_sync(prepare, member, furnished)
                 opening = AcpOpening(
                     name=self.agent.name,
@@ -175,18 +175,18 @@ class GeminiAdapter(ProgramAdapter):
                     # It would start none in a folder that it does not trust.
                     takes_servers=False,
                 )
-                start = self._starting(member, workspace, home, "--acp")
-                return await opening.on(await AgentProcess.open(start), tools)
+                process = await self._start(member, workspace, home, "--acp")
+                return await opening.on(process, tools)
         except AgentMissing as error:
             if _NO_PROTOCOL.search(error.problem) is None:
                 raise
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
-        each = partial(self._starting, member, workspace, home)
+        each = partial(self._start, member, workspace, home)
         return HeadlessChannel(each, Failures(self.agent.name, SIGN_IN))
 
-    def _starting(
+    async def _start(
         self, member: Member, workspace: Workspace, home: GeminiHome, *call: str
-    ) -> ProcessStart:
+    ) -> AgentProcess:
         model = ("--model", home.model) if home.model else ()
         given = FACTS.flags.passed_on((*self.agent.base_args, *member.additional_args))
-        return self.starting(member, workspace, home.cwd, home.env, *call, *model, *given)
+        return await self.start(member, workspace, home.cwd, home.env, *call, *model, *given)

@@ -28,18 +28,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from coterie.model.flags import words
 from coterie.model.team import Member, Mode
 from coterie.model.workspace import ToolCommands, Workspace
-from coterie.workspace.homes import (
-    REHEARSAL_KEY,
-    TEAM_INSTRUCTION,
-    briefing,
-    instruction_text,
-    link_login,
-    private_folder,
-    write_instruction,
-    write_private,
-)
+from coterie.workspace import homes
 
 REHEARSAL_MODEL = "gemini-2.5-pro"
 """The default is a router, which asks another model first."""
@@ -52,13 +44,9 @@ _REAL = re.compile(r"GEMINI_API_|GOOGLE_|CODE_ASSIST_")
 _OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"
 _WRITING = ("write_file", "replace")
 _SHELL = "run_shell_command"
-_HARMLESS = (
-    "update_topic",
-    "write_todos",
-    "list_background_processes",
-    "read_background_output",
-    "discovered_tool_ask_human",
-    "discovered_tool_hand_over",
+_HARMLESS = words(
+    "update_topic write_todos list_background_processes read_background_output "
+    "discovered_tool_ask_human discovered_tool_hand_over"
 )
 """They touch nothing but Gemini itself, or are ours."""
 
@@ -76,15 +64,15 @@ class GeminiHome:
 def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     """Write what Gemini is to find, each time anew, so that edits of the team reach it."""
     cwd = workspace.execution_dir.resolve()
-    home = private_folder(workspace.home / ".gemini")
+    home = homes.private_folder(workspace.home / ".gemini")
     signed_in = _link_logins(home, workspace)
     settings = _settings(_sign_in(workspace, signed_in=signed_in), workspace.tools)
-    write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
-    write_private(home / _DOCUMENT, briefing(member, workspace, (_DOCUMENT,)) + "\n")
-    rules = private_folder(home / "policies")
-    write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
-    reference = f"@{TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    write_instruction(workspace.folder / _DOCUMENT, instruction_text(member, reference))
+    homes.write_private(home / "settings.json", json.dumps(settings, indent=2) + "\n")
+    homes.write_private(home / _DOCUMENT, homes.briefing(member, workspace, (_DOCUMENT,)) + "\n")
+    rules = homes.private_folder(home / "policies")
+    homes.write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
+    reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
+    homes.write_instruction(workspace.folder / _DOCUMENT, homes.instruction_text(member, reference))
     model = REHEARSAL_MODEL if workspace.rehearsal is not None else None
     return GeminiHome(cwd, _environment(workspace), member.model or model)
 
@@ -156,10 +144,10 @@ def _rule(given: Mapping[str, object]) -> str:
 
 def _link_logins(home: Path, workspace: Workspace) -> bool:
     """Link the user's login with Google and the key, wherever it is; whether there is a login."""
-    link_login(home / "gemini-credentials.json", ".gemini/gemini-credentials.json", workspace)
+    homes.link_login(home / "gemini-credentials.json", ".gemini/gemini-credentials.json", workspace)
     # From a folder that is not trusted Gemini looks for it one folder further up.
-    link_login(workspace.home / ".env", ".gemini/.env", workspace)
-    return link_login(home / "oauth_creds.json", ".gemini/oauth_creds.json", workspace)
+    homes.link_login(workspace.home / ".env", ".gemini/.env", workspace)
+    return homes.link_login(home / "oauth_creds.json", ".gemini/oauth_creds.json", workspace)
 
 
 def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
@@ -194,12 +182,10 @@ def _chosen(user_home: Path | None) -> str | None:
 def _environment(workspace: Workspace) -> dict[str, str]:
     env = dict(workspace.env)
     if workspace.rehearsal is not None:
-        direct = "127.0.0.1,localhost"
-        env = {name: value for name, value in env.items() if not _REAL.match(name)} | {
-            "GEMINI_API_KEY": REHEARSAL_KEY,
+        env = {name: value for name, value in env.items() if not _REAL.match(name)} | homes.DIRECT
+        env |= {
+            "GEMINI_API_KEY": homes.REHEARSAL_KEY,
             "GOOGLE_GEMINI_BASE_URL": workspace.rehearsal,
-            "NO_PROXY": direct,
-            "no_proxy": direct,
         }
     return {
         **env,

@@ -9,10 +9,7 @@ FACTS = AgentFacts(
     tested="1.18.33",
     keys=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
     sign_in="opencode auth login",
-    adapter=AdapterFacts(
-        name="acp",
-        make="coterie.agents.opencode.home:OpencodeAdapter",
-    ),
+    adapter=AdapterFacts("acp", "coterie.agents.opencode.home:OpencodeAdapter"),
     base_args=("acp",),
     isolating=("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"),
     shell=ShellTool("bash", arguments={"description": "Coterie probes whether this works."}),

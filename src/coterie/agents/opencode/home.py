@@ -10,12 +10,7 @@ from pathlib import Path
 from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes import (
-    REHEARSAL_KEY,
-    link_login,
-    private_folder,
-    write_private,
-)
+from coterie.workspace import homes
 from coterie.workspace.worktree import top_of
 
 _LOOKING = ("read", "glob", "grep", "list")
@@ -25,11 +20,11 @@ _HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
 
 def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
     """It would run everything unasked, and does not ask about what a repository brings along."""
-    home = private_folder(private_folder(workspace.home / ".config") / "opencode")
-    write_private(home / "opencode.json", json.dumps(_settings(workspace)) + "\n")
-    share = private_folder(private_folder(workspace.home / ".local") / "share")
-    login = private_folder(share / "opencode") / "auth.json"
-    link_login(login, ".local/share/opencode/auth.json", workspace)
+    home = homes.private_folder(homes.private_folder(workspace.home / ".config") / "opencode")
+    homes.write_private(home / "opencode.json", json.dumps(_settings(workspace)) + "\n")
+    share = homes.private_folder(homes.private_folder(workspace.home / ".local") / "share")
+    login = homes.private_folder(share / "opencode") / "auth.json"
+    homes.link_login(login, ".local/share/opencode/auth.json", workspace)
     reads_only = member.permissions.mode == "read"
     others = {"*": "deny" if reads_only else "ask"}
     looking: dict[str, str] = dict.fromkeys(_LOOKING, "allow")
@@ -69,7 +64,7 @@ def _settings(workspace: Workspace) -> Mapping[str, object]:
     provider = {
         "npm": "@ai-sdk/openai-compatible",
         "name": "Rehearsal",
-        "options": {"baseURL": f"{workspace.rehearsal}/v1", "apiKey": REHEARSAL_KEY},
+        "options": {"baseURL": f"{workspace.rehearsal}/v1", "apiKey": homes.REHEARSAL_KEY},
         "models": {REHEARSAL_MODEL: {"name": "Rehearsal"}},
     }
     model = f"{REHEARSAL_MODEL}/{REHEARSAL_MODEL}"

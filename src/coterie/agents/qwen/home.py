@@ -9,7 +9,7 @@ from pathlib import Path
 from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.workspace.homes import private_folder, write_private
+from coterie.workspace import homes
 
 _ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFetch", "Write")
 """It has to ask Coterie about these, also about what it takes for harmless."""
@@ -20,7 +20,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
 
     It has none of ours either, so our tools are commands.
     """
-    home = private_folder(workspace.home / ".qwen")
+    home = homes.private_folder(workspace.home / ".qwen")
     # Agents and skills of a folder are told to the model all the same.
     without = ["agent", "skill"]
     reads_only = member.permissions.mode == "read"
@@ -41,8 +41,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
         "telemetry": {"enabled": False},
         "tools": tools,
     }
-    write_private(home / "settings.json", json.dumps(settings) + "\n")
-    write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
+    homes.write_private(home / "settings.json", json.dumps(settings) + "\n")
+    homes.write_private(home / "trustedFolders.json", json.dumps({str(cwd): "DO_NOT_TRUST"}) + "\n")
     rehearsing = workspace.rehearsal is not None
     # It would start itself a second time.
     alone = {"QWEN_CODE_NO_RELAUNCH": "true"}
