@@ -304,7 +304,7 @@ async def test_leave_asked_twice_for_one_call(house: PlayingHouse) -> None:
         done(),
     )
     first, second = taken.of(Asked)
-    assert (first.display.title, first.display.content_kind) == ("Use other", "Json")
+    assert (first.display.title, first.display.content_kind) == ("other", "Json")
     assert json.loads(first.display.content) == {"directories": ["/tmp"]}
     assert (second.display.title, second.display.content) == ("Run a command", "touch x")
     assert (first.call.call_id, second.call.call_id) == ("c1", "c1#2")

@@ -725,6 +725,7 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
         *request("h1", subtype="hook_callback", input=hook),
         *request("h2", subtype="hook_callback", input=hook | {"tool_use_id": "x", "cwd": "/w"}),
         *permission("r1", "Bash", command="touch x", description="make it"),
+        *permission("r2", "Bash", command="serve", run_in_background=True),
     ]
     async with stage.play(one_turn(*steps)).channel() as channel:
         await turn(channel, "go", answering)
@@ -738,6 +739,8 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
         why="make it",
         said="One moment.",
     )
+    assert asked[1].call is not None
+    assert asked[1].call.note == "It would run in the background, while Claude goes on."
 
 
 async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> None:

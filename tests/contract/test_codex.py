@@ -173,14 +173,14 @@ async def test_approvals(house: House, mode: str) -> None:
         [
             [
                 'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /',
-                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc1.txt; ec",
+                "asks 'Run a command': 'echo hi > /home/user/esc1.txt; ec",
                 'ends {"status": "completed", "exit_code": 0, "output": "rc=0\\n"}',
                 "says 'ok'",
                 "completed 'ok', (2000, 100)",
             ],
             [
                 'starts shell {"command": "echo hi > /home/user/esc2.txt; echo rc=$?"}',
-                "asks 'Run a command outside its sandbox': 'echo hi > /home/user/esc2.txt; ec",
+                "asks 'Run a command': 'echo hi > /home/user/esc2.txt; ec",
                 'fails {"status": "declined"}',
                 "says 'ok, was declined'",
                 "completed 'ok, was declined', (2000, 100)",
@@ -289,7 +289,7 @@ async def test_tools_of_an_mcp_server(house: House, mode: str) -> None:
     assert brief(told) == snapshot(
         [
             'starts mcp__team__ask_user {"question": "go?"}',
-            "asks 'Use mcp__team__ask_user': '{\\n  \"question\": \"go?\"\\n}'",
+            "asks 'mcp__team__ask_user': '{\\n  \"question\": \"go?\"\\n}'",
             'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
             'starts mcp__team__elicit {"question": "name?"}',
             'ends {"status": "completed", "result": {"content": [{"type": "text", "text":',
@@ -535,7 +535,7 @@ async def test_an_edit_whose_diff_was_not_told(house: House) -> None:
     rows = turn({"dir": "<", "msg": ask}, {"dir": ">", "msg": {"id": 7}})
     [asked, _] = await played(house, rows)
     assert isinstance(asked, Asked)
-    assert asked.display == Display(title="Change files", content_kind="Diff")
+    assert asked.display == Display(title="apply_patch", content="{}", content_kind="Json")
     assert asked.call is not None
     assert asked.call.action == Action("write", "apply_patch", str(house.root / "project"))
 
@@ -609,7 +609,7 @@ async def test_a_question_tells_all_that_is_known_of_its_call(house: House) -> N
     )
     assert first.call is not None
     assert again.call == replace(first.call, call_id="c1#2")
-    assert outside.display.title == "Run a command outside its sandbox"
+    assert outside.display.title == "Run a command"
     assert outside.call == PendingCall(
         "c2",
         "shell",
@@ -657,7 +657,7 @@ async def test_what_else_it_may_ask(house: House) -> None:
         Action("fetch", "request_permissions", "/w"),
     ]
     assert [one.display.title for one in asked_in(told)] == [
-        "Type into a terminal outside its sandbox",
+        "Type into a terminal",
         "Reach the network",
         "Have more permissions",
     ]

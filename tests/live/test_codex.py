@@ -515,7 +515,7 @@ async def test_a_permission_given_and_denied(lived_in: House, tmp_path: Path) ->
     [asked] = taken.of(Asked)
     assert (asked.kind, asked.purpose) == ("Confirm", "confirm_risky_action")
     assert [option.id for option in asked.options] == ["approve", "reject"]
-    assert asked.display == Display(title="Run a command outside its sandbox", content=command)
+    assert asked.display == Display(title="Run a command", content=command)
     [call] = taken.of(ToolCallStarted)
     line = asked.call.input["line"]
     assert line.endswith(f" -c '{command}'")

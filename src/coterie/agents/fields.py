@@ -11,7 +11,6 @@ from typing import Any, cast
 
 from coterie.agents.process import Object
 from coterie.model import instant
-from coterie.model.interaction import APPROVE, REJECT, Option
 from coterie.process.streams import clean
 
 LONGEST = 20_000
@@ -19,13 +18,6 @@ LONGEST = 20_000
 DEEPEST = 40
 LONGEST_SAID = 2_000
 """So much of what an agent said is shown beside its question."""
-
-
-PERMISSION_OPTIONS = (
-    Option(id=APPROVE, label="this once", style="primary"),
-    Option(id=REJECT, label="no", style="danger"),
-)
-"""How a question for permission may be answered."""
 
 
 def mapping(value: object) -> Object:

@@ -6,16 +6,16 @@ request for permission, or its end.  Gemini says nothing before it asks, and not
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import cast
 
+from coterie.agents import questions
 from coterie.agents.fields import (
-    PERMISSION_OPTIONS,
+    LONGEST,
     bounded,
     brief,
     mapping,
@@ -27,7 +27,6 @@ from coterie.agents.fields import (
 )
 from coterie.agents.process import Object
 from coterie.agents.team_tools import is_ours
-from coterie.model.interaction import ContentKind, Display
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallFinished, ToolCallStarted
 
@@ -303,35 +302,18 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
     """The question of an agent that works here and last said this.  To compare may take a while."""
     call = permission.call
     action = action_of(call, cwd)
-    title, content, kind = _shown(call, action)
-    times = f"#{call.asked}" if call.asked > 1 else ""
-    return Asked(
-        key=permission.key,
-        kind="Confirm",
-        purpose="confirm_risky_action",
-        display=Display(title=title, content=str(bounded(content)), content_kind=kind),
-        options=PERMISSION_OPTIONS,
-        call=PendingCall(
-            # A further question about the same call is another question.
-            call_id=f"{call.id}{times}",
-            name=call.name,
-            input=call.input,
-            cwd=action.cwd,
-            action=action,
-            why=brief(_why(call)),
-            said=brief(said),
-        ),
-        takes_words=False,
+    pending = PendingCall(
+        # A further question about the same call is another question.
+        call_id=f"{call.id}#{call.asked}" if call.asked > 1 else call.id,
+        name=call.name,
+        input=call.input,
+        cwd=action.cwd,
+        action=action,
+        why=brief(_why(call)),
+        said=brief(said),
     )
-
-
-def _shown(call: AcpCall, action: Action) -> tuple[str, str, ContentKind]:
-    """What would be done, exactly."""
-    if action.effect == "run" and action.command:
-        return "Run a command", action.command, "PlainText"
-    if call.diffs:
-        return f"Change {', '.join(action.paths)}", call.diff, "Diff"
-    return f"Use {call.name}", json.dumps(call.input, indent=2, ensure_ascii=False), "Json"
+    question = questions.permission(permission.key, pending, call.diff, LONGEST)
+    return replace(question, takes_words=False)
 
 
 def _why(call: AcpCall) -> str:

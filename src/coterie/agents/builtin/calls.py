@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,11 +13,10 @@ from pydantic import Field
 from coterie.agents.builtin.conversation import Begun, ModelTrouble, Returned, ToolCallRequest
 from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
-from coterie.agents.fields import PERMISSION_OPTIONS, strings
-from coterie.agents.team_tools.serving import choices_of, information
+from coterie.agents.fields import LONGEST_SAID, strings
+from coterie.agents.questions import choices_of, information, permission
 from coterie.model.interaction import (
     REJECT,
-    ContentKind,
     Display,
     Response,
 )
@@ -89,58 +87,6 @@ class AssignSubtask(_TurnTool[AssignSubtaskInput]):
 
 
 # -- what the agent asks before it goes on -----------------------------------------------------
-
-
-_LONGEST_SAID = 2_000
-
-
-@dataclass(frozen=True)
-class CallContext:
-    """What stands around a call that needs a yes."""
-
-    said: str
-    """What the model said in the reply that makes it."""
-    sandbox: str
-    """What holds a command."""
-    diff: str = ""
-    """What it would change, where that can be said."""
-    is_untouched: bool = False
-    """Whether it is one that a crash cut off, and is known not to have begun."""
-
-
-def permission(request: ToolCallRequest, prepared: PreparedCall, around: CallContext) -> Asked:
-    """The question whether a call may be made."""
-    title, content, kind = _shown(prepared, around.diff)
-    action = prepared.action
-    return Asked(
-        key=request.id,
-        kind="Confirm",
-        purpose="confirm_risky_action",
-        display=Display(title=title, content=content, content_kind=kind),
-        options=PERMISSION_OPTIONS,
-        call=PendingCall(
-            call_id=request.id,
-            name=request.name,
-            input=prepared.given,
-            cwd=action.cwd,
-            action=action,
-            said=around.said.strip()[:_LONGEST_SAID],
-            note=around.sandbox if action.effect == "run" else "",
-            is_untouched=around.is_untouched,
-            must_ask=prepared.must_ask,
-        ),
-    )
-
-
-def _shown(prepared: PreparedCall, diff: str) -> tuple[str, str, ContentKind]:
-    """What would be done, exactly."""
-    action: Action = prepared.action
-    if action.effect == "run":
-        return "Run a command", action.command, "PlainText"
-    if diff:
-        return f"Change {', '.join(action.paths)}", diff, "Diff"
-    whole = json.dumps(dict(prepared.given), ensure_ascii=False)
-    return f"Use {action.tool}", whole, "Json"
 
 
 def refused(response: Response | None) -> ToolOutcome:
@@ -298,9 +244,19 @@ class BuiltinCalls:
                 yield self._ended(request, foreseen)
                 return
             diff = str(foreseen.output.get("diff", ""))
-        said = self._thread.replies[-1].text
-        around = CallContext(said, toolbox.sandbox.description, diff, is_untouched=resumed)
-        asked = permission(request, prepared, around)
+        action = prepared.action
+        call = PendingCall(
+            call_id=request.id,
+            name=request.name,
+            input=prepared.given,
+            cwd=action.cwd,
+            action=action,
+            said=self._thread.replies[-1].text.strip()[:LONGEST_SAID],
+            note=toolbox.sandbox.description if action.effect == "run" else "",
+            is_untouched=resumed,
+            must_ask=prepared.must_ask,
+        )
+        asked = permission(request.id, call, diff)
         yield asked
         response = self._answers.pop(asked.key, None)
         self._breaker.check()

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from coterie.agents.fields import (
-    PERMISSION_OPTIONS,
-    bounded,
-    brief,
-    mapping,
-    mappings,
-    searched,
-    text,
-    unified,
-)
+from coterie.agents.fields import bounded, brief, mapping, mappings, searched, text, unified
 from coterie.agents.process import Object
+from coterie.agents.questions import EXACT, choices_of, information, permission, said_to
 from coterie.agents.team_tools import is_ours
-from coterie.agents.team_tools.serving import choices_of, information, said_to
 from coterie.model.flags import words
-from coterie.model.interaction import (
-    APPROVE,
-    NOBODY,
-    ContentKind,
-    Display,
-    Response,
-)
+from coterie.model.interaction import APPROVE, NOBODY, Display, Response
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 
@@ -150,8 +134,7 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
 QUESTION = "AskUserQuestion"
 PLAN = "ExitPlanMode"
 
-_EXACT = 10_000_000
-"""A permission is for exactly this input, however long."""
+_IN_BACKGROUND = "It would run in the background, while Claude goes on."
 
 
 @dataclass(frozen=True)
@@ -169,7 +152,7 @@ class ClaudeRequest:
         return cls(
             request_id,
             text(request.get("tool_name")) or "unknown",
-            cast("Object", bounded(mapping(request.get("input")), _EXACT)),
+            cast("Object", bounded(mapping(request.get("input")), EXACT)),
             text(request.get("tool_use_id")),
         )
 
@@ -235,40 +218,22 @@ def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuesti
 
 
 def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
-    title, content, kind = _shown(request, around)
-    return Asked(
-        key=request.id,
-        kind="Confirm",
-        purpose="choose_strategy" if request.tool == PLAN else "confirm_risky_action",
-        display=Display(title=title, content=content, content_kind=kind),
-        options=PERMISSION_OPTIONS,
-        call=PendingCall(
-            call_id=request.call_id,
-            name=request.tool,
-            input=request.input,
-            cwd=around.cwd,
-            action=action_of(request.tool, request.input, around.cwd),
-            why=brief(text(request.input.get("description"))),
-            said=brief(around.said),
-        ),
-    )
-
-
-def _shown(request: ClaudeRequest, around: ClaudeRequestContext) -> tuple[str, str, ContentKind]:
-    """What would be done, exactly."""
     given = request.input
-    if around.diff:
-        verb = "Write" if request.tool == "Write" else "Change"
-        return f"{verb} {path_of(given)}", around.diff, "Diff"
-    match request.tool:
-        case "Bash" | "Monitor":
-            how = " in the background" if given.get("run_in_background") is True else ""
-            return f"Run a command{how}", text(given.get("command")), "PlainText"
-        case "ExitPlanMode":
-            return "Approve a plan", text(given.get("plan")), "PlainText"
-        case _:
-            whole = json.dumps(given, indent=2, ensure_ascii=False)
-            return f"Use {request.tool}", whole, "Json"
+    call = PendingCall(
+        call_id=request.call_id,
+        name=request.tool,
+        input=given,
+        cwd=around.cwd,
+        action=action_of(request.tool, given, around.cwd),
+        why=brief(text(given.get("description"))),
+        said=brief(around.said),
+        note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
+    )
+    asked = permission(request.id, call, around.diff)
+    if request.tool != PLAN:
+        return asked
+    plan = Display(title="Approve a plan", content=text(given.get("plan")))
+    return replace(asked, purpose="choose_strategy", display=plan)
 
 
 def _denied(response: Response) -> Object:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
-from coterie.agents.fields import PERMISSION_OPTIONS, bounded, brief, mapping, text
+from coterie.agents.fields import LONGEST, bounded, brief, mapping, text
 from coterie.agents.process import Object
+from coterie.agents.questions import permission
 from coterie.model.interaction import ContentKind, Display
 from coterie.model.tool_call import Action
 from coterie.model.update import Asked, PendingCall
@@ -38,15 +39,15 @@ class CodexRequest:
 
 @dataclass(frozen=True)
 class _Question:
-    """What is asked, and about what."""
+    """The call that is asked about."""
 
-    title: str
-    content: str
     call_id: str
     input: Object
     action: Action
-    kind: ContentKind = "PlainText"
     note: str = ""
+    diff: str = ""
+    display: Display | None = None
+    """What is shown, where the call does not say it."""
 
 
 def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | None:
@@ -56,23 +57,19 @@ def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | N
     found = read(params, around) if read else None
     if found is None:
         return None
-    asked = Asked(
-        key=f"{message.get('id')}",
-        kind="Confirm",
-        purpose="confirm_risky_action",
-        display=Display(title=found.title, content=bounded(found.content), content_kind=found.kind),
-        options=PERMISSION_OPTIONS,
-        call=PendingCall(
-            call_id=around.calls.asked(found.call_id),
-            name=found.action.tool,
-            input=bounded(found.input),
-            cwd=found.action.cwd,
-            action=found.action,
-            why=brief(text(params.get("reason")).strip()),
-            said=brief(around.said),
-            note=found.note,
-        ),
+    call = PendingCall(
+        call_id=around.calls.asked(found.call_id),
+        name=found.action.tool,
+        input=bounded(found.input),
+        cwd=found.action.cwd,
+        action=found.action,
+        why=brief(text(params.get("reason")).strip()),
+        said=brief(around.said),
+        note=found.note,
     )
+    asked = permission(f"{message.get('id')}", call, found.diff, LONGEST)
+    if found.display is not None:
+        asked = replace(asked, display=found.display)
     return CodexRequest(message.get("id"), asked, *_answers(method, params))
 
 
@@ -101,14 +98,8 @@ def _command(params: Object, around: CodexRequestContext) -> _Question:
     leaves = _leaves_sandbox(params, around)
     if leaves:
         given["sandbox"] = "none"
-    return _Question(
-        "Run a command outside its sandbox" if leaves else "Run a command",
-        command,
-        call_id,
-        given,
-        Action("run", SHELL, cwd, command=command),
-        note=_LEAVES if leaves else "",
-    )
+    action = Action("run", SHELL, cwd, command=command)
+    return _Question(call_id, given, action, note=_LEAVES if leaves else "")
 
 
 def _leaves_sandbox(params: Object, around: CodexRequestContext) -> bool:
@@ -122,12 +113,11 @@ def _typed(params: Object, around: CodexRequestContext) -> _Question:
     line, cwd = text(params.get("command")), text(params.get("cwd")) or around.cwd
     # Into whatever runs there: what it does with it, no rule can tell.
     return _Question(
-        "Type into a terminal outside its sandbox",
-        line,
         text(params.get("approvalId")),
         {"command": line},
         Action("other", TYPED, cwd),
         note=_LEAVES,
+        display=_display("Type into a terminal", line),
     )
 
 
@@ -136,7 +126,8 @@ def _reached(reached: Object, params: Object, around: CodexRequestContext) -> _Q
     address = f"{text(reached.get('protocol'))}://{host}"
     action = Action("fetch", "network", around.cwd, target=host)
     call_id = text(params.get("approvalId")) or text(params.get("itemId"))
-    return _Question("Reach the network", address, call_id, {"address": address}, action)
+    shown = _display("Reach the network", address)
+    return _Question(call_id, {"address": address}, action, display=shown)
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -148,14 +139,8 @@ def _edit(params: Object, around: CodexRequestContext) -> _Question:
     given: Object = dict(begun.input) if begun else {}
     changes = changes_of(given)
     paths = tuple(dict.fromkeys(path for change in changes for path in _paths(change)))
-    return _Question(
-        f"Change {', '.join(paths)}" if paths else "Change files",
-        "\n".join(map(_diff, changes)),
-        call_id,
-        given,
-        Action("write", PATCH, around.cwd, paths=paths),
-        kind="Diff",
-    )
+    action = Action("write", PATCH, around.cwd, paths=paths)
+    return _Question(call_id, given, action, diff="\n".join(map(_diff, changes)))
 
 
 def _paths(change: Object) -> list[str]:
@@ -191,9 +176,7 @@ def _tool(params: Object, around: CodexRequestContext) -> _Question | None:
     if not running:
         return None
     call = running[-1]
-    whole = json.dumps(dict(call.input), indent=2, ensure_ascii=False)
-    action = Action("other", call.name, around.cwd)
-    return _Question(f"Use {call.name}", whole, call.call_id, dict(call.input), action, "Json")
+    return _Question(call.call_id, dict(call.input), Action("other", call.name, around.cwd))
 
 
 def _more(params: Object, around: CodexRequestContext) -> _Question:
@@ -203,11 +186,16 @@ def _more(params: Object, around: CodexRequestContext) -> _Question:
     cwd = text(params.get("cwd")) or around.cwd
     effect = "fetch" if network and not wanted.get("fileSystem") else "other"
     whole = json.dumps(wanted, indent=2, ensure_ascii=False)
-    action = Action(effect, "request_permissions", cwd)
-    call_id = text(params.get("itemId"))
     return _Question(
-        "Have more permissions", whole, call_id, {"permissions": wanted}, action, "Json"
+        text(params.get("itemId")),
+        {"permissions": wanted},
+        Action(effect, "request_permissions", cwd),
+        display=_display("Have more permissions", whole, "Json"),
     )
+
+
+def _display(title: str, content: str, kind: ContentKind = "PlainText") -> Display:
+    return Display(title=title, content=str(bounded(content)), content_kind=kind)
 
 
 _ELICITATION = "mcpServer/elicitation/request"

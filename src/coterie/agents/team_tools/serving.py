@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from coterie.agents.fields import strings, text
 from coterie.agents.process import Object
-from coterie.model.interaction import Display, Option, Response, Validation
+from coterie.agents.questions import choices_of, information, said_to
+from coterie.model.interaction import Display, Response
 from coterie.model.update import Asked
 
 SERVER = "coterie"
@@ -71,7 +72,6 @@ def _tool(name: str, told: str, properties: Mapping[str, object], *required: str
 # -- what a call of the two tools means --------------------------------------------------------
 
 
-MOST_CHOICES = 20
 _GAP = "\n\n"
 
 
@@ -144,35 +144,3 @@ class Serving:
             return Result(f'{HAND_OVER}: no "{wanted}" in the team; there are {known}.', True)
         self._next, self._message = found, text(given.get("message")).strip()
         return Result("ok, your turn ends here")
-
-
-# -- questions with choices --------------------------------------------------------------------
-
-
-def choices_of(labels: Iterable[str]) -> tuple[Option, ...]:
-    """Answers to choose from, each with a short id of its own."""
-    options: dict[str, Option] = {}
-    for number, label in enumerate(labels, 1):
-        if number > MOST_CHOICES:
-            break
-        name = re.sub(r"\W+", "-", label.lower()).strip("-")[:24]
-        name = f"{name}-{number}" if not name or name in options else name
-        options[name] = Option(id=name, label=label)
-    return tuple(options.values())
-
-
-def information(key: str, display: Display, choices: tuple[Option, ...]) -> Asked:
-    """A question to the person: to choose from these, or to answer freely where there are none."""
-    if choices:
-        return Asked(key, "Select", "request_info", display, choices)
-    return Asked(key, "Input", "request_info", display, validation=Validation(required=True))
-
-
-def said_to(asked: Asked, response: Response) -> str:
-    """What a person answered, in the words that the agent knows it by; empty: nothing."""
-    if asked.kind == "Input":
-        return response.input_value or ""
-    chosen = next((one for one in asked.options if one.id == response.selected_option_id), None)
-    if chosen is None:
-        return ""
-    return f"{chosen.label} ({response.comment})" if response.comment else chosen.label
