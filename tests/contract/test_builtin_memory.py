@@ -17,7 +17,6 @@ from coterie.agents.builtin.conversation import (
     Prompted,
     Replied,
     Returned,
-    Spoke,
     Summed,
     ToolCallRequest,
     Trimmed,
@@ -243,7 +242,7 @@ def test_then_the_older_part_is_summed_up() -> None:
         "[A summary of what followed, which was too long to keep]\nIt read a lot.",
         "more",
     ]
-    assert isinstance(said[3], Spoke)
+    assert isinstance(said[3], Replied)
     assert size(said) < 6_000
     assert room_for(entries, 6_000) is None
     # And once more, with what has come since: the summary is part of what is summed up.

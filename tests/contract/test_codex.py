@@ -173,14 +173,14 @@ async def test_approvals(house: House, mode: str) -> None:
         [
             [
                 'starts shell {"command": "echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /',
-                "asks 'Run a command': 'echo hi > /home/user/esc1.txt; ec",
+                "asks 'Run a command': 'echo hi > /home/user/esc1.txt; echo rc=$?; rm -f /hom",
                 'ends {"status": "completed", "exit_code": 0, "output": "rc=0\\n"}',
                 "says 'ok'",
                 "completed 'ok', (2000, 100)",
             ],
             [
                 'starts shell {"command": "echo hi > /home/user/esc2.txt; echo rc=$?"}',
-                "asks 'Run a command': 'echo hi > /home/user/esc2.txt; ec",
+                "asks 'Run a command': 'echo hi > /home/user/esc2.txt; echo rc=$?'",
                 'fails {"status": "declined"}',
                 "says 'ok, was declined'",
                 "completed 'ok, was declined', (2000, 100)",

@@ -17,10 +17,10 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.agents.team_tools import Result, Serving, is_ours, listening, program
+from coterie.agents.team_tools import listening, program
 from coterie.agents.team_tools.listening import Listening, call_in
 from coterie.agents.team_tools.program import called, replied, result_of
-from coterie.agents.team_tools.serving import tools_for
+from coterie.agents.team_tools.serving import Result, Serving, is_ours, tools_for
 from coterie.model.conversation import parse_markers
 from coterie.model.interaction import Display, Option, Response, Validation
 from coterie.model.update import Asked

@@ -13,18 +13,10 @@ import anyio.to_thread
 
 from coterie.agents.program import ProgramAdapter
 from coterie.errors import AgentMissing
+from coterie.model import update
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
-from coterie.model.update import (
-    Activity,
-    End,
-    TextDelta,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    Update,
-)
 from coterie.model.workspace import Workspace
 from coterie.process.child import Child, Spawn, start_recorded
 from coterie.process.stdio_turns import (
@@ -50,7 +42,6 @@ class GenericAdapter(ProgramAdapter):
     """Runs a program as its registry entry says."""
 
     def limits(self, member: Member) -> Limits:
-        """The clocks for this member's turns."""
         return self.agent.clocks(self.total(member) + BACKSTOP, member, self.quiet_after)
 
     def total(self, member: Member) -> float:
@@ -113,26 +104,24 @@ class GenericChannel:
 
     @property
     def pid(self) -> int | None:
-        """The process, while there is one."""
         return self._child.pid if self._child is not None and self._child.alive else None
 
     @property
     def alive(self) -> bool:
-        """Whether another turn can be taken here."""
         if self._closed:
             return False
         return not self.holds_past or (self._child is not None and self._child.alive)
 
-    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Send the prompt and yield what comes, the last of it an `End`."""
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[update.Update]:
+        """Send the prompt and yield what comes, the last of it an `update.End`."""
         self._interrupted = False
         try:
             exchange = await self._ready()
         except AgentMissing as error:
-            yield TurnFailed("missing", str(error), retry=False)
+            yield update.TurnFailed("missing", str(error), retry=False)
             return
         if self._interrupted:  # before there was anything to break off
-            yield TurnInterrupted()
+            yield update.TurnInterrupted()
             return
         total = self._adapter.total(self._member)
         self._taking = exchange
@@ -140,7 +129,7 @@ class GenericChannel:
             async with aclosing(exchange.take(self._framed(prompt.text), total)) as items:
                 async for item in items:
                     if isinstance(item, ReplyChunk):
-                        yield TextDelta(item.text) if item.text else Activity()
+                        yield update.TextDelta(item.text) if item.text else update.Activity()
                     else:
                         yield await self._conclude(item, exchange)
         finally:
@@ -195,7 +184,9 @@ class GenericChannel:
             await self._drop()
         return await self.begin()
 
-    async def _conclude(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> End:
+    async def _conclude(
+        self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns
+    ) -> update.End:
         """How the turn ended.  Ends the process unless it stays, or has said that it is done.
 
         After a silence it has not: it might go on working while another member has the floor.
@@ -205,7 +196,7 @@ class GenericChannel:
             try:
                 await self._drop()
             except AgentMissing as error:
-                return TurnFailed("exit", str(error), retry=False)
+                return update.TurnFailed("exit", str(error), retry=False)
         return self._end(outcome, exchange)
 
     async def _drop(self) -> None:
@@ -241,12 +232,12 @@ class GenericChannel:
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
 
-    def _end(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> End:
+    def _end(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> update.End:
         if self._interrupted:
-            return TurnInterrupted(exchange.text)
+            return update.TurnInterrupted(exchange.text)
         if isinstance(outcome, ReplyCompleted):
-            return TurnCompleted(outcome.text)
-        return TurnFailed(
+            return update.TurnCompleted(outcome.text)
+        return update.TurnFailed(
             outcome.kind,
             outcome.message,
             exit_code=outcome.exit_code,

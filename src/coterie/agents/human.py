@@ -41,7 +41,6 @@ class HumanChannel:
         self._response: Response | None = None
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Ask, and give back what was said."""
         self._response = None
         turn = HumanTurn(member=self._member.id, name=self._member.display_name)
         yield Asked(
@@ -60,7 +59,6 @@ class HumanChannel:
             yield TurnCompleted(response.input_value or "")
 
     async def answer(self, key: str, response: Response) -> None:
-        """Take what the person said."""
         self._response = response
 
     async def interrupt(self) -> None:

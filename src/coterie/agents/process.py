@@ -64,7 +64,6 @@ class AgentProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process, while it runs."""
         return self.child.pid if self.alive else None
 
     @property

@@ -117,12 +117,10 @@ class ProcessChannel:
 
     @property
     def pid(self) -> int | None:
-        """The process, while it runs."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether another turn can be taken here."""
         return self._process.alive
 
 
@@ -212,12 +210,10 @@ class OneShotChannel(ABC, Generic[Run]):
 
     @property
     def pid(self) -> int | None:
-        """The process of the turn that runs."""
         return self._process.pid if self._process else None
 
     @property
     def alive(self) -> bool:
-        """Whether another turn can be taken here."""
         return not self._closed
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:

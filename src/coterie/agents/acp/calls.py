@@ -26,7 +26,7 @@ from coterie.agents.fields import (
     unified,
 )
 from coterie.agents.process import Object
-from coterie.agents.team_tools import is_ours
+from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallFinished, ToolCallStarted
 
@@ -291,11 +291,6 @@ class Permission:
                 chosen = {"outcome": "selected", "optionId": option.get("optionId")}
                 return {"outcome": chosen}
         return CANCELLED
-
-
-def options_of(params: Object) -> list[Object]:
-    """What the agent offers to answer."""
-    return mappings(params.get("options"))
 
 
 def asked(permission: Permission, cwd: str, said: str) -> Asked:

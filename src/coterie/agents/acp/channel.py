@@ -10,14 +10,13 @@ from dataclasses import dataclass, replace
 import anyio
 import anyio.to_thread
 
-from coterie.agents.acp.calls import CANCELLED, Permission, asked, options_of
+from coterie.agents.acp.calls import CANCELLED, Permission, asked
 from coterie.agents.acp.turn import AcpTurn, AcpUsage, Failures
-from coterie.agents.fields import mapping
+from coterie.agents.fields import mapping, mappings
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
 from coterie.agents.program import ProcessChannel, ProgramAdapter
-from coterie.agents.team_tools import Serving
 from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
-from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED
+from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, NOBODY, Response
 from coterie.model.team import Member
@@ -70,7 +69,6 @@ class AcpChannel(ProcessChannel):
         return self._session.version
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Send the prompt and yield what comes, the last of it an `End`."""
         if self._session.refusal is not None:
             yield self._session.refusal
             return
@@ -117,7 +115,6 @@ class AcpChannel(ProcessChannel):
         self._waiting.deadline = min(self._waiting.deadline, latest)
 
     async def close(self) -> None:
-        """End the process and its whole tree."""
         try:
             await self._process.close()
         finally:
@@ -181,7 +178,7 @@ class AcpChannel(ProcessChannel):
 
     async def _asked(self, turn: AcpTurn, request_id: object, params: Object) -> Iterable[Update]:
         call = turn.calls.learned(mapping(params.get("toolCall")))
-        permission = Permission(request_id, call, options_of(params))
+        permission = Permission(request_id, call, mappings(params.get("options")))
         # In a thread: long texts may have to be compared.
         begun = await anyio.to_thread.run_sync(turn.asked, call)
         if turn.interrupted or call.is_ours:

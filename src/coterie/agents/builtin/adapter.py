@@ -121,14 +121,9 @@ class BuiltinAdapter(ProgramAdapter):
         entries = [read(entry) for entry in await self.recall(thread)] if thread else []
         toolbox = await self.toolbox(member, workspace, _seen(entries))
         model = await self._connected(member, workspace, choice)
-
-        def services() -> TurnServices:
-            return self._services(model, toolbox, member, workspace)
-
+        services = await anyio.to_thread.run_sync(self._services, model, toolbox, member, workspace)
         known = thread if thread and entries else uuid4().hex
-        return BuiltinChannel(
-            await anyio.to_thread.run_sync(services), BuiltinThread(known, entries)
-        )
+        return BuiltinChannel(services, BuiltinThread(known, entries))
 
     async def toolbox(
         self, member: Member, workspace: Workspace, versions: FileVersions

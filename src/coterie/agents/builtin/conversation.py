@@ -37,13 +37,15 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Spoke:
-    """An earlier reply of the model itself."""
+class Replied:
+    """The model said something; without calls, it is the end of the turn."""
 
     text: str
     calls: tuple[ToolCallRequest, ...] = ()
     written: bool = False
     """Whether the calls stand in the text, so that they must not be told a second time."""
+    cut: bool = False
+    """Whether the user broke the turn off here."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Got:
     """Whether the call was written, so that its result is given as text too."""
 
 
-Shown = Heard | Spoke | Got
+Shown = Heard | Replied | Got
 
 
 @dataclass(frozen=True)
@@ -85,26 +87,18 @@ class Reply:
     usage: Usage = Usage()
 
 
+@dataclass(eq=False)
 class ModelTrouble(Exception):
     """A model gave no reply."""
 
-    def __init__(
-        self,
-        failure: TurnFailed,
-        *,
-        passing: bool = False,
-        wait: float | None = None,
-        too_long: bool = False,
-    ) -> None:
-        super().__init__(failure.message)
-        self.failure: TurnFailed = failure
-        """What the turn ends with, where nothing helps."""
-        self.passing: bool = passing
-        """Whether the same request may well succeed a little later."""
-        self.wait: float | None = wait
-        """How many seconds the service asks to wait."""
-        self.too_long: bool = too_long
-        """Whether a shorter conversation would help."""
+    failure: TurnFailed
+    """What the turn ends with, where nothing helps."""
+    passing: bool = False
+    """Whether the same request may well succeed a little later."""
+    wait: float | None = None
+    """How many seconds the service asks to wait."""
+    too_long: bool = False
+    """Whether a shorter conversation would help."""
 
 
 class ChatModel(Protocol):
@@ -134,18 +128,6 @@ class Prompted:
 
     turn: str
     text: str
-
-
-@dataclass(frozen=True)
-class Replied:
-    """The model said something; without calls, it is the end of the turn."""
-
-    text: str
-    calls: tuple[ToolCallRequest, ...] = ()
-    written: bool = False
-    """Whether the calls stand in the text."""
-    cut: bool = False
-    """Whether the user broke the turn off here."""
 
 
 @dataclass(frozen=True)

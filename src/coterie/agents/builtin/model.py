@@ -22,8 +22,8 @@ from coterie.agents.builtin.conversation import (
     Got,
     Heard,
     ModelTrouble,
+    Replied,
     Reply,
-    Spoke,
     Stop,
     ToolCallRequest,
     exactly,
@@ -170,7 +170,7 @@ def to_send(conversation: Conversation) -> list[messages.ModelMessage]:
     return [*found, messages.ModelRequest(parts=results)] if results else found
 
 
-def _message(one: Heard | Spoke, *, native: bool) -> Iterator[messages.ModelMessage]:
+def _message(one: Heard | Replied, *, native: bool) -> Iterator[messages.ModelMessage]:
     if isinstance(one, Heard):
         yield messages.ModelRequest(parts=[messages.UserPromptPart(one.text)])
         return

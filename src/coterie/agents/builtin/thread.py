@@ -16,7 +16,6 @@ from coterie.agents.builtin.conversation import (
     Replied,
     Returned,
     Shown,
-    Spoke,
     Summed,
     ToolCallRequest,
     Trimmed,
@@ -98,7 +97,7 @@ def _of(entry: Entry, requests: Requests, *, short: bool) -> Iterator[Shown]:
             yield Heard(text)
         case Replied(text, calls, written) if text.strip() or calls:
             requests |= {call.id: (call, written) for call in calls}
-            yield Spoke(text, calls, written)
+            yield entry
         case Returned(call, is_error=is_error) if call in requests:
             text = entry.text
             request, written = requests[call]
@@ -121,8 +120,8 @@ def size(said: Iterable[Shown]) -> int:
 def at_most(entry: Entry) -> int:
     """How many characters an entry can add to a conversation."""
     match entry:
-        case Replied(text, calls):
-            return _size(Spoke(text, calls))
+        case Replied():
+            return _size(entry)
         case Summed(text=text):
             return len(text) + len(_SUMMARY)
         case Prompted() | Noted() | Returned():
@@ -133,7 +132,7 @@ def at_most(entry: Entry) -> int:
 
 def _size(one: Shown) -> int:
     match one:
-        case Spoke(text, calls):
+        case Replied(text, calls):
             return len(text) + sum(len(call.name) + len(str(call.arguments)) for call in calls)
         case Heard(text=text) | Got(text=text):
             return len(text)
@@ -315,7 +314,7 @@ def _lines(said: Sequence[Shown]) -> Iterator[str]:
         match one:
             case Heard(text):
                 yield f"PROMPT:\n{text}"
-            case Spoke(text, calls):
+            case Replied(text, calls):
                 called = [f"CALLED {call.name} {dict(call.arguments)}" for call in calls]
                 yield "\n".join([f"YOU:\n{text}" if text.strip() else "YOU:", *called])
             case Got(call, text, is_error):

@@ -29,8 +29,7 @@ from coterie.agents.claude.failures import signed_out
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
 from coterie.agents.program import ProgramAdapter, RefusedChannel, opened_on
-from coterie.agents.team_tools import Serving
-from coterie.agents.team_tools.serving import SERVER
+from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace

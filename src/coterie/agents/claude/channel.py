@@ -25,9 +25,8 @@ from coterie.agents.failures import exited
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
 from coterie.agents.program import ProcessChannel
-from coterie.agents.team_tools import is_ours
 from coterie.agents.team_tools.program import called, replied, result_of
-from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving
+from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving, is_ours
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
@@ -152,7 +151,6 @@ class ClaudeChannel(ProcessChannel):
         self._waiting = anyio.CancelScope()
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Send the prompt and yield what comes, the last of it an `End`."""
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
         turn = self._turn = ClaudeTurn(str(uuid4()), self._line.cwd)
         self._clear_the_desk()
@@ -198,7 +196,6 @@ class ClaudeChannel(ProcessChannel):
         self._stop(turn.tasks)
 
     async def close(self) -> None:
-        """End the process and its whole tree."""
         await self._process.close()
 
     async def _updates(self, turn: ClaudeTurn) -> AsyncGenerator[Update]:

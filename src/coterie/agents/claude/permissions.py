@@ -10,7 +10,7 @@ from typing import cast
 from coterie.agents.fields import bounded, brief, mapping, mappings, searched, text, unified
 from coterie.agents.process import Object
 from coterie.agents.questions import EXACT, choices_of, information, permission, said_to
-from coterie.agents.team_tools import is_ours
+from coterie.agents.team_tools.serving import is_ours
 from coterie.model.flags import words
 from coterie.model.interaction import APPROVE, NOBODY, Display, Response
 from coterie.model.tool_call import Action, Effect

@@ -10,20 +10,8 @@ from coterie.agents.claude import failures
 from coterie.agents.claude.permissions import effect_of
 from coterie.agents.fields import bounded, mapping, mappings, number, text, texts
 from coterie.agents.process import Object
+from coterie.model import update
 from coterie.model.instant import seconds_until
-from coterie.model.update import (
-    Activity,
-    End,
-    TextDelta,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    Update,
-    Usage,
-    Waiting,
-)
 
 GAP = "\n\n"
 
@@ -81,7 +69,7 @@ class ClaudeCalls:
     """Which calls were proposed by the model, and which of them have been told of."""
 
     def __init__(self) -> None:
-        self._proposed: dict[str, ToolCallStarted] = {}
+        self._proposed: dict[str, update.ToolCallStarted] = {}
         self._told: dict[str, str] = {}
         """Those that have begun, each with the folder it is made in."""
         self._ended: set[str] = set()
@@ -91,7 +79,7 @@ class ClaudeCalls:
         call = _call(block.get("id"), block.get("name"), block.get("input"))
         self._proposed[call.call_id] = call
 
-    def begin(self, hook: Object) -> ToolCallStarted:
+    def begin(self, hook: Object) -> update.ToolCallStarted:
         """A call is about to be made, or to be asked for."""
         call = _call(hook.get("tool_use_id"), hook.get("tool_name"), hook.get("tool_input"))
         self._told[call.call_id] = text(hook.get("cwd"))
@@ -101,7 +89,7 @@ class ClaudeCalls:
         """Where a call is made; empty where nobody said."""
         return self._told.get(call_id, "")
 
-    def end(self, message: Object) -> Iterator[ToolCallStarted | ToolCallFinished]:
+    def end(self, message: Object) -> Iterator[update.ToolCallStarted | update.ToolCallFinished]:
         """The results in a message."""
         told = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
         for block in mappings(mapping(message.get("message")).get("content")):
@@ -109,24 +97,24 @@ class ClaudeCalls:
                 continue
             call_id = text(block.get("tool_use_id"))
             if call_id not in self._told:
-                yield self._proposed.get(call_id, ToolCallStarted(call_id, "unknown"))
+                yield self._proposed.get(call_id, update.ToolCallStarted(call_id, "unknown"))
             output = {"content": bounded(texts(block.get("content")))}
             output |= _decision(told.get(call_id, {}))
             self._ended.add(call_id)
-            yield ToolCallFinished(call_id, block.get("is_error") is True, output)
+            yield update.ToolCallFinished(call_id, block.get("is_error") is True, output)
 
-    def leave(self, *, broken_off: bool) -> Iterator[ToolCallFinished]:
+    def leave(self, *, broken_off: bool) -> Iterator[update.ToolCallFinished]:
         """The turn is over: of what has not ended, nobody will hear any more."""
         status = "interrupted" if broken_off else "unknown"
         for call_id in self._told:
             if call_id not in self._ended:
-                yield ToolCallFinished(call_id, True, {"status": status})
+                yield update.ToolCallFinished(call_id, True, {"status": status})
 
 
-def _call(call_id: object, name: object, given: object) -> ToolCallStarted:
+def _call(call_id: object, name: object, given: object) -> update.ToolCallStarted:
     kept = cast("Object", bounded(mapping(given)))
     tool = text(name) or "unknown"
-    return ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
+    return update.ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
 
 
 def _decision(meta: Object) -> dict[str, object]:
@@ -144,12 +132,12 @@ def _decision(meta: Object) -> dict[str, object]:
 _SINCE = "model_usage_since_last_result"
 
 
-def usage_of(results: Sequence[Object]) -> Usage:
+def usage_of(results: Sequence[Object]) -> update.Usage:
     """The tokens that went in, cached ones too, and came out; the price by Claude's own list."""
     if not any(_SINCE in result for result in results):
         return _of_old_version(results)
     used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
-    return Usage(
+    return update.Usage(
         input_tokens=_sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
         output_tokens=_sum(used, "outputTokens"),
         cost_usd=sum(number(model.get("costUSD")) for model in used),
@@ -157,10 +145,10 @@ def usage_of(results: Sequence[Object]) -> Usage:
     )
 
 
-def _of_old_version(results: Sequence[Object]) -> Usage:
+def _of_old_version(results: Sequence[Object]) -> update.Usage:
     """Its only price is a total since the thread began, so there is none for a turn."""
     used = [mapping(result.get("usage")) for result in results]
-    return Usage(
+    return update.Usage(
         input_tokens=_sum(
             used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
         ),
@@ -176,7 +164,7 @@ def _sum(used: Sequence[Object], *names: str) -> int:
 # -- one turn as it is told, message by message ------------------------------------------------
 
 
-_Hearing = Callable[[Object], Iterable[Update]]
+_Hearing = Callable[[Object], Iterable[update.Update]]
 
 _DONE = frozenset({"completed", "cancelled"})
 _STOPPED = frozenset({"stopped", "killed"})
@@ -198,7 +186,7 @@ class ClaudeTurn:
         self.interrupted = False
         self.deadline: float = math.inf
         """When a turn that is to break off has to be over."""
-        self.failure: TurnFailed | None = None
+        self.failure: update.TurnFailed | None = None
         """A failure that is certain while Claude still tries."""
         self.tasks: Mapping[str, str] = {}
         """What runs in the background, by its id: what it is."""
@@ -240,30 +228,32 @@ class ClaudeTurn:
         """Wait no longer for what runs in the background."""
         self.tasks, self._owed = {}, False
 
-    def end(self) -> End:
+    def end(self) -> update.End:
         """How it ended."""
         if self.failure is not None:
             return self.failure
         if self.interrupted:
-            return TurnInterrupted(self.speech.text)
+            return update.TurnInterrupted(self.speech.text)
         if not self._results:
             return failures.unanswered()
         own = self._results[0]  # what follows was started by something in the background
         if own.get("is_error") is True:
             return failures.failed(own, self._trouble)
-        return TurnCompleted(self.speech.text or text(own.get("result")), usage_of(self._results))
+        return update.TurnCompleted(
+            self.speech.text or text(own.get("result")), usage_of(self._results)
+        )
 
     # -- what is told --------------------------------------------------------------------------
 
-    def hear(self, message: Object) -> Iterable[Update]:
+    def hear(self, message: Object) -> Iterable[update.Update]:
         """The updates in a message; one that is not known is a sign of life."""
         kind = text(message.get("type"))
         if kind == "system":
             kind = f"system/{text(message.get('subtype'))}"
         hearing = self._hearing.get(kind)
-        return (hearing(message) if hearing else ()) or (Activity(),)
+        return (hearing(message) if hearing else ()) or (update.Activity(),)
 
-    def _stream(self, message: Object) -> Iterable[Update]:
+    def _stream(self, message: Object) -> Iterable[update.Update]:
         event = mapping(message.get("event"))
         if message.get("parent_tool_use_id") is not None:
             return ()  # a helper of the agent speaks, not the agent
@@ -274,14 +264,14 @@ class ClaudeTurn:
             return _shown(self.speech.stream(text(delta.get("text"))))
         return ()
 
-    def _assistant(self, message: Object) -> Iterable[Update]:
+    def _assistant(self, message: Object) -> Iterable[update.Update]:
         if word := text(message.get("error")):
             # A limit that is still the same is not told as an event again, but here it is.
             told = mapping(mapping(message.get("api_error_params")).get("rate_limit_info"))
             self._trouble = failures.ApiTrouble(word, failures.end_of(told) or self._trouble.until)
             return ()
         own = message.get("parent_tool_use_id") is None
-        updates: list[Update] = []
+        updates: list[update.Update] = []
         for block in mappings(mapping(message.get("message")).get("content")):
             if block.get("type") == "tool_use":
                 self.calls.propose(block)
@@ -289,53 +279,55 @@ class ClaudeTurn:
                 updates += _shown(self.speech.tell(text(block.get("text"))))
         return updates
 
-    def _user(self, message: Object) -> Iterable[Update]:
+    def _user(self, message: Object) -> Iterable[update.Update]:
         return list(self.calls.end(message))
 
-    def _result(self, message: Object) -> Iterable[Update]:
+    def _result(self, message: Object) -> Iterable[update.Update]:
         self._results.append(message)
         return ()
 
-    def _lifecycle_changed(self, message: Object) -> Iterable[Update]:
+    def _lifecycle_changed(self, message: Object) -> Iterable[update.Update]:
         if message.get("command_uuid") == self.message_id:
             self._lifecycle = text(message.get("state"))
         return ()
 
-    def _progress(self, message: Object) -> Iterable[Update]:
+    def _progress(self, message: Object) -> Iterable[update.Update]:
         seconds = number(message.get("elapsed_time_seconds"))
-        return (Waiting(f"command: {text(message.get('tool_name'))}, {seconds:.0f} s so far"),)
+        return (
+            update.Waiting(f"command: {text(message.get('tool_name'))}, {seconds:.0f} s so far"),
+        )
 
-    def _rate_limit(self, message: Object) -> Iterable[Update]:
+    def _rate_limit(self, message: Object) -> Iterable[update.Update]:
         info = mapping(message.get("rate_limit_info"))
         self._trouble = failures.ApiTrouble(self._trouble.word, failures.end_of(info))
         return ()
 
     # -- what Claude says of itself ------------------------------------------------------------
 
-    def _init(self, message: Object) -> Iterable[Update]:
+    def _init(self, message: Object) -> Iterable[update.Update]:
         self.cwd: str = text(message.get("cwd")) or self.cwd
         self.version: str = text(message.get("claude_code_version"))
         return ()
 
-    def _state_changed(self, message: Object) -> Iterable[Update]:
+    def _state_changed(self, message: Object) -> Iterable[update.Update]:
         self._state = text(message.get("state"))
         if self._state != "idle":
             self._owed = False
         elif self.tasks:
-            return (Waiting(f"background: {', '.join(self.tasks.values())}"),)
+            return (update.Waiting(f"background: {', '.join(self.tasks.values())}"),)
         return ()
 
-    def _tasks_changed(self, message: Object) -> Iterable[Update]:
+    def _tasks_changed(self, message: Object) -> Iterable[update.Update]:
         listed = mappings(message.get("tasks"))
         self.tasks = {text(task.get("task_id")): text(task.get("description")) for task in listed}
         return ()
 
-    def _task_ended(self, message: Object) -> Iterable[Update]:
+    def _task_ended(self, message: Object) -> Iterable[update.Update]:
         # While Claude works it takes such news in by itself, and is not idle before it has.
         self._owed = self._state == "idle" and message.get("status") not in _STOPPED
         return ()
 
-    def _retry(self, message: Object) -> Iterable[Update]:
+    def _retry(self, message: Object) -> Iterable[update.Update]:
         status, word = int(number(message.get("error_status"))), text(message.get("error"))
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
         until = self._trouble.until
@@ -344,8 +336,8 @@ class ClaudeTurn:
         elif word == "rate_limit" and until and seconds_until(until) > _LONG:
             self.failure = failures.limited(status, until)
         what = status or (word if word != "unknown" else "no answer")
-        return (Waiting(f"model: {what}, retry {tried} of {most}"),)
+        return (update.Waiting(f"model: {what}, retry {tried} of {most}"),)
 
 
-def _shown(piece: str) -> tuple[Update, ...]:
-    return (TextDelta(piece),) if piece else ()
+def _shown(piece: str) -> tuple[update.Update, ...]:
+    return (update.TextDelta(piece),) if piece else ()

@@ -20,8 +20,7 @@ from coterie.agents.codex.turn import readable, signed_out
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
-from coterie.agents.team_tools import Serving
-from coterie.agents.team_tools.serving import Tool
+from coterie.agents.team_tools.serving import Serving, Tool
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 

@@ -16,7 +16,7 @@ from typing import cast
 
 from coterie.agents.fields import bounded, mapping, mappings
 from coterie.agents.process import Object
-from coterie.agents.team_tools import is_ours
+from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Effect
 from coterie.model.update import ToolCallFinished, ToolCallStarted
 

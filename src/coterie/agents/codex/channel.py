@@ -23,8 +23,7 @@ from coterie.agents.codex.permissions import CodexRequest
 from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused, tool_result
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
-from coterie.agents.team_tools import Serving
-from coterie.agents.team_tools.serving import NOBODY_ANSWERED
+from coterie.agents.team_tools.serving import NOBODY_ANSWERED, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, Response
 from coterie.model.team import Member
@@ -78,7 +77,6 @@ class CodexChannel(ProcessChannel):
         return self._thread.version
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Send the prompt and yield what comes, the last of it an `End`."""
         self._serving.begin()
         turn = self._turn = CodexTurn(
             self._thread.id, self._thread.cwd, self._tokens, self._serving

@@ -13,19 +13,8 @@ from coterie.agents.codex.permissions import CodexRequest, CodexRequestContext, 
 from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, mapping, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
-from coterie.agents.team_tools import Result, Serving
-from coterie.model.update import (
-    Activity,
-    Asked,
-    End,
-    TextDelta,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    Update,
-    Usage,
-    Waiting,
-)
+from coterie.agents.team_tools.serving import Result, Serving
+from coterie.model import update
 from coterie.process.streams import clean
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -66,7 +55,7 @@ _BY_WORDS = (
 """For what Codex itself has no name: it says `other`."""
 
 
-def failed(error: Object, until: str | None = None) -> TurnFailed:
+def failed(error: Object, until: str | None = None) -> update.TurnFailed:
     """A turn that ended with this error; `until`: when the account's limit ends."""
     theirs = str(error.get("message", ""))
     case = _case(*_info(error), theirs)
@@ -74,28 +63,28 @@ def failed(error: Object, until: str | None = None) -> TurnFailed:
     return case.failure("codex", clean(theirs), until=until if case is _USED_UP else None)
 
 
-def signed_out() -> TurnFailed:
+def signed_out() -> update.TurnFailed:
     """A turn that was not begun: nobody has signed in."""
     return _SIGNED_OUT.failure("codex")
 
 
-def refused(error: RpcError) -> TurnFailed:
+def refused(error: RpcError) -> update.TurnFailed:
     """A request that Codex answered with an error."""
-    return TurnFailed("protocol", f"codex refused {error.method}: {clean(error.message)}")
+    return update.TurnFailed("protocol", f"codex refused {error.method}: {clean(error.message)}")
 
 
-def gone(end: AgentProcessEnded) -> TurnFailed:
+def gone(end: AgentProcessEnded) -> update.TurnFailed:
     """The process ended in the middle."""
     return failures.exited("codex", end, readable(end.tail))
 
 
-def waiting(error: Object) -> Waiting:
+def waiting(error: Object) -> update.Waiting:
     """An error that Codex itself tries to get over: `model: 429, retry 2 of 10`."""
     _, status = _info(error)
     found = _RETRY.search(str(error.get("message", "")))
     count = f", retry {found[1]} of {found[2]}" if found else ""
     why = str(status) if status else clean(str(error.get("additionalDetails") or "no answer"))[:200]
-    return Waiting(f"model: {why}{count}")
+    return update.Waiting(f"model: {why}{count}")
 
 
 def readable(tail: str) -> str:
@@ -174,9 +163,9 @@ class Tokens:
     input: int = 0
     output: int = 0
 
-    def since(self, before: Tokens) -> Usage:
+    def since(self, before: Tokens) -> update.Usage:
         """What was spent after that."""
-        return Usage(self.input - before.input, self.output - before.output, source=SOURCE)
+        return update.Usage(self.input - before.input, self.output - before.output, source=SOURCE)
 
 
 @dataclass
@@ -190,7 +179,7 @@ class CodexTurn:
     id: str = ""
     interrupted: bool = False
     """Whether the user broke it off."""
-    end: End | None = None
+    end: update.End | None = None
     request: CodexRequest | None = None
     """What was asked last; nothing comes after it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
@@ -206,7 +195,7 @@ class CodexTurn:
     """What it said, message by message; the last is the reply."""
 
     def __post_init__(self) -> None:
-        self._handlers: Mapping[str, Callable[[Object], Iterator[Update]]] = {
+        self._handlers: Mapping[str, Callable[[Object], Iterator[update.Update]]] = {
             "error": self._error,
             "item/agentMessage/delta": self._said,
             "item/completed": self._item_completed,
@@ -226,7 +215,7 @@ class CodexTurn:
         """What the thread has cost up to now."""
         return self._spent or self.before
 
-    def take(self, message: Object) -> Iterator[Update]:
+    def take(self, message: Object) -> Iterator[update.Update]:
         """The updates in a message; anything of this thread is at least a sign of life."""
         params = mapping(message.get("params"))
         method = str(message.get("method", ""))
@@ -242,15 +231,15 @@ class CodexTurn:
             return
         handle = self._handlers.get(method)
         updates = list(handle(params)) if handle else []
-        yield from updates or (Activity(),)
+        yield from updates or (update.Activity(),)
 
-    def raw(self, item: Object) -> Iterator[Update]:
+    def raw(self, item: Object) -> Iterator[update.Update]:
         """The updates in a response item."""
         yield from self.calls.raw(item)
 
     # -- what comes ----------------------------------------------------------------------------
 
-    def _asked(self, message: Object) -> Iterator[Update]:
+    def _asked(self, message: Object) -> Iterator[update.Update]:
         if message.get("method") == _CALL:
             yield from self._own_tool(message.get("id"), mapping(message.get("params")))
             return
@@ -258,32 +247,32 @@ class CodexTurn:
         self.request = request_of(message, around)
         if self.request is None:
             self.unanswerable.append(message.get("id"))
-            yield Activity()
+            yield update.Activity()
         else:
             yield self.request.asked
 
-    def _own_tool(self, request_id: object, params: Object) -> Iterator[Update]:
+    def _own_tool(self, request_id: object, params: Object) -> Iterator[update.Update]:
         key = f"ask.{params.get('callId')}"
         name, given = str(params.get("tool")), mapping(params.get("arguments"))
         outcome = self.serving.call(key, name, given)
-        if isinstance(outcome, Asked):
+        if isinstance(outcome, update.Asked):
             self.waiting[key] = request_id
             yield outcome
         else:
             self.replies.append((request_id, tool_result(outcome)))
-            yield Activity()
+            yield update.Activity()
 
-    def _said(self, params: Object) -> Iterator[Update]:
+    def _said(self, params: Object) -> Iterator[update.Update]:
         key, delta = str(params.get("itemId")), clean(str(params.get("delta", "")))
         if key not in self._texts and self._texts:
-            yield TextDelta("\n\n")
+            yield update.TextDelta("\n\n")
         self._texts[key] = self._texts.get(key, "") + delta
-        yield TextDelta(delta)
+        yield update.TextDelta(delta)
 
-    def _item_started(self, params: Object) -> Iterator[Update]:
+    def _item_started(self, params: Object) -> Iterator[update.Update]:
         yield from self.calls.item_started(mapping(params.get("item")))
 
-    def _item_completed(self, params: Object) -> Iterator[Update]:
+    def _item_completed(self, params: Object) -> Iterator[update.Update]:
         item = mapping(params.get("item"))
         if item.get("type") == "agentMessage":
             key, text = str(item.get("id")), str(item.get("text", ""))
@@ -292,31 +281,33 @@ class CodexTurn:
             self._texts[key] = clean(text)
         yield from self.calls.item_completed(item)
 
-    def _raw(self, params: Object) -> Iterator[Update]:
+    def _raw(self, params: Object) -> Iterator[update.Update]:
         yield from self.raw(mapping(params.get("item")))
 
-    def _usage(self, params: Object) -> Iterator[Update]:
+    def _usage(self, params: Object) -> Iterator[update.Update]:
         self._spent = _total(params)
-        yield Activity()
+        yield update.Activity()
 
-    def _error(self, params: Object) -> Iterator[Update]:
+    def _error(self, params: Object) -> Iterator[update.Update]:
         # Another error is told again by the end of the turn, which it is not itself.
         if params.get("willRetry") is True:
             yield waiting(mapping(params.get("error")))
 
-    def _completed(self, params: Object) -> Iterator[Update]:
+    def _completed(self, params: Object) -> Iterator[update.Update]:
         turn = mapping(params.get("turn"))
         match turn.get("status"):
             case "completed":
                 spent = self._spent.since(self.before) if self._spent else None
-                self.end = TurnCompleted(self.serving.ended(self.text), spent)
+                self.end = update.TurnCompleted(self.serving.ended(self.text), spent)
             case "interrupted" if self.interrupted:
-                self.end = TurnInterrupted(self.text)
+                self.end = update.TurnInterrupted(self.text)
             case "failed":
                 self.end = failed(mapping(turn.get("error")), self._limits.until)
             case status:
-                self.end = TurnFailed("protocol", f"codex ended the turn as {status!r}, unasked")
-        yield Activity()
+                self.end = update.TurnFailed(
+                    "protocol", f"codex ended the turn as {status!r}, unasked"
+                )
+        yield update.Activity()
 
     def _of_another_turn(self, method: str, params: Object) -> None:
         """What was late from an earlier turn, or told of one when the thread was taken up."""

@@ -24,18 +24,8 @@ from coterie.agents.gemini.home import GeminiHome, prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProgramAdapter, StartProcess
 from coterie.errors import AgentMissing
+from coterie.model import update
 from coterie.model.team import Member
-from coterie.model.update import (
-    Activity,
-    End,
-    TextDelta,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnCompleted,
-    TurnFailed,
-    Update,
-    Usage,
-)
 from coterie.model.workspace import Workspace
 
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
@@ -54,7 +44,7 @@ class _HeadlessRun:
     pieces: list[str] = field(default_factory=list[str])
     complaint: str = ""
     """What it said last of something that went wrong."""
-    end: End | None = None
+    end: update.End | None = None
     calls: set[str] = field(default_factory=set[str])
     open: dict[str, None] = field(default_factory=dict[str, None])
     """The calls that have begun and not ended, oldest first."""
@@ -64,9 +54,9 @@ class _HeadlessRun:
         """What it said so far."""
         return "".join(self.pieces)
 
-    def take(self, event: Object) -> Iterator[Update]:
+    def take(self, event: Object) -> Iterator[update.Update]:
         """The updates in an event."""
-        yield Activity()
+        yield update.Activity()
         match event.get("type"):
             case "message" if event.get("role") == "assistant":
                 yield from self._said(text(event.get("content")))
@@ -82,33 +72,33 @@ class _HeadlessRun:
             case _:
                 pass
 
-    def _said(self, piece: str) -> Iterator[Update]:
+    def _said(self, piece: str) -> Iterator[update.Update]:
         if piece:
             self.pieces.append(piece)
-            yield TextDelta(piece)
+            yield update.TextDelta(piece)
 
-    def _called(self, event: Object) -> ToolCallStarted:
+    def _called(self, event: Object) -> update.ToolCallStarted:
         call_id, given = text(event.get("tool_id")), bounded(mapping(event.get("parameters")))
         self.calls.add(call_id)
         self.open[call_id] = None
         name = text(event.get("tool_name"))
         effect = "read" if name in _LOOKING else "other"
-        return ToolCallStarted(call_id, name, cast("Object", given), effect)
+        return update.ToolCallStarted(call_id, name, cast("Object", given), effect)
 
-    def left(self, *, broken_off: bool) -> Iterator[Update]:
+    def left(self, *, broken_off: bool) -> Iterator[update.Update]:
         """Ends the calls that have not ended, unless whether they did is unknown."""
-        if isinstance(self.end, TurnFailed) and self.end.kind == "exit":
+        if isinstance(self.end, update.TurnFailed) and self.end.kind == "exit":
             return
         status = "interrupted" if broken_off else "unknown"
         for call_id in self.open:
-            yield ToolCallFinished(call_id, True, {"status": status})
+            yield update.ToolCallFinished(call_id, True, {"status": status})
 
-    def gone(self, end: AgentProcessEnded) -> End:
+    def gone(self, end: AgentProcessEnded) -> update.End:
         """Why the process ended before the turn did."""
         signed_out = end.exit_code == _NOT_SIGNED_IN
         return self.failures.signed_out(end.tail) if signed_out else self.failures.gone(end)
 
-    def _ended(self, event: Object) -> End:
+    def _ended(self, event: Object) -> update.End:
         if event.get("status") != "success":
             words = text(mapping(event.get("error")).get("message")) or self.complaint
             found = _API_ERROR.match(words)
@@ -118,14 +108,14 @@ class _HeadlessRun:
             return self.failures.empty()
         stats = mapping(event.get("stats"))
         given, made = (int(number(stats.get(f"{way}_tokens"))) for way in ("input", "output"))
-        return TurnCompleted(self.text, Usage(given, made, source=self.failures.name))
+        return update.TurnCompleted(self.text, update.Usage(given, made, source=self.failures.name))
 
 
-def _returned(event: Object) -> ToolCallFinished:
+def _returned(event: Object) -> update.ToolCallFinished:
     told = {"text": text(event.get("output")), "error": mapping(event.get("error"))}
     output = bounded({name: said for name, said in told.items() if said})
     failed = event.get("status") != "success"
-    return ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
+    return update.ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
 
 
 class HeadlessChannel(OneShotChannel[_HeadlessRun]):
