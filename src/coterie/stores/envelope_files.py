@@ -28,7 +28,7 @@ LOG = "events.log"
 _OURS = re.compile(r"\d{6,}-[a-z_]+\.json")
 _NEW = ".new"
 _DELAY = 0.05
-"""Seconds that a write waits, so that what is recorded meanwhile is read and written with it."""
+"""Seconds that a write waits for more to be written with it: a few percent of a ticket's CPU."""
 _LONGEST = 300
 """Of a line in `events.log`; the whole of it is in the envelope."""
 
