@@ -48,9 +48,8 @@ from coterie.model.record import (
     TaskView,
 )
 from coterie.model.task import Caps, TaskCreated
-from coterie.model.team import Member, Team, base_of
+from coterie.model.team import Member, Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
-from coterie.model.workspace import member_folder
 from coterie.ports import Observer
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage

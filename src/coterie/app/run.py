@@ -26,8 +26,8 @@ from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.task import DEMO, TaskCreated
-from coterie.model.team import Member, Team
-from coterie.model.workspace import Workspace, member_folder
+from coterie.model.team import Member, Team, member_folder
+from coterie.model.workspace import Workspace
 from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore, Workflow
 from coterie.process.launch import exec_program
 from coterie.process.processes import Machine

@@ -16,9 +16,8 @@ from coterie.config.team_members import agents_of
 from coterie.errors import UsageError
 from coterie.model.envelope import Plan
 from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie.model.team import Member, Team, member_folder
 from coterie.model.ticket import SchedulerConfig
-from coterie.model.workspace import member_folder
 from coterie.rehearsal.script import read_script
 from coterie.workspace.git import repository_of
 

@@ -16,7 +16,8 @@ from coterie.cli.report import in_words
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.model.record import TaskDetail
-from coterie.model.workspace import member_folder, shown
+from coterie.model.team import member_folder
+from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from pathlib import Path

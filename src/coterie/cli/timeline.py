@@ -20,8 +20,8 @@ from coterie.model.record import (
     TaskView,
     ToolCallRecord,
 )
-from coterie.model.team import Team
-from coterie.model.workspace import member_folder, shown
+from coterie.model.team import Team, member_folder
+from coterie.model.workspace import shown
 
 
 class Timeline:

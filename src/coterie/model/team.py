@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, cast
 
 from pydantic import BeforeValidator, Field
 
-from coterie.errors import NotFound
+from coterie.errors import NotFound, UsageError
 from coterie.model.about import Measure, Wire
 from coterie.model.update import Usage
 
@@ -327,3 +328,12 @@ class Team(Wire):
             for member in self.members
         )
         return self.model_copy(update={"members": members})
+
+
+def member_folder(root: Path, team: str, member: Member) -> Path:
+    """A member's folder: `.coterie/teams/<team>/<id>` of the project, or where its file says."""
+    if not safe_name(team) or not safe_seat(member.id):
+        raise UsageError(f"{team}/{member.id} cannot be the name of a folder.")
+    if member.working_dir is not None:
+        return Path(member.working_dir)
+    return root / ".coterie" / "teams" / team / member.id

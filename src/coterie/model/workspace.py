@@ -8,9 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coterie.errors import UsageError
-from coterie.model.team import Member, safe_name, safe_seat
-
 
 def shown(path: Path) -> str:
     """A path as a person would type it from here."""
@@ -19,15 +16,6 @@ def shown(path: Path) -> str:
             inside = path.relative_to(base())
             return f"{prefix}{inside}" if inside.parts else str(path)
     return str(path)
-
-
-def member_folder(root: Path, team: str, member: Member) -> Path:
-    """A member's folder: `.coterie/teams/<team>/<id>` of the project, or where its file says."""
-    if not safe_name(team) or not safe_seat(member.id):
-        raise UsageError(f"{team}/{member.id} cannot be the name of a folder.")
-    if member.working_dir is not None:
-        return Path(member.working_dir)
-    return root / ".coterie" / "teams" / team / member.id
 
 
 UNFINISHED = ".coterie-" + "[0-9a-f]" * 12

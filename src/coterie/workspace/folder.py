@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import cast
 
 from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
-from coterie.model.team import ISOLATING, Member, Team, breaks_isolation
-from coterie.model.workspace import Workspace, member_folder
+from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
+from coterie.model.workspace import Workspace
 from coterie.workspace.own_worktree import own_worktree
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import StorageReadOnly, UsageError
-from coterie.model.team import Member
+from coterie.model.team import Member, member_folder
 from coterie.model.workspace import Workspace
-from coterie.workspace.folder import environment, make_folder, member_folder, open_workspace
+from coterie.workspace.folder import environment, make_folder, open_workspace
 from tests.conftest import House
 
 ANN = Member(id="ann", name="ann", display_name="Ann", agent="x")

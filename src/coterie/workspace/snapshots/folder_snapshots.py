@@ -18,7 +18,12 @@ from coterie.workspace.snapshots.changes import (
     patch_of,
 )
 from coterie.workspace.snapshots.files import CurrentSnapshots, take_snapshots
-from coterie.workspace.snapshots.repository import ChangeSpan, SnapshotRecord, SnapshotRepository
+from coterie.workspace.snapshots.repository import (
+    REFS,
+    ChangeSpan,
+    SnapshotRecord,
+    SnapshotRepository,
+)
 from coterie.workspace.snapshots.revert import Revert, RevertResult, SkippedFile
 
 
@@ -45,7 +50,8 @@ class FolderSnapshots:
 
     def __init__(self, root: Path, report: Callable[[str], None] = lambda problem: None) -> None:
         self._root = root.resolve()
-        self._repository = SnapshotRepository(self._root)
+        folder = self._root / ".coterie" / "snapshots.git"
+        self._repository = SnapshotRepository(self._root, folder)
         self._report = report
         self._reported = False
         self._begun: dict[tuple[str, Path], list[ChangeSpan]] = {}
@@ -85,8 +91,11 @@ class FolderSnapshots:
             _end(repository, (span for span in spans if span.after is None))
 
     def has_kept(self, task_id: str) -> bool:
-        """Whether anything may have been stored for a task; costs next to nothing."""
-        return self._repository.is_known(task_id)
+        """Whether anything may have been stored for a task or a part of it.  Runs no git."""
+        folder = self._repository.folder
+        refs = folder / REFS
+        packed = (folder / "packed-refs").exists()  # somebody tidied up
+        return packed or (refs / task_id).is_dir() or any(refs.glob(f"{task_id}.*"))
 
     def diff(self, task_id: str) -> TaskDiff:
         """What a task changed, as patches."""

@@ -91,7 +91,7 @@ class ChangeSpan:
         return False
 
 
-_REFS = "refs/tasks"
+REFS = "refs/tasks"
 _STORED_AS = {"place": "sequence", "does": "kind"}
 """Names of fields as they are stored, which is as they once were."""
 _FILES = {
@@ -145,12 +145,9 @@ class SnapshotRepository:
 
     root: Path
     """The project.  Folders inside it are named from here, so that it may be moved as a whole."""
+    folder: Path
+    """Where it is: `.coterie/snapshots.git` of the project."""
     held: tuple[int, ...] = ()
-
-    @property
-    def folder(self) -> Path:
-        """Where it is."""
-        return self.root / ".coterie" / "snapshots.git"
 
     @contextmanager
     def alone(self) -> Generator[SnapshotRepository]:
@@ -199,7 +196,7 @@ class SnapshotRepository:
         """The spans of one task or of all, in the order in which they began."""
         if not (self.folder / "refs").is_dir():
             return []
-        below = _REFS if task is None else f"{_REFS}/{task}"
+        below = REFS if task is None else f"{REFS}/{task}"
         shown = "%(refname)%00%(tree)%00%(contents:subject)"
         listed = self.run("for-each-ref", f"--format={shown}", below)
         records = dict(self._record(line) for line in listed.splitlines())
@@ -209,12 +206,6 @@ class SnapshotRepository:
             if side == "before"
         ]
         return sorted(spans, key=lambda span: span.before.sequence)
-
-    def is_known(self, task: str) -> bool:
-        """Whether anything was stored for a task or a part of it.  Runs no git."""
-        refs = self.folder / _REFS
-        packed = (self.folder / "packed-refs").exists()  # somebody tidied up
-        return packed or (refs / task).is_dir() or any(refs.glob(f"{task}.*"))
 
     def begin(
         self, task: str, number: int, snapshots: Iterable[SnapshotRecord]
@@ -254,14 +245,14 @@ class SnapshotRepository:
         facts["left_out"] = [list(file) for file in excluded]
         words = ("commit-tree", record.snapshot.tree, "-F", "-")
         commit = self.run(*words, input=json.dumps(facts)).strip()
-        ref = f"{_REFS}/{span.task}/{span.number}/{span.part}/{side}"
+        ref = f"{REFS}/{span.task}/{span.number}/{span.part}/{side}"
         # What a killed git left; nobody else is here.
         (self.folder / f"{ref}.lock").unlink(missing_ok=True)
         self.run("update-ref", ref, commit)
 
     def _record(self, line: str) -> tuple[tuple[tuple[str, int, int], str], SnapshotRecord]:
         ref, tree, message = line.split("\0")
-        task, number, part, side = ref.removeprefix(f"{_REFS}/").split("/")
+        task, number, part, side = ref.removeprefix(f"{REFS}/").split("/")
         stored: dict[str, Any] = json.loads(message)
         excluded = tuple(ExcludedFile(*fields) for fields in stored.pop("left_out"))
         folder = self.root / stored.pop("folder")
