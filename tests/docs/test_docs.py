@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.config.registry import Registry, define
+from coterie.config.registry import Registry
+from coterie.config.registry_edit import define
 from coterie.config.settings import Settings
 from coterie.config.team_file import Reading, load_team
 from coterie.model.ticket import SchedulerConfig

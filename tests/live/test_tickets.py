@@ -21,7 +21,7 @@ from jsonschema import Draft202012Validator
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.demo import DemoProject, kept, start_tickets_demo, tickets_demo
 from coterie.app.project import App
-from coterie.config.scan import by_hand
+from coterie.config.registry_edit import by_hand
 from coterie.config.schemas import FOLDER
 from coterie.model import instant
 from coterie.model.envelope import PAYLOADS

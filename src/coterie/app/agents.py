@@ -14,11 +14,10 @@ import anyio
 from coterie.agents.builtin import FACTS as BUILT_IN
 from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.app.project import App
-from coterie.config import migrate as migration
-from coterie.config import scan as scanning
+from coterie.config import registry_edit
 from coterie.config.project import Project, find_project, search_path
-from coterie.config.registry import Registry, add_agent, is_included, load_registry, registry_path
-from coterie.config.scan import Scan, by_hand, has_key, program, signed_in
+from coterie.config.registry import Registry, is_included, load_registry, registry_path
+from coterie.config.registry_edit import Scan, add_agent, by_hand, has_key, program, signed_in
 from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
@@ -41,7 +40,7 @@ class Agents:
 
     def scan(self) -> Scan:
         """Look for known agents on PATH and enter them; what a person changed is kept."""
-        return scanning.scan(KNOWN_AGENTS, version_of, instant.now(), registry_path(self.home))
+        return registry_edit.scan(KNOWN_AGENTS, version_of, instant.now(), registry_path(self.home))
 
     def add(
         self,
@@ -57,13 +56,13 @@ class Agents:
         path = registry_path(self.home)
         return entry, add_agent(KNOWN_AGENTS, entry, path, replacing=replacing)
 
-    def migrate(self) -> migration.Migration:
+    def migrate(self) -> registry_edit.Migration:
         """Rewrite an old registry to the newest form; a copy is kept."""
-        return migration.migrate(KNOWN_AGENTS, registry_path(self.home))
+        return registry_edit.migrate(KNOWN_AGENTS, registry_path(self.home))
 
     def place(self, agent: AgentDefinition) -> str | None:
         """Where an agent's program is; None where it is not there."""
-        return scanning.place(KNOWN_AGENTS, agent)
+        return registry_edit.place(KNOWN_AGENTS, agent)
 
     def installable(self) -> Mapping[str, str]:
         """How to install each agent that is known by name."""

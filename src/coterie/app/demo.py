@@ -18,8 +18,8 @@ from coterie.app.agents import Agents
 from coterie.app.project import App
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, make_project
-from coterie.config.registry import load_registry, registry_path, save_registry
-from coterie.config.scan import by_hand, program
+from coterie.config.registry import load_registry, registry_path
+from coterie.config.registry_edit import by_hand, program, save_registry
 from coterie.config.team_edit import seated
 from coterie.config.teams import seats
 from coterie.errors import UsageError

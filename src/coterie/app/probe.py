@@ -20,7 +20,8 @@ from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import version_of
 from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
 from coterie.app.project import App
-from coterie.config.registry import Registry, registry_path, save_registry
+from coterie.config.registry import Registry, registry_path
+from coterie.config.registry_edit import save_registry
 from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition, ShellTool

@@ -10,7 +10,7 @@ from typing import Literal
 
 from coterie.app.run import WORKFLOWS
 from coterie.app.teams import Teams, TeamView
-from coterie.config.scan import place
+from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
 from coterie.config.team_members import agents_of
 from coterie.errors import UsageError

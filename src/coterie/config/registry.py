@@ -1,8 +1,10 @@
-"""The registry file: which agents this machine has, and the technical facts of each."""
+"""The registry file: which agents this machine has, and the technical facts of each.
+
+One of version 1.1 is read too, in the form of 1.2.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,17 +14,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from coterie.config import legacy
-from coterie.config.files import (
-    Document,
-    Mistake,
-    Notice,
-    Place,
-    locked,
-    nulls,
-    read_document,
-    write_atomically,
-)
+from coterie.config.files import Document, Mistake, Notice, Place, nulls, read_document
 from coterie.config.mistakes import (
     VARIABLE,
     described,
@@ -32,12 +24,12 @@ from coterie.config.mistakes import (
     listing,
     quoted,
     refusal,
-    sentence,
 )
 from coterie.config.project import coterie_home, expanded
-from coterie.errors import NotFound, UsageError
+from coterie.errors import InvalidTime, NotFound
+from coterie.model import instant
 from coterie.model.agent import GENERIC, AgentDefinition, AgentFacts, Capabilities, KnownAgents
-from coterie.model.flags import split_words
+from coterie.model.flags import DroppedPrompt, split_words
 from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"
@@ -89,7 +81,7 @@ def load_registry(known: KnownAgents, path: Path | None = None) -> Registry:
     Where an agent has an adapter of its own, that chooses the way of calling: mode words in the
     entry's `baseArgs` are dropped with a notice.
     """
-    return as_used(_read(known, path or registry_path()))
+    return as_used(read_registry(known, path or registry_path()))
 
 
 def as_used(registry: Registry) -> Registry:
@@ -116,7 +108,8 @@ def is_included(facts: AgentFacts) -> bool:
     return facts.needs is not None and find_spec(facts.needs) is not None
 
 
-def _read(known: KnownAgents, path: Path) -> Registry:
+def read_registry(known: KnownAgents, path: Path) -> Registry:
+    """The registry as it was written, word for word."""
     return interpret(known, read_document(path)) if path.exists() else Registry(path, known=known)
 
 
@@ -131,8 +124,8 @@ def interpret(known: KnownAgents, document: Document) -> Registry:
     entries = cast("dict[str, object]", data)
     version = entries.get("schemaVersion")
     notices: tuple[Notice, ...] = ()
-    if version == legacy.VERSION:
-        entries, notices = legacy.modernise(known, entries)
+    if version == OLD_VERSION:
+        entries, notices = modernise(known, entries)
     elif version != VERSION:
         raise refusal(document, [_wrong_version(entries)])
     mistakes = [*_unknown_keys(entries), *_agents_shape(entries)]
@@ -147,7 +140,7 @@ def _wrong_version(entries: Mapping[str, object]) -> Mistake:
     if "schemaVersion" not in entries:
         return Mistake((), f'has no "schemaVersion"; expected "{VERSION}"')
     found = described(entries["schemaVersion"])
-    return Mistake(("schemaVersion",), f'is {found}; expected "{VERSION}" (or "{legacy.VERSION}")')
+    return Mistake(("schemaVersion",), f'is {found}; expected "{VERSION}" (or "{OLD_VERSION}")')
 
 
 def _unknown_keys(entries: Mapping[str, object]) -> Iterator[Mistake]:
@@ -171,7 +164,7 @@ def _definitions(
     if not isinstance(agents, dict):
         return made, mistakes
     for name, entry in cast("dict[str, object]", agents).items():
-        found = _definition(known, name, entry)
+        found = definition_of(known, name, entry)
         if isinstance(found, AgentDefinition):
             made[name] = found
         else:
@@ -179,7 +172,8 @@ def _definitions(
     return made, mistakes
 
 
-def _definition(known: KnownAgents, name: str, entry: object) -> AgentDefinition | list[Mistake]:
+def definition_of(known: KnownAgents, name: str, entry: object) -> AgentDefinition | list[Mistake]:
+    """The agent that an entry gives, or all that is wrong with the entry."""
     at: Place = ("agents", name)
     if not isinstance(entry, dict):
         return [Mistake(at, f"is {described(entry)}; expected an object")]
@@ -222,7 +216,7 @@ def _rules(known: KnownAgents, name: str, agent: AgentDefinition) -> Iterator[Mi
     _, prompts = flags.without_prompts(name, agent.base_args, named)
     for prompt in prompts:
         problem = f"holds a role's prompt ({prompt.flag}); it belongs to the member"
-        yield Mistake(("baseArgs",), problem, legacy.MIGRATE)
+        yield Mistake(("baseArgs",), problem, MIGRATE)
     for mistake in _completion(agent.capabilities):
         yield replace(mistake, place=("capabilities", *mistake.place))
 
@@ -277,56 +271,115 @@ def _notices(registry: Registry, used: Mapping[str, AgentDefinition]) -> Iterato
             )
 
 
-# -- writing -----------------------------------------------------------------------------------
+OLD_VERSION = "1.1"
+MIGRATE = "coterie agents migrate"
+
+_SAME = ("name", "displayName", "command", "usePty", "version", "adapter", "env")
+_REPLACED = ("args", "baseArgs", "capabilities", "installedAt", "completion", "endMarker")
+"""`endMarker` waited for a `[DONE]` that no agent prints: a turn's end is known otherwise now."""
 
 
-def save_registry(registry: Registry) -> None:
-    """Write the registry as a whole, readable by its user alone."""
-    write_atomically(registry.path, render(registry.agents))
+@dataclass(frozen=True)
+class ModernEntry:
+    """An entry in its new form, with what was left behind."""
+
+    entry: object
+    yes: tuple[str, ...] = ()
+    """Arguments that answer yes to everything."""
+    dropped: tuple[DroppedPrompt, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
-def render(agents: Mapping[str, AgentDefinition]) -> str:
-    """The registry file's text, schema 1.2."""
-    data = {
-        "schemaVersion": VERSION,
-        "agents": {name: _dumped(agent) for name, agent in agents.items()},
-    }
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+def modernise(
+    known: KnownAgents, entries: Mapping[str, object]
+) -> tuple[dict[str, object], tuple[Notice, ...]]:
+    """A 1.1 file's content in the form of 1.2, and what a reader of it should be told."""
+    made: dict[str, object] = {"schemaVersion": "1.2"}
+    notices = [Notice("The registry is of version 1.1; it is still read.", MIGRATE)]
+    if "agents" in entries:
+        made["agents"] = entries["agents"]
+    if isinstance(entries.get("agents"), dict):
+        agents: dict[str, object] = {}
+        for name, entry in cast("dict[str, object]", entries["agents"]).items():
+            modern = modern_entry(known, name, entry)
+            agents[name] = modern.entry
+            notices += [
+                Notice(f"{name}: a prompt in its arguments is not used ({prompt.flag}).", MIGRATE)
+                for prompt in modern.dropped
+            ]
+            notices += notices_of(name, modern)
+        made["agents"] = agents
+    return made, tuple(notices)
 
 
-def _dumped(agent: AgentDefinition) -> dict[str, object]:
-    return agent.model_dump(mode="json", exclude_none=True, exclude_unset=True)
-
-
-def add_agent(
-    known: KnownAgents, agent: AgentDefinition, path: Path | None = None, *, replacing: bool = False
-) -> Registry:
-    """Add one agent by hand; one of that name is only replaced when told to."""
-    path = path or registry_path()
-    agent = define(known, agent.name, _dumped(agent))
-    with locked(path):
-        registry = current(known, path)
-        if agent.name in registry.agents and not replacing:
-            raise UsageError(f'There is an agent "{agent.name}" already.', "coterie agents list")
-        registry = registry.with_agents(agent)
-        save_registry(registry)
-    return registry
-
-
-def define(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentDefinition:
-    """An agent from facts that were given on the command line, checked like the file's."""
-    made = _definition(known, name, dict(entry))
-    if isinstance(made, AgentDefinition):
-        return made
-    said = [
-        sentence("", replace(mistake, place=(name, *mistake.place[2:]))).strip() for mistake in made
+def notices_of(name: str, modern: ModernEntry) -> list[Notice]:
+    """What a person should know of one entry besides the prompts that were taken out of it."""
+    said: list[Notice] = []
+    if modern.ignored:
+        keys = ", ".join(quoted(key) for key in modern.ignored)
+        said.append(Notice(f"{name}: {keys} is not used any more."))
+    said += [
+        Notice(
+            f"{name}: {flag} answers yes to everything; "
+            "only members with permissions full may use it.",
+            f"Take {flag} out of the baseArgs of {name}.",
+        )
+        for flag in modern.yes
     ]
-    raise UsageError("\n".join(said), made[0].hint)
+    return said
 
 
-def current(known: KnownAgents, path: Path) -> Registry:
-    """The registry to be written again; an old one must be migrated first, so nothing is lost."""
-    registry = _read(known, path)
-    if registry.schema_version == legacy.VERSION:
-        raise UsageError(f"The registry is of version {legacy.VERSION}.", legacy.MIGRATE, str(path))
-    return registry
+def modern_entry(known: KnownAgents, name: str, entry: object) -> ModernEntry:
+    """One old entry in its new form; what cannot be read is left for the check to refuse."""
+    if not isinstance(entry, dict):
+        return ModernEntry(entry)
+    given = {
+        key: value for key, value in cast("dict[str, object]", entry).items() if value is not None
+    }
+    args = given.get("baseArgs", given.get("args", []))
+    words = texts(args)
+    if words is None:
+        return ModernEntry({**{key: given[key] for key in _SAME if key in given}, "baseArgs": args})
+    facts = known.ours.get(name)
+    flags = known.flags(facts)
+    capabilities = _capabilities(given, facts)
+    kept, dropped = flags.without_prompts(name, words, capabilities.get("systemPromptFlag"))
+    made = {key: given[key] for key in _SAME if key in given}
+    if facts is not None:
+        made.setdefault("displayName", facts.display_name)
+    made["baseArgs"] = list(kept)
+    made["capabilities"] = capabilities
+    ignored = [key for key in given if key not in _SAME and key not in _REPLACED]
+    ignored += _moment(given, made)
+    return ModernEntry(made, tuple(flags.yes_to_all(kept)), dropped, tuple(ignored))
+
+
+def texts(value: object) -> list[str] | None:
+    """A list of texts, or None where it is something else."""
+    if not isinstance(value, list):
+        return None
+    words = cast("list[object]", value)
+    found = [word for word in words if isinstance(word, str)]
+    return found if len(found) == len(words) else None
+
+
+def _moment(given: Mapping[str, object], made: dict[str, object]) -> list[str]:
+    """Old times are often without an offset; a time nobody relies on is no reason to refuse."""
+    if "installedAt" not in given:
+        return []
+    try:
+        made["installedAt"] = instant.parse(str(given["installedAt"]))
+    except InvalidTime:
+        return ["installedAt"]
+    return []
+
+
+def _capabilities(given: Mapping[str, object], facts: AgentFacts | None) -> dict[str, object]:
+    stated = given.get("capabilities")
+    if isinstance(stated, dict):
+        return cast("dict[str, object]", stated)
+    if facts is not None:
+        return dict(facts.capabilities)
+    if given.get("completion") == "jsonl":
+        return {"completionDetection": "jsonl", "completionTypes": ["result", "turn.completed"]}
+    return {"completionDetection": "idleTimeout"}

@@ -13,7 +13,7 @@ from coterie.config.files import Document, parse_json, parse_toml, read_document
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project
 from coterie.config.registry import Registry
-from coterie.config.scan import has_key, program
+from coterie.config.registry_edit import has_key, program
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path

@@ -9,8 +9,8 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config import registry
-from coterie.config.registry import add_agent, load_registry, registry_path
-from coterie.config.scan import find_agents, missing_agents, place, scan
+from coterie.config.registry import load_registry, registry_path
+from coterie.config.registry_edit import add_agent, find_agents, missing_agents, place, scan
 from coterie.config.team_edit import ready
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.flags import split_words

@@ -10,7 +10,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.config.registry import Registry, define
+from coterie.config.registry import Registry
+from coterie.config.registry_edit import define
 from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.errors import ConfigError

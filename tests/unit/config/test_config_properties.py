@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from pydantic import BaseModel
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.config import registry, team_file
+from coterie.config import registry, registry_edit, team_file
 from coterie.config.files import Document, parse_json, parse_toml
 from coterie.config.mistakes import lines_of
 from coterie.config.project import Project, known_projects
@@ -112,7 +112,7 @@ def test_any_json_is_a_registry_or_refused(data: object) -> None:
         found = registry.interpret(KNOWN_AGENTS, parse_json(PATH, json.dumps(data)))
     except ConfigError:
         return
-    text = registry.render(found.agents)
+    text = registry_edit.render(found.agents)
     assert REGISTRY_SCHEMA.is_valid(json.loads(text))
     assert registry.interpret(KNOWN_AGENTS, parse_json(PATH, text)).agents == found.agents
 

@@ -12,14 +12,8 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import Notice
-from coterie.config.registry import (
-    Registry,
-    add_agent,
-    load_registry,
-    registry_path,
-    save_registry,
-)
-from coterie.config.scan import by_hand
+from coterie.config.registry import Registry, load_registry, registry_path
+from coterie.config.registry_edit import add_agent, by_hand, save_registry
 from coterie.errors import ConfigError, NotFound, StorageReadOnly, UsageError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member

@@ -11,8 +11,8 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import Notice
-from coterie.config.migrate import Migration, migrate
 from coterie.config.registry import load_registry, registry_path
+from coterie.config.registry_edit import Migration, migrate
 from coterie.errors import ConfigError, NotFound
 from coterie.model.flags import DroppedPrompt, split_words
 from tests.conftest import House

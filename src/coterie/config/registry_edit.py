@@ -1,18 +1,43 @@
-"""Which agents are installed and signed in, and entering them into the registry."""
+"""Changing the registry: what a scan finds, an agent by hand, an old file in its newest form."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
-from coterie.config.files import locked
+from coterie.config.files import (
+    Document,
+    Notice,
+    keep_copy,
+    locked,
+    read_document,
+    write_atomically,
+)
+from coterie.config.mistakes import doubled_keys, refusal, sentence
 from coterie.config.project import expanded, passthrough, search_path, user_home
-from coterie.config.registry import Registry, as_used, current, define, registry_path, save_registry
-from coterie.errors import UsageError
+from coterie.config.registry import (
+    MIGRATE,
+    OLD_VERSION,
+    VERSION,
+    ModernEntry,
+    Registry,
+    as_used,
+    definition_of,
+    interpret,
+    modern_entry,
+    notices_of,
+    read_registry,
+    registry_path,
+    texts,
+)
+from coterie.errors import NotFound, UsageError
 from coterie.model.agent import AgentDefinition, AgentFacts, KnownAgents
+from coterie.model.flags import DroppedPrompt
 
 VersionOf = Callable[[str], str | None]
 """Runs a program with `--version` and returns what it printed; `config` starts no programs."""
@@ -140,6 +165,61 @@ def by_hand(
     return define(known, name, {**entry, "usePty": True} if use_pty else entry)
 
 
+# -- writing -----------------------------------------------------------------------------------
+
+
+def save_registry(registry: Registry) -> None:
+    """Write the registry as a whole, readable by its user alone."""
+    write_atomically(registry.path, render(registry.agents))
+
+
+def render(agents: Mapping[str, AgentDefinition]) -> str:
+    """The registry file's text, schema 1.2."""
+    data = {
+        "schemaVersion": VERSION,
+        "agents": {name: _dumped(agent) for name, agent in agents.items()},
+    }
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+def _dumped(agent: AgentDefinition) -> dict[str, object]:
+    return agent.model_dump(mode="json", exclude_none=True, exclude_unset=True)
+
+
+def add_agent(
+    known: KnownAgents, agent: AgentDefinition, path: Path | None = None, *, replacing: bool = False
+) -> Registry:
+    """Add one agent by hand; one of that name is only replaced when told to."""
+    path = path or registry_path()
+    agent = define(known, agent.name, _dumped(agent))
+    with locked(path):
+        registry = current(known, path)
+        if agent.name in registry.agents and not replacing:
+            raise UsageError(f'There is an agent "{agent.name}" already.', "coterie agents list")
+        registry = registry.with_agents(agent)
+        save_registry(registry)
+    return registry
+
+
+def define(known: KnownAgents, name: str, entry: Mapping[str, object]) -> AgentDefinition:
+    """An agent from facts that were given on the command line, checked like the file's."""
+    made = definition_of(known, name, dict(entry))
+    if isinstance(made, AgentDefinition):
+        return made
+    said = [
+        sentence("", replace(mistake, place=(name, *mistake.place[2:]))).strip() for mistake in made
+    ]
+    raise UsageError("\n".join(said), made[0].hint)
+
+
+def current(known: KnownAgents, path: Path) -> Registry:
+    """The registry to be written again; an old one must be migrated first, so nothing is lost."""
+    registry = read_registry(known, path)
+    if registry.schema_version == OLD_VERSION:
+        raise UsageError(f"The registry is of version {OLD_VERSION}.", MIGRATE, str(path))
+    return registry
+
+
 # -- signed in ---------------------------------------------------------------------------------
 
 
@@ -161,3 +241,73 @@ def signed_in(facts: AgentFacts, command: str, check: ExitsWith0) -> bool | None
     if facts.credentials is None or home is None:
         return None
     return (home / facts.credentials).is_file()
+
+
+@dataclass(frozen=True)
+class Migration:
+    """What a migration did; nothing when the registry was as it should be."""
+
+    path: Path
+    changed: bool
+    backup: Path | None = None
+    dropped: tuple[DroppedPrompt, ...] = ()
+    notices: tuple[Notice, ...] = ()
+
+
+def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
+    """Rewrite the registry to 1.2 without roles' prompts; done twice it changes nothing more."""
+    path = path or registry_path()
+    if not path.exists():
+        raise NotFound("There is no registry yet.", "coterie agents scan", str(path))
+    with locked(path):
+        document = read_document(path)
+        if document.doubled:
+            raise refusal(document, doubled_keys(document))
+        cleaned, dropped, notices = _cleaned(known, document.data)
+        if cleaned is None:
+            interpret(known, document)  # refuses what is neither 1.1 nor 1.2
+            return Migration(path, changed=False)
+        # Everything is checked before anything is written.
+        made = interpret(known, Document(path, document.text, cleaned, document.kind))
+        version = cast("Mapping[str, object]", document.data)["schemaVersion"]
+        backup = keep_copy(path, f"{path.name}.{version}.bak")
+        save_registry(made)
+    return Migration(path, True, backup, dropped, notices)
+
+
+def _cleaned(
+    known: KnownAgents, data: object
+) -> tuple[dict[str, object] | None, tuple[DroppedPrompt, ...], tuple[Notice, ...]]:
+    """The content to be written, or None where there is nothing to do."""
+    entries = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    agents = entries.get("agents")
+    version = entries.get("schemaVersion")
+    if version not in (OLD_VERSION, VERSION) or not isinstance(agents, dict):
+        return None, (), ()
+    is_old = version == OLD_VERSION
+    made: dict[str, object] = {}
+    dropped: list[DroppedPrompt] = []
+    notices: list[Notice] = []
+    for name, entry in cast("dict[str, object]", agents).items():
+        modern = (modern_entry if is_old else _without_prompts)(known, name, entry)
+        made[name] = modern.entry
+        dropped += modern.dropped
+        notices += notices_of(name, modern) if is_old else ()
+    if not is_old and not dropped:
+        return None, (), ()
+    return {"schemaVersion": VERSION, "agents": made}, tuple(dropped), tuple(notices)
+
+
+def _without_prompts(known: KnownAgents, name: str, entry: object) -> ModernEntry:
+    if not isinstance(entry, dict):
+        return ModernEntry(entry)
+    given = cast("dict[str, object]", entry)
+    words = texts(given.get("baseArgs"))
+    if words is None:
+        return ModernEntry(given)
+    told = given.get("capabilities")
+    flag = (
+        cast("dict[str, object]", told).get("systemPromptFlag") if isinstance(told, dict) else None
+    )
+    kept, dropped = known.flags(known.ours.get(name)).without_prompts(name, words, flag)
+    return ModernEntry({**given, "baseArgs": list(kept)}, dropped=dropped)
