@@ -252,7 +252,7 @@ def test_a_full_disk_behind_stdout(cli: Cli) -> None:
             assert "Traceback" not in done.stderr
 
 
-BROKEN = "import coterie.cli.look as look; look.look = None; from coterie.cli.main import run; "
+BROKEN = "import coterie.cli.tasks as tasks; tasks.look = None; from coterie.cli.main import run; "
 
 
 def test_what_nobody_foresaw_is_our_bug(bare: Cli) -> None:

@@ -214,6 +214,19 @@ def group(
     return made
 
 
+def list_group(name: str, example: str, doc: str) -> click.Group:
+    """A click group that, alone, does what its command `list` does."""
+
+    @group(name, example)
+    @click.pass_context
+    def made(context: click.Context) -> None:
+        if context.invoked_subcommand is None:
+            context.invoke(made.commands["list"])
+
+    made.help = doc
+    return made
+
+
 def _example(line: str) -> str:
     return f"Example:  {line}"
 

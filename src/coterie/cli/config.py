@@ -5,25 +5,26 @@ from __future__ import annotations
 import click
 
 from coterie.app.projects import AllSettings, Setting, change_setting, settings_of
-from coterie.cli.call import Call, command, group, pass_call
+from coterie.cli.call import Call, command, list_group, pass_call
 from coterie.cli.project import here, made
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
 
-
-@group("config", "coterie config set quietAfter 5m")
-@click.pass_context
-def config(context: click.Context) -> None:
-    """Settings; the project's count for more than yours.  Alone: list."""
-    if context.invoked_subcommand is None:
-        _list(context.ensure_object(Call))
+config = list_group(
+    "config",
+    "coterie config set quietAfter 5m",
+    "Settings; the project's count for more than yours.  Alone: list.",
+)
 
 
 @command("list", "coterie config list")
 @pass_call
 def list_(call: Call) -> None:
     """Every setting, its value, and who said so."""
-    _list(call)
+    settings = _all(call).list()
+    for one in settings:
+        call.record("setting", vars(one))
+    call.lines(_table(settings, call.width))
 
 
 @command("get", "coterie config get keeper")
@@ -59,13 +60,6 @@ for _one in (list_, get, set_):
 
 def _all(call: Call) -> AllSettings:
     return settings_of(here(call))
-
-
-def _list(call: Call) -> None:
-    settings = _all(call).list()
-    for one in settings:
-        call.record("setting", vars(one))
-    call.lines(_table(settings, call.width))
 
 
 def _table(settings: tuple[Setting, ...], width: int) -> list[str]:

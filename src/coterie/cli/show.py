@@ -10,9 +10,9 @@ import click
 from coterie.cli import card, records
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.inbox import asked, find_question
-from coterie.cli.look import state_of
 from coterie.cli.project import here, named
 from coterie.cli.report import in_words
+from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
 from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
 from coterie.model.record import TaskDetail

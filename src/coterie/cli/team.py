@@ -9,7 +9,7 @@ import click
 
 from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
-from coterie.cli.call import Call, command, group, pass_call
+from coterie.cli.call import Call, command, list_group, pass_call
 from coterie.cli.project import here, made, opened, show_notices
 from coterie.cli.text import Paint, about, one_line, table, warned
 from coterie.cli.work import agrees, show_powers
@@ -24,19 +24,28 @@ if TYPE_CHECKING:
 _TEAM = click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
 
 
-@group("team", "coterie team new review --preset review")
-@click.pass_context
-def team(context: click.Context) -> None:
-    """The teams of this project.  Alone: list."""
-    if context.invoked_subcommand is None:
-        _list(context.ensure_object(Call))
+team = list_group(
+    "team", "coterie team new review --preset review", "The teams of this project.  Alone: list."
+)
 
 
 @command("list", "coterie team list")
 @pass_call
 def list_(call: Call) -> None:
     """The teams of this project."""
-    _list(call)
+    teams = Teams(here(call))
+    names = teams.names()
+    for name in names:
+        try:
+            view = teams.read(name)
+        except CoterieError as error:
+            call.problem(error)
+            continue
+        is_default = teams.is_default(name)
+        call.record("team", _fields(view, teams) | {"default": is_default})
+        call.line(f"  {_summary(view, call.paint)}" + ("   [default]" if is_default else ""))
+    if not names:
+        call.line("There is no team here yet.   coterie init, or coterie team new NAME")
 
 
 @command("new", "coterie team new review --preset review")
@@ -219,22 +228,6 @@ for _one in (list_, new, add, show, validate, update, keep, rename, open_, trust
 
 
 # -- showing -----------------------------------------------------------------------------------
-
-
-def _list(call: Call) -> None:
-    teams = Teams(here(call))
-    names = teams.names()
-    for name in names:
-        try:
-            view = teams.read(name)
-        except CoterieError as error:
-            call.problem(error)
-            continue
-        is_default = teams.is_default(name)
-        call.record("team", _fields(view, teams) | {"default": is_default})
-        call.line(f"  {_summary(view, call.paint)}" + ("   [default]" if is_default else ""))
-    if not names:
-        call.line("There is no team here yet.   coterie init, or coterie team new NAME")
 
 
 def _summary(view: TeamView, paint: Paint) -> str:

@@ -316,6 +316,20 @@ def parse_span(text: str) -> float | None:
     return float(hours * 3600 + minutes * 60 + left)
 
 
+class Span(click.ParamType[float]):
+    """A time such as `30m`, in seconds."""
+
+    name = "span"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        found = parse_span(str(value))
+        if found is None:
+            self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
+        return found
+
+
 _DAYS = re.compile(r"(\d{1,5})d", re.I)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 import click
 
 from coterie.cli.call import Call, command, pass_call
-from coterie.cli.text import parse_span
+from coterie.cli.text import Span
 from coterie.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -23,20 +23,6 @@ P = ParamSpec("P")
 
 LONGEST = 10_000_000
 """No message is longer than this many characters."""
-
-
-class Span(click.ParamType[float]):
-    """A time such as `30m`, in seconds."""
-
-    name = "span"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = parse_span(str(value))
-        if found is None:
-            self.fail(f"{value!r} is no time; write it like 90s, 30m or 1h30m.", param, ctx)
-        return found
 
 
 _TEAM = click.option(
