@@ -28,7 +28,7 @@ from coterie.app.run import (
 )
 from coterie.app.sessions import Sessions
 from coterie.config.project import Project, make_project
-from coterie.config.settings import Settings, load_scheduler, load_settings
+from coterie.config.settings import load_scheduler
 from coterie.config.teams import learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
@@ -69,7 +69,6 @@ class App:
 
     root: Path
     storage: SqliteStorage
-    settings: Settings
     machine: Machine
     pool: ChannelPool
     home: Path | None = None
@@ -87,10 +86,10 @@ class App:
         `stand_in` is the address of a model to rehearse against, instead of one of our own.
         """
         project = Project(root)
-        settings = await anyio.to_thread.run_sync(_prepared, project, home)
+        await anyio.to_thread.run_sync(make_project, project)
         storage = await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
-        app = cls(root, storage, settings, machine, ChannelPool(), home, stand_in)
+        app = cls(root, storage, machine, ChannelPool(), home, stand_in)
         try:
             yield app
         finally:
@@ -359,14 +358,7 @@ class App:
 
     @property
     def _members(self) -> MemberFactory:
-        return MemberFactory(
-            self.root, self.home, self.settings, self.storage, self.machine, self.pool
-        )
-
-
-def _prepared(project: Project, home: Path | None) -> Settings:
-    make_project(project)
-    return load_settings(project.folder, home).values
+        return MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
 
 
 def _new_id(length: int) -> str:

@@ -1,10 +1,15 @@
-"""Projects: the one around us, all that Coterie has been at work in, and settings."""
+"""Projects: the one around us, all that Coterie has worked in, settings, an inbox of them all."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from coterie.config import settings
 from coterie.config.files import Notice
 from coterie.config.project import (
     Project,
@@ -13,17 +18,17 @@ from coterie.config.project import (
     make_project,
     remember_project,
 )
-from coterie.config.settings import (
-    FILE_NAME,
-    AllSettings,
-    Setting,
-    load_settings,
-    set_value,
-    unset_value,
-    user_settings_path,
-)
-from coterie.errors import UsageError
+from coterie.config.settings import AllSettings, Setting
+from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
 from coterie.model import instant
+from coterie.model.conversation import YOU
+from coterie.model.interaction import choose, refuse_lost_words
+from coterie.model.record import QuestionView, TaskView
+from coterie.model.workspace import shown
+
+if TYPE_CHECKING:
+    # Opening a project imports everything; most commands that ask which one it is do not.
+    from coterie.app.project import Answered, App
 
 
 def project_around(directory: Path | None) -> Project | None:
@@ -76,7 +81,7 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
 
 def settings_of(project: Project) -> AllSettings:
     """The settings that hold in a project, and who said so."""
-    return load_settings(project.folder if project.exists else None)
+    return settings.load_settings(project.folder if project.exists else None)
 
 
 def change_setting(
@@ -86,9 +91,135 @@ def change_setting(
 
     Returns what holds now, and the file that was written.
     """
-    path = user_settings_path() if user else project.folder / FILE_NAME
+    path = settings.user_settings_path() if user else project.folder / settings.FILE_NAME
     if value is None:
-        unset_value(path, key)
+        settings.unset_value(path, key)
     else:
-        set_value(path, key, value)
+        settings.set_value(path, key, value)
     return settings_of(project).get(key), path
+
+
+# -- one inbox for every project ---------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OpenQuestions:
+    """The open questions of every known project, the oldest first."""
+
+    questions: tuple[QuestionView, ...]
+    failures: tuple[CoterieError, ...]
+    """Of projects that could not be opened; they do not hide the others."""
+    tasks: tuple[TaskView, ...] = ()
+    """The tasks of the project around us, where they were wanted too."""
+
+
+async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> OpenQuestions:
+    """What waits for an answer.  With the tasks here, a project here that cannot be opened is an
+    error."""
+    from coterie.app.project import App
+
+    found: list[QuestionView] = []
+    failures: list[CoterieError] = []
+    tasks: list[TaskView] = []
+    for project in projects.projects:
+        wanted = with_tasks and project == projects.here
+        try:
+            async with App.open(project.root) as app:
+                found += await app.questions()
+                tasks += await app.tasks() if wanted else ()
+        except CoterieError as error:
+            if wanted:
+                raise
+            failures.append(error)
+    found.sort(key=lambda view: view.asked_at)
+    return OpenQuestions(tuple(found), tuple(failures), tuple(tasks))
+
+
+@dataclass(frozen=True)
+class GivenAnswer:
+    """A question that was answered, and what came of it."""
+
+    view: QuestionView
+    answered: Answered
+    rules: Path | None
+    """The file that holds the rule which was made by this answer."""
+
+
+class Inbox:
+    """The questions of this project and all others; each project is opened at most once."""
+
+    def __init__(self, projects: ProjectsAtWork, stack: AsyncExitStack) -> None:
+        self._projects = projects
+        self._stack = stack
+        self._apps: dict[Path, App] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, projects: ProjectsAtWork) -> AsyncGenerator[Inbox]:
+        """Projects stay open for the length of the block, once something was looked for in them."""
+        async with AsyncExitStack() as stack:
+            yield cls(projects, stack)
+
+    async def _app(self, project: Project) -> App:
+        from coterie.app.project import App
+
+        app = self._apps.get(project.root)
+        if app is None:
+            app = await self._stack.enter_async_context(App.open(project.root))
+            self._apps[project.root] = app
+        return app
+
+    async def find(self, name: str) -> QuestionView:
+        """The question a person means: in this project, else in the one other that has it.
+
+        One that this project has already closed counts too: an answer that comes too late must
+        be refused, and not be taken for the answer to a question of the same number elsewhere.
+        """
+        here = self._projects.here
+        found: list[QuestionView] = []
+        for project in self._projects.projects:
+            if found and here is not None and project.root != here.root == found[0].project:
+                break
+            app = await self._app(project)
+            found += _named(name, await app.questions(only_open=False))
+        if not found:
+            raise NotFound(f'No question "{name}" in any project.', "coterie inbox")
+        found = [view for view in found if view.state == "open"] or found
+        if len(found) > 1:
+            places = ", ".join(
+                f"{view.interaction.interaction_id} in {shown(view.project)}" for view in found
+            )
+            raise UsageError(f'"{name}" could be {places}.', "Name the project: -C DIR")
+        return found[0]
+
+    async def answer(self, name: str, choice: str | None, text: str | None) -> GivenAnswer:
+        """Answer a question; raises AnswerRefused, and then it stays open."""
+        from coterie.config.teams import rules_path
+
+        view = await self.find(name)
+        question = view.interaction
+        if question.kind == "Input":
+            if choice is not None and text is not None:
+                raise AnswerRefused(
+                    f"{question.interaction_id} takes text alone. It stays open.",
+                    f"coterie answer {question.interaction_id} --say {shlex.quote(text)}",
+                )
+            choice, text = None, text or choice
+        elif choice is not None and view.state == "open":
+            chosen = choose(question, choice)
+            option = next(option for option in question.options if option.id == chosen)
+            refuse_lost_words(question, option, text)
+        project = Project(view.project)
+        app = await self._app(project)
+        answered = await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+        made = answered.rule is not None
+        return GivenAnswer(view, answered, rules_path(project, answered.team) if made else None)
+
+
+def _named(name: str, views: list[QuestionView]) -> list[QuestionView]:
+    name = name.lower()
+    waiting = [view for view in views if view.state == "open"]
+    if name == "last":
+        return waiting[-1:]
+    exact = [view for view in views if view.interaction.interaction_id == name]
+    return exact or [view for view in waiting if view.interaction.interaction_id.startswith(name)]

@@ -12,10 +12,10 @@ import anyio.from_thread
 import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
-from coterie.config import workflow_names as names
+from coterie.config import team_entry
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
-from coterie.config.settings import Settings
+from coterie.config.settings import load_settings
 from coterie.config.team_file import load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, reading_for
@@ -39,6 +39,7 @@ from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 if TYPE_CHECKING:
     from coterie.rehearsal.model_api import Responder
 
+
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
 _WITHOUT_CHECKS = frozenset({"chat", "solo"})
@@ -50,24 +51,25 @@ class MemberFactory:
 
     root: Path
     home: Path | None
-    settings: Settings
     storage: Storage
     machine: Machine
     pool: ChannelPool
 
     def of(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
         """The members of a team, with all that was not kept with the task.  Reads files."""
+        project = Project(self.root)
+        settings = load_settings(project.folder, self.home).values
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
         registry = registry.with_agents(*agents_of(team).values())
         adapters = Adapters(
             registry.agents,
-            self.settings.keeper,
-            self.settings.quiet_after_ms / 1000,
+            settings.keeper,
+            settings.quiet_after_ms / 1000,
             self.storage.conversation.thread,
         )
         if any(member.env for member in team.members) and team_file:
             path = Path(team_file)
-            reading = reading_for(path, Project(self.root), registry, self.settings)
+            reading = reading_for(path, project, registry, settings)
             team = team.unsealed(load_team(path, reading).team)
         trusted = is_material_trusted(self.root, self.home)
         agents = [registry.agents.get(member.agent or "") for member in team.members]
@@ -309,7 +311,7 @@ class Workflows(dict[str, Workflow]):
     def __missing__(self, name: str) -> Workflow:
         from importlib.metadata import entry_points
 
-        for point in entry_points(group=names.GROUP, name=name):
+        for point in entry_points(group=team_entry.WORKFLOW_GROUP, name=name):
             try:
                 loaded: Any = point.load()
             except (ImportError, AttributeError) as error:
@@ -317,12 +319,12 @@ class Workflows(dict[str, Workflow]):
                 raise UsageError(problem) from error
             workflow: Workflow = loaded() if isinstance(loaded, type) else loaded
             return self.setdefault(name, workflow)
-        raise names.unknown_workflow(name)
+        raise team_entry.unknown_workflow(name)
 
 
 def workflow_names() -> tuple[str, ...]:
     """Ours, then those of other packages."""
-    return names.workflow_names()
+    return team_entry.workflow_names()
 
 
 async def load_workflow(name: str) -> Workflow:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from functools import partial
 from typing import TYPE_CHECKING
 
 import anyio
 import click
 
-from coterie.app.inbox import GivenAnswer, Inbox, OpenQuestions
-from coterie.app.inbox import waiting as waiting_in
-from coterie.app.projects import project_around
+from coterie.app.projects import GivenAnswer, Inbox, OpenQuestions, project_around
+from coterie.app.projects import waiting as waiting_in
 from coterie.cli import card, records
 from coterie.cli.call import Call, command, pass_call
 from coterie.cli.project import all_known, named
@@ -30,7 +30,7 @@ _ID = re.compile(r"q\d+|last", re.I)
 @pass_call
 def inbox(call: Call) -> None:
     """What waits for your answer, in every project, the oldest first."""
-    found = waiting(call)
+    found = waiting(call).questions
     call.records("interaction", map(records.question, found))
     if not found:
         call.line("Nothing waits for you.")
@@ -39,12 +39,12 @@ def inbox(call: Call) -> None:
         call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
 
 
-def waiting(call: Call) -> tuple[QuestionView, ...]:
+def waiting(call: Call, *, with_tasks: bool = False) -> OpenQuestions:
     """Open questions of every known project; one that cannot be opened does not hide the others."""
-    found: OpenQuestions = anyio.run(waiting_in, all_known(call))
+    found = anyio.run(partial(waiting_in, all_known(call), with_tasks=with_tasks))
     for error in found.failures:
         call.problem(error)
-    return found.questions
+    return found
 
 
 def asked(call: Call, view: QuestionView) -> card.QuestionContext:

@@ -13,8 +13,6 @@ from coterie.cli.call import Call, command, pass_call, write
 from coterie.cli.verbs import NoVerb
 
 if TYPE_CHECKING:
-    from coterie.app.project import App
-    from coterie.app.projects import Project
     from coterie.model.record import QuestionView, TaskView
 
 _FRESH = """\
@@ -32,8 +30,8 @@ def overview(call: Call) -> None:
     from coterie.cli.inbox import waiting
 
     project = project_around(call.directory)
-    questions = waiting(call)
-    tasks = _tasks(project)
+    found = waiting(call, with_tasks=True)
+    questions, tasks = found.questions, found.tasks
     call.records("task", map(records.task, tasks))
     if not tasks and not questions:
         fresh = project is None or not project.exists
@@ -46,19 +44,7 @@ def overview(call: Call) -> None:
     call.line(f"Next     {follow}")
 
 
-def _tasks(project: Project | None) -> list[TaskView]:
-    from coterie.cli.project import opened
-
-    if project is None or not project.database.exists():
-        return []
-
-    async def body(app: App) -> list[TaskView]:
-        return await app.tasks()
-
-    return opened(project, body)
-
-
-def _lines(call: Call, tasks: list[TaskView], questions: Sequence[QuestionView]) -> list[str]:
+def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> list[str]:
     from coterie.cli import card
     from coterie.cli.text import clip, one_line
 
@@ -76,7 +62,7 @@ def _lines(call: Call, tasks: list[TaskView], questions: Sequence[QuestionView])
     return [clip(row, call.width) for row in rows]
 
 
-def _next(tasks: list[TaskView], questions: Sequence[QuestionView]) -> str:
+def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
     if questions:
         return "coterie inbox"
     running = [task.id for task in tasks if task.pid is not None]

@@ -20,8 +20,40 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from coterie.config.mistakes import ARGUMENT, LABEL, LINE, MODEL, PATH, VARIABLE
+from coterie.config.mistakes import (
+    ARGUMENT,
+    LABEL,
+    LINE,
+    MODEL,
+    PATH,
+    VARIABLE,
+    did_you_mean,
+    listing,
+    quoted,
+)
+from coterie.errors import UsageError
 from coterie.model.team import AMOUNT, NAME_PATTERN, OUR_WORKFLOWS, MemberType, Mode, Work, amount
+
+WORKFLOW_GROUP = "coterie.workflows"
+"""An entry point of this group is a `Workflow`, or a class that makes one without arguments."""
+
+
+def workflow_names() -> tuple[str, ...]:
+    """Every name that a team may state as its workflow.  Reads every package's metadata."""
+    from importlib.metadata import entry_points
+
+    return (*OUR_WORKFLOWS, *sorted(entry_points(group=WORKFLOW_GROUP).names - {*OUR_WORKFLOWS}))
+
+
+def unknown_workflow(name: str) -> UsageError:
+    """The error for a workflow that there is not, with those there are."""
+    known = workflow_names()
+    guess = did_you_mean(name, known)
+    return UsageError(
+        f"No workflow {quoted(name)}; there are {listing(known)}.{guess}",
+        f"A workflow of another package is an entry point of the group {WORKFLOW_GROUP}.",
+    )
+
 
 _STRICT = ConfigDict(extra="forbid")
 _OPEN = ConfigDict(extra="allow")
@@ -37,8 +69,6 @@ def _is_rule(text: str) -> str:
 def _is_workflow(name: str) -> str:
     if name in (*OUR_WORKFLOWS, _PLANNED):
         return name
-    from coterie.config.workflow_names import workflow_names
-
     *known, last = workflow_names()
     if name not in (*known, last):
         expected = {"expected": f"{', '.join(known)} or {last}"}
