@@ -282,7 +282,7 @@ async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:
     assert (edit.display.title, edit.display.content_kind) == (f"Change {note}", "Diff")
     hunk = "@@ -1,2 +1,2 @@\n one\n-two\n+three"
     assert edit.display.content == f"--- {note}\n+++ {note}\n{hunk}"
-    assert (write.display.title, write.display.content_kind) == (f"Write {note}.new", "Diff")
+    assert (write.display.title, write.display.content_kind) == (f"Change {note}.new", "Diff")
     assert write.display.content == f"--- /dev/null\n+++ {note}.new\n@@ -0,0 +1,2 @@\n+all\n+new"
     assert note.read_text() == "one\nthree\n"
 

@@ -114,6 +114,7 @@ class AcpOpening:
     cwd: str
     mode: Mode
     introduction: str = ""
+    """Who the member is, in front of its first message."""
     model: str | None = None
     """To be chosen by protocol; None where a flag said it, or nobody did."""
     sign_in: str = ""
@@ -189,19 +190,13 @@ _SHOWN = 12
 
 @dataclass(frozen=True)
 class Choice:
-    """A request that makes a choice for one session."""
-
-    method: str
-    params: Object
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """One thing to choose: its value, its name, and how it is chosen."""
+    """One thing to choose for a session, and the request that does it."""
 
     value: str
     name: str
-    choice: Choice
+    """What people call it."""
+    method: str
+    params: Object
 
 
 def model_named(model: str, new: Object) -> Choice:
@@ -209,7 +204,7 @@ def model_named(model: str, new: Object) -> Choice:
     offers = list(_offers(new, "model", "models", "availableModels", "modelId"))
     for offer in offers:
         if model in (offer.value, offer.name) or offer.value.endswith(f"/{model}"):
-            return offer.choice
+            return offer
     if not offers:
         raise CannotOpen(f'it has no way to be told of the model "{model}"')
     names = ", ".join(offer.value for offer in offers[:_SHOWN])
@@ -219,11 +214,10 @@ def model_named(model: str, new: Object) -> Choice:
 def mode_for_reading(new: Object) -> list[Choice]:
     """The mode of a new session in which nothing is changed; none where there is none."""
     offers = _offers(new, "mode", "modes", "availableModes", "id")
-    found = (offer.choice for offer in offers if _READING.fullmatch(offer.value))
-    return list(found)[:1]
+    return [offer for offer in offers if _READING.fullmatch(offer.value)][:1]
 
 
-def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[_Offer]:
+def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iterator[Choice]:
     """What there is to choose: by the options of a session, else by the older list."""
     option = next(
         (each for each in mappings(new.get("configOptions")) if each.get("category") == category),
@@ -233,13 +227,12 @@ def _offers(new: Object, category: str, old: str, listed: str, key: str) -> Iter
         for given in _flat(mappings(option.get("options"))):
             value = text(given.get("value"))
             params: Object = {"configId": option.get("id"), "value": value}
-            choice = Choice("session/set_config_option", params)
-            yield _Offer(value, text(given.get("name")), choice)
+            yield Choice(value, text(given.get("name")), "session/set_config_option", params)
         return
     for given in mappings(mapping(new.get(old)).get(listed)):
         value = text(given.get(key))
-        choice = Choice(f"session/set_{category}", {f"{category}Id": value})
-        yield _Offer(value, text(given.get("name")), choice)
+        name, params = text(given.get("name")), {f"{category}Id": value}
+        yield Choice(value, name, f"session/set_{category}", params)
 
 
 def _flat(options: list[Object]) -> Iterator[Object]:

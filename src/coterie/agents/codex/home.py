@@ -53,10 +53,9 @@ Table = Mapping[str, object]
 
 @dataclass(frozen=True)
 class CodexHome:
-    """What its process is started with."""
+    """What its process is started with; `path` is its CODEX_HOME."""
 
     path: Path
-    """CODEX_HOME."""
     cwd: Path
     """Where it works, without links: Codex would take a link for another folder."""
     env: Mapping[str, str]

@@ -34,6 +34,7 @@ class CodexRequest:
     id: object
     asked: Asked
     yes: Object
+    """The reply that grants it, for this once."""
     no: Object
 
 
@@ -45,6 +46,7 @@ class _Question:
     input: Object
     action: Action
     note: str = ""
+    """What a person should know besides."""
     diff: str = ""
     display: Display | None = None
     """What is shown, where the call does not say it."""
