@@ -154,10 +154,20 @@ class AppendAudit:
 
 
 @dataclass(frozen=True)
-class AppendThread:
+class _TaskWrite:
+    task_id: str
+
+
+@dataclass(frozen=True)
+class _TurnWrite(_TaskWrite):
+    step: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class AppendThread(_TaskWrite):
     """A further entry of a thread that we keep ourselves; its number must be the next."""
 
-    task_id: str
     thread: str
     place: int
     entry: str
@@ -172,10 +182,9 @@ class OpenStep:
 
 
 @dataclass(frozen=True)
-class CloseStep:
+class CloseStep(_TaskWrite):
     """A step's result."""
 
-    task_id: str
     name: str
     result: str
 
@@ -188,22 +197,16 @@ class OpenTurn:
 
 
 @dataclass(frozen=True)
-class SpendTurn:
+class SpendTurn(_TurnWrite):
     """What an open attempt has cost so far: it counts, however the attempt ends."""
 
-    task_id: str
-    step: str
-    attempt: int
     usage: str
 
 
 @dataclass(frozen=True)
-class CloseTurn:
+class CloseTurn(_TurnWrite):
     """How an attempt ended."""
 
-    task_id: str
-    step: str
-    attempt: int
     closed_at: str
     outcome: TurnOutcome
     detail: str | None
@@ -235,22 +238,20 @@ class TakeRequest:
 
 
 @dataclass(frozen=True)
-class SupersedeSteps:
+class SupersedeSteps(_TaskWrite):
     """Steps, with their turns, that no longer count since the user chose to do them anew.
 
     They are kept under another name: `aside` and a number, and the name they had.
     """
 
-    task_id: str
     prefix: str
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class SetMemberState:
+class SetMemberState(_TaskWrite):
     """A member's state that another process should see; only the rare ones are kept."""
 
-    task_id: str
     member: str
     state: str
     reason: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from coterie.model.about import BudgetScope, Measure
 
@@ -23,8 +23,7 @@ _TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
 _CHECK = re.compile(r".*/check/\d+")
 
 
-@dataclass(frozen=True)
-class PermissionKey:
+class PermissionKey(NamedTuple):
     """A permission that an agent asked for in one attempt at a turn."""
 
     attempt: int
@@ -32,8 +31,7 @@ class PermissionKey:
     member: str
 
 
-@dataclass(frozen=True)
-class BudgetKey:
+class BudgetKey(NamedTuple):
     """A budget that a question was about."""
 
     scope: BudgetScope
