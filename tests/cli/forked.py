@@ -83,9 +83,9 @@ def serve(line: socket.socket) -> None:
 
 
 def _imported() -> None:
-    from coterie.cli import verbs
+    from coterie.cli import main
 
-    for verb in {**verbs.VERBS, **verbs.UNLISTED}.values():
+    for verb in {**main.VERBS, **main.UNLISTED}.values():
         importlib.import_module(f"coterie.cli.{verb.target.partition(':')[0]}")
     more = (
         "app.start",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from coterie.cli.card import LiveCard, QuestionContext, brief, card, heading, in_short
-from coterie.cli.reply import alike, typed
+from coterie.cli.screen.input import alike, typed
 from coterie.cli.text import Paint, cells
 from coterie.errors import AnswerRefused
 from coterie.model.about import ToolPermission

@@ -8,7 +8,7 @@ import sys
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.cli.verbs import VERBS
+from coterie.cli.main import VERBS
 from tests.cli.command import Cli
 
 

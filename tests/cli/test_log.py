@@ -69,14 +69,14 @@ k3f9  chat  Add coupons
 12:00:00  you      Add coupons
 12:00:01  coterie  task running
 12:00:03  ada      ! ada failed (try 1): rate limit until 12:30
-12:00:06  ada      ✓ read cart.py  0.6s
+12:00:06  ada      ✓ used Read cart.py  0.6s
 12:00:08  ada      ▲ wants to run: npm install stripe · q1
 12:00:09  ada      q1 answered by you: deny: use pnpm
 12:00:10  ada      ✗ not run: npm install stripe  (use pnpm)
 12:00:12  ada      ▲ wants to run: pnpm add stripe · q2
 12:00:13  ada      q2 answered by you: rule: run(pnpm add *)
 12:00:14  ada      ✓ ran pnpm add stripe  1.4s
-12:00:16  ada      ✗ changed cart.py  failed  1.6s
+12:00:16  ada      ✗ used Edit cart.py  failed  1.6s
 12:00:18  ada      ✓ used WebSearch stripe api  1.8s
 12:00:19  ada      Done.
 12:00:19  ada      Two files.

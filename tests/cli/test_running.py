@@ -9,7 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.project import App
-from coterie.cli.call import Call
+from coterie.cli.main import Call
 from coterie.cli.records import JsonLines
 from coterie.cli.running import Patience, StopRequest, run_task
 from coterie.model.record import MemberRecord, ResultRecord

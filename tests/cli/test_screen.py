@@ -17,7 +17,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 from coterie.app.project import Answered, App
-from coterie.cli.call import Call
+from coterie.cli.main import Call
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import Paint

@@ -224,7 +224,7 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     assert outcomes == [("runCommand", "denied"), ("editFile", "ok")]
     log = cli("log").out
     assert "✗ not run: touch client.txt  (no network here)" in log
-    assert "✓ changed coupon.py" in log
+    assert "✓ used editFile coupon.py" in log
     assert cli("audit", "--verify").code == 0
 
 

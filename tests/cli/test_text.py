@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.cli import verbs
+from coterie.cli.failure import nearest
+from coterie.cli.lines import Transcript
 from coterie.cli.text import (
     Paint,
     cells,
@@ -20,9 +23,9 @@ from coterie.cli.text import (
     token_count,
     wrap,
 )
-from coterie.cli.transcript import Transcript
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
 from coterie.model.team import Member, Team
+from coterie.model.tool_call import Effect
 
 
 @given(st.text(), st.integers(1, 60))
@@ -88,7 +91,7 @@ def test_tokens() -> None:
     ("word", "near"), [("docter", "doctor"), ("taks", "tasks"), ("logs", "logs"), ("xyzzy", None)]
 )
 def test_the_nearest_verb(word: str, near: str | None) -> None:
-    assert verbs.nearest(word) == near
+    assert nearest(word) == near
 
 
 TEAM = Team(
@@ -100,18 +103,21 @@ TEAM = Team(
 def test_tool_calls_take_one_line_each() -> None:
     transcript = Transcript(TEAM, lambda: 60, Paint(wanted=False), fold=True)
     lines: list[str] = []
-    for name, given_, failed in (
-        ("Read", {"file_path": "shop/cart.py"}, False),
-        ("Bash", {"command": "pytest -q\nrm -rf /"}, True),
-        ("Odd", {"n": 1}, False),
-    ):
+    calls: tuple[tuple[str, dict[str, object], bool, Effect | None], ...] = (
+        ("Read", {"file_path": "shop/cart.py"}, False, "read"),
+        ("Bash", {"command": "pytest -q\nrm -rf /"}, True, "run"),
+        ("Odd", {"n": 1}, False, "other"),
+        ("readFile", {"path": "shop/cart.py"}, False, None),
+    )
+    for name, given_, failed, effect in calls:
         call = ToolCallRecord("k3f9", "ada", "1", name, given_, "completed", failed, 100)
-        lines += transcript.lines(call)
+        lines += transcript.lines(replace(call, effect=effect))
     assert lines == [
         " ada   claude",
         "       ✓ read shop/cart.py                              0.1s",
         "       ✗ ran pytest -q rm -rf /                 failed  0.1s",
         '       ✓ used Odd {"n": 1}                              0.1s',
+        "       ✓ used readFile shop/cart.py                     0.1s",
     ]
 
 

@@ -14,7 +14,7 @@ from prompt_toolkit.input import create_pipe_input
 
 from coterie.app.costs import Cost
 from coterie.app.project import App
-from coterie.cli.call import Call
+from coterie.cli.main import Call
 from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells
 from coterie.model.about import ToolPermission

@@ -120,7 +120,7 @@ def test_the_team_files_of_a_page_are_teams(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_a_page_names_exists(page: Path) -> None:
-    from coterie.cli.verbs import find
+    from coterie.cli.main import find
 
     text = page.read_text()
     for match in re.finditer(r"`coterie ([^`\n]+)`", text):

@@ -27,7 +27,7 @@ Rehearsal = bool | Path | Literal["demo"]
 
 
 @dataclass(frozen=True)
-class Start:
+class StartRequest:
     """A task to be started."""
 
     team: Team
@@ -39,14 +39,16 @@ class Start:
     workflow: str = "chat"
 
 
-def chat(view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False) -> Start:
+def chat(
+    view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal = False
+) -> StartRequest:
     """A conversation of a team."""
-    return Start(view.team, goal, caps, view.loaded.path, rehearsal)
+    return StartRequest(view.team, goal, caps, view.loaded.path, rehearsal)
 
 
 def solo(
     view: TeamView, goal: str | None, name: str | None = None, rehearsal: Rehearsal = False
-) -> Start:
+) -> StartRequest:
     """A job for one member: who is named, else the first with an agent."""
     team = view.team
     if name is None and not team.ai_members:
@@ -54,7 +56,7 @@ def solo(
     member = team.ai_members[0] if name is None else team.find(name) or team.member(name)
     if member.type == "human":
         raise UsageError(f"{member.id} is a human: nobody can make you do it.", "coterie team show")
-    return Start(team.only(member), goal, Caps(), view.loaded.path, rehearsal, "solo")
+    return StartRequest(team.only(member), goal, Caps(), view.loaded.path, rehearsal, "solo")
 
 
 def run(
@@ -63,14 +65,14 @@ def run(
     caps: Caps,
     rehearsal: Rehearsal = False,
     workflow: str | None = None,
-) -> Start:
+) -> StartRequest:
     """A goal, carried out as `workflow_of` says."""
     workflow = workflow_of(view, workflow)
     if workflow == "solo":
         return solo(view, goal, None, rehearsal)
     if workflow == TICKETS:
         caps = Caps(yes=caps.yes)
-    return Start(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
+    return StartRequest(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
 
 
 def workflow_of(view: TeamView, wanted: str | None) -> str:

@@ -1,33 +1,42 @@
-"""`coterie audit`: every tool call on record, and whether the record is whole."""
+"""`audit` and `cost`: every tool call on record, and what turns used, as far as agents said."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from coterie.cli.call import Call, command, pass_call, write
+from coterie.cli import budgets
 from coterie.cli.lines import input_summary
-from coterie.cli.project import look
-from coterie.cli.text import Since, clock, counted, duration, one_line, table
-from coterie.model.tool_call import AuditEntry, ChainedEntry
+from coterie.cli.main import Call, command, look, pass_call
+from coterie.cli.text import Since, clock, counted, duration, one_line, table, token_count, write
+from coterie.model.tool_call import ChainedEntry
+from coterie.model.update import Usage, sum_of
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.audit import AuditCheck, AuditView, ToolUse
+    from coterie.app.costs import Cost
     from coterie.app.project import App
+    from coterie.model.record import TaskDetail
 
 _FEW = 100
 """So many rows are shown to a reader who did not say how many."""
+UNKNOWN = "-"
+
+_SINCE = click.option(
+    "--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31."
+)
 
 
 @command("audit", "coterie audit last --errors")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--member", metavar="NAME", help="Only the calls of this member.")
 @click.option("--tool", metavar="NAME", help="Only tools with this in their name.")
-@click.option("--since", type=Since(), metavar="7d", help="Only from then on: 7d, 2h, 2026-01-31.")
+@_SINCE
 @click.option(
     "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
 )
@@ -44,17 +53,14 @@ def audit(
     """
     from coterie.app.audit import AuditFilter, check_audit, read_audit
 
-    async def check(app: App) -> AuditCheck:
-        return await check_audit(app)
-
     async def read(app: App) -> AuditView:
         task = await app.find_task(id_) if id_ else None
         wanted = AuditFilter(task, given["member"], given["tool"], given["since"])
         return await read_audit(app, wanted)
 
     if verify:
-        if checked := look(call, check):
-            _verified(call, checked)
+        if checked := look(call, check_audit):
+            _show_check(call, checked)
         return
     found = look(call, read)
     if found is None:
@@ -68,26 +74,24 @@ def audit(
     _list(call, uses, limit)
 
 
-# -- listing -----------------------------------------------------------------------------------
-
-
 def _list(call: Call, uses: Sequence[ToolUse], limit: int | None) -> None:
     kept = limit or (len(uses) if call.json else _FEW)
     older = len(uses) - kept
     uses = uses[-kept:]
     for use in uses:
-        call.record("audit", _fields(use), use.entry.timestamp)
+        call.record("audit", _use_fields(use), use.entry.timestamp)
     if not uses:
         call.line("No tool call is on record for that.")
         return
     head = ("TIME", "TASK", "MEMBER", "TOOL", "OUTCOME", "TOOK", "WHAT")
-    call.lines(table([head, *(_row(use) for use in uses)], call.width))
+    call.lines(table([head, *(_use_row(use) for use in uses)], call.width))
     if older > 0:
         call.line(f"{older} older: coterie audit --limit {len(uses) + older}")
 
 
-def _row(use: ToolUse) -> tuple[str, ...]:
+def _use_row(use: ToolUse) -> tuple[str, ...]:
     entry, took = use.entry, use.completed.duration_ms if use.completed else None
+    output = use.completed.output if use.completed else None
     return (
         clock(entry.timestamp),
         entry.task_id,
@@ -95,15 +99,11 @@ def _row(use: ToolUse) -> tuple[str, ...]:
         one_line(entry.tool_name),
         use.outcome,
         "-" if took is None else duration(took / 1000),
-        input_summary(entry.input or {}) or _said(use.completed),
+        input_summary(entry.input or {}) or input_summary(output or {}),
     )
 
 
-def _said(completed: AuditEntry | None) -> str:
-    return input_summary(completed.output or {}) if completed else ""
-
-
-def _fields(use: ToolUse) -> Mapping[str, object]:
+def _use_fields(use: ToolUse) -> Mapping[str, object]:
     entry, completed = use.entry, use.completed
     return {
         "task": entry.task_id,
@@ -119,19 +119,15 @@ def _fields(use: ToolUse) -> Mapping[str, object]:
     }
 
 
-# -- the chain ---------------------------------------------------------------------------------
-
-
-def _verified(call: Call, found: AuditCheck) -> None:
+def _show_check(call: Call, found: AuditCheck) -> None:
     fields = {"rows": found.rows, "events": found.events, "whole": not found.problems}
     call.record("audit_check", {**fields, "problems": found.problems})
-    if not found.problems:
-        call.line(f"audit    {counted(found.rows, 'row')}, chain whole")
-        call.line(f"events   {counted(found.events, 'row')}, chain whole")
-        return
     for problem in found.problems:
         call.note(f"! {one_line(problem)}")
-    raise click.exceptions.Exit(1)
+    if found.problems:
+        raise click.exceptions.Exit(1)
+    call.line(f"audit    {counted(found.rows, 'row')}, chain whole")
+    call.line(f"events   {counted(found.events, 'row')}, chain whole")
 
 
 def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
@@ -144,3 +140,99 @@ def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
     target = export_audit(rows, path)
     call.record("export", {"rows": len(rows), "path": str(target)})
     call.line(f"Wrote {counted(len(rows), 'row')} to {shown(target)}")
+
+
+# -- cost ----------------------------------------------------------------------------------------
+
+_KEYS: Mapping[str, Callable[[Cost], str]] = {
+    "task": lambda cost: cost.task,
+    "member": lambda cost: cost.member,
+    "agent": lambda cost: cost.agent or UNKNOWN,
+    "day": lambda cost: cost.at[:10],
+}
+"""What costs can be grouped by; days are those of UTC, as budgets count them."""
+
+
+@command("cost", "coterie cost --by day --since 7d")
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option("--by", type=click.Choice(list(_KEYS)), help="A row for each (task; of one: member).")
+@_SINCE
+@pass_call
+def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None:
+    """Tokens and money, by task, member, agent or day.
+
+    A figure that no agent told is shown as -, never as 0.
+    """
+
+    async def body(app: App) -> tuple[list[Cost], TaskDetail | None]:
+        task_id = await app.find_task(id_) if id_ else None
+        detail = await app.show(task_id) if task_id else None
+        return await app.costs(task_id, since or ""), detail
+
+    found = look(call, body)
+    if found is None:
+        return
+    costs, detail = found
+    by = by or ("task" if id_ is None else "member")
+    groups: dict[str, list[Cost]] = {}
+    for spent in costs:
+        groups.setdefault(_KEYS[by](spent), []).append(spent)
+    for name, group in groups.items():
+        call.record("cost", {"by": by, "key": name, **_cost_fields(group)})
+    if not costs:
+        call.line("No agent has taken a turn yet.")
+        return
+    titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
+    rows = [_cost_row(name, group, titles.get(name, "")) for name, group in groups.items()]
+    total = [_cost_row("all", costs, "")] if len(rows) > 1 else []
+    head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "TOLD BY", "")
+    call.lines(table([head, *rows, *total], call.width))
+    if detail is not None and since is None:
+        call.lines(_budgets(detail, costs))
+
+
+def _sum(costs: Sequence[Cost]) -> Usage | None:
+    """What was used together; None where no agent said."""
+    return sum_of(spent.usage for spent in costs if spent.usage is not None)
+
+
+def _cost_row(name: str, costs: Sequence[Cost], title: str) -> tuple[str, ...]:
+    usage = _sum(costs) or Usage()
+    silent = sum(spent.usage is None for spent in costs)
+    source = usage.source + (f"; {counted(silent, 'turn')} untold" if silent else "")
+    tokens = (usage.input_tokens, usage.output_tokens)
+    return (
+        name,
+        str(sum(spent.turns for spent in costs)),
+        *(UNKNOWN if count is None else token_count(count) for count in tokens),
+        UNKNOWN if usage.cost_usd is None else f"{usage.cost_usd:.2f}",
+        "nobody" if silent == len(costs) else source,
+        one_line(title),
+    )
+
+
+def _cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
+    usage = _sum(costs)
+    return {
+        "turns": sum(spent.turns for spent in costs),
+        "untold": sum(spent.usage is None for spent in costs),
+        "usage": None if usage is None else asdict(usage),
+    }
+
+
+def _budgets(detail: TaskDetail, costs: Sequence[Cost]) -> list[str]:
+    """What is left of a task's budgets."""
+    from coterie.app.costs import tally
+
+    team = detail.state.created.team
+    more = sum(budgets.granted_tokens(view.interaction, view.answer) for view in detail.questions)
+    whole = team.budget
+    if whole.tokens is not None:
+        whole = whole.model_copy(update={"tokens": whole.tokens + more})
+    used = {"all": budgets.used(whole, tally(costs))}
+    for member in team.in_order:
+        own = [spent for spent in costs if spent.member == member.id]
+        used[member.id] = budgets.used(member.budget, tally(own))
+    size = max(map(len, used))
+    lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]
+    return ["Budget of the task", *lines] if lines else []

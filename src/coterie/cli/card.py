@@ -15,11 +15,11 @@ from functools import lru_cache
 from typing import cast
 
 from coterie.cli.text import (
-    Meaning,
     Paint,
     cells,
     clip,
     counted,
+    diff_meaning,
     one_line,
     pad,
     printable,
@@ -238,7 +238,7 @@ def content(
         if most is not None and len(lines) >= most:
             return lines, len(raw) - place
         seen = line if most is None else line[: most * room]
-        meaning = _meaning(line) if of_diff else None
+        meaning = diff_meaning(line) if of_diff else None
         first, *rest = wrap(seen, room)
         lines.append(" " * _MARGIN + paint(first, meaning) if first else "")
         lines += [_FOLDED + paint(part, meaning) for part in rest]
@@ -256,13 +256,6 @@ def _text(kind: ContentKind, given: str, room: int) -> str:
         given = _table(given, room)
     text = printable(given).strip("\n")
     return _visible(text) if text.strip() else ""
-
-
-def _meaning(line: str) -> Meaning | None:
-    if line.startswith(("---", "+++")):
-        return "title"
-    starts: dict[str, Meaning] = {"+": "added", "-": "removed", "@": "place"}
-    return starts.get(line[:1])
 
 
 def _visible(text: str) -> str:

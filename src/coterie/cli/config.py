@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from coterie.app.projects import AllSettings, Setting, change_setting, settings_of
-from coterie.cli.call import Call, command, list_group, pass_call
-from coterie.cli.project import here, made
+from coterie.cli.main import Call, command, here, list_group, made, pass_call
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.call import Call, command, pass_call
 from coterie.cli.lines import Surface
+from coterie.cli.main import Call, command, pass_call
 from coterie.cli.records import JsonLines
+from coterie.cli.text import wrap
 from coterie.errors import CoterieError, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
@@ -51,6 +52,11 @@ def demo(call: Call, *, agents: str | None, chat: bool, keep: bool) -> None:
     raise click.exceptions.Exit(_chat(call, keep=keep) if chat else _tickets(call, agents))
 
 
+def _prose(call: Call, text: str) -> None:
+    """Sentences for a reader, folded."""
+    call.lines(wrap(text, min(call.width, 80) - 1))
+
+
 def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
 
@@ -69,19 +75,21 @@ def _chat(call: Call, *, keep: bool) -> int:
         stage = review_demo(base)
         root = stage.project.root
         call.record("demo", {"folder": str(root), "kept": keep, "members": list(REVIEWERS)})
-        call.prose(
+        _prose(
+            call,
             "Three scripted members review a small file, cart.py, one after the other. "
             "Each is a real process that reads the file; what they say is kept in a real "
-            "database. No login, no tokens; all of it happens in a temporary folder."
+            "database. No login, no tokens; all of it happens in a temporary folder.",
         )
         code = anyio.run(_talk, call, stage, (f"coterie log last -C {root}",) if keep else ())
     finally:
         if not keep:
             shutil.rmtree(base, ignore_errors=True)
     call.line()
-    call.prose(
+    _prose(
+        call,
         "Every turn was on disk before the next one began: kill it at any moment, and "
-        "`coterie resume` goes on where it was. The same works with your own agents."
+        "`coterie resume` goes on where it was. The same works with your own agents.",
     )
     if keep:
         call.line(f"Kept     {root}")
@@ -96,8 +104,8 @@ async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> i
 
     from coterie.app.demo import REVIEW_GOAL
     from coterie.app.project import App
+    from coterie.cli.lines import PlainOutput
     from coterie.cli.running import Patience, StopRequest, run_task, signals
-    from coterie.cli.transcript import PlainOutput
     from coterie.model.task import Caps
 
     parking = StopRequest()
@@ -171,11 +179,12 @@ def _tickets(call: Call, spec: str | None) -> int:
     members = {member.id: member.agent for member in stage.view.team.members}
     call.record("demo", {"folder": str(root), "kept": True, "members": members})
     who = "built-in agents" if not known else ", ".join(agents)
-    call.prose(
+    _prose(
+        call,
         f"A manager and two workers ({who}) on a small repository with a failing test. The "
         "processes, git, the database and the checks are real; the model is a stand-in: no "
         "login, no tokens. The plan is approved for you (--yes), the workers may edit files and "
-        f"run {TESTS}, so nothing is asked. All of it happens in {root}."
+        f"run {TESTS}, so nothing is asked. All of it happens in {root}.",
     )
     call.line()
     return anyio.run(_work, call, stage)

@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.cli.call import Call, command, pass_call
-from coterie.cli.project import named
-from coterie.cli.text import Meaning, Paint, clock, counted, one_line, printable, table
+from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.text import clock, counted, diff_meaning, one_line, printable, table
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     from coterie.app.changes import FileDiffStat, Patch, RevertResult, TaskDiff
     from coterie.app.project import App
 
-_STARTS: dict[str, Meaning] = {
-    "diff --git ": "title",
-    "--- ": "title",
-    "+++ ": "title",
-    "@@ ": "place",
-    "+": "added",
-    "-": "removed",
-}
 _BINARY = "GIT binary patch"
 _DID = {
     (False, False): "Reverted",
@@ -82,7 +73,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     if apart and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
-        call.lines(_told(task_id, done, undo=undo, dry_run=dry_run))
+        call.lines(_revert_lines(task_id, done, undo=undo, dry_run=dry_run))
     raise click.exceptions.Exit(1 if done.kept else 0)
 
 
@@ -129,15 +120,9 @@ def _coloured(call: Call, patch: Patch) -> Iterator[str]:
     for line in patch.text.removesuffix("\n").split("\n"):
         hidden = hidden and not line.startswith("diff --git ")
         if not hidden:
-            yield _painted(call.paint, "binary" if line == _BINARY else line)
+            shown_line = "binary" if line == _BINARY else line
+            yield call.paint(printable(shown_line), diff_meaning(shown_line))
         hidden = hidden or line == _BINARY
-
-
-def _painted(paint: Paint, line: str) -> str:
-    for start, meaning in _STARTS.items():
-        if line.startswith(start):
-            return paint(printable(line), meaning)
-    return printable(line)
 
 
 def _write_raw(found: TaskDiff) -> None:
@@ -174,7 +159,7 @@ def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:
     return lines if dry_run else [*lines, f"  undo      coterie revert {task_id} --undo"]
 
 
-def _told(task_id: str, done: RevertResult, *, undo: bool, dry_run: bool) -> list[str]:
+def _revert_lines(task_id: str, done: RevertResult, *, undo: bool, dry_run: bool) -> list[str]:
     what = f"the revert of {task_id}" if undo else task_id
     did = _DID[undo, dry_run]
     lines = [f"{did} {what}"] if done.did_something else [f"Nothing of {what} to take back."]

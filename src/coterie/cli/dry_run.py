@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from coterie.app.start import TICKETS, DryRun, MemberPlan
 from coterie.cli import budgets
-from coterie.cli.call import Call
 from coterie.cli.graph import graph
+from coterie.cli.main import Call
 from coterie.cli.text import FULL, Paint, counted, one_line, warned, wrap
 from coterie.model.workspace import shown
 

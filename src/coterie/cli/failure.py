@@ -3,18 +3,48 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import sys
 import traceback
-from typing import cast
+from typing import TextIO, cast
 
 import click
 
-from coterie.cli.call import Call, write
-from coterie.cli.verbs import NoVerb, ReaderLeft
+from coterie.cli.main import ALIASES, VERBS, Call
+from coterie.cli.text import write
 from coterie.errors import CoterieError
 
 INTERRUPTED = 130
+
+
+class NoVerb(click.UsageError):
+    """One word that is no verb: never taken for a prompt."""
+
+    def __init__(self, word: str, rest: list[str]) -> None:
+        near = nearest(word)
+        meant = f" Did you mean {near}?" if near else ""
+        super().__init__(f'No verb "{word}".{meant}' if word else "There is no verb.")
+        words = " ".join([word, *(argument for argument in rest if not argument.startswith("-"))])
+        if not word:
+            self.hint = "coterie help"
+        elif near and not rest:
+            self.hint = f"coterie {near}"
+        elif " " in words:
+            self.hint = f'To say it to your team, quote it:  coterie "{words}"'
+        else:
+            self.hint: str = f'To say it to your team:  coterie chat "{words}"'
+
+
+class ReaderLeft(Exception):
+    """Whoever read our output has seen enough."""
+
+
+def nearest(word: str) -> str | None:
+    """The verb that was probably meant."""
+    known = [*VERBS, *ALIASES, "help"]
+    close = difflib.get_close_matches(word.lower(), known, n=1, cutoff=0.7)
+    return close[0] if close else None
 
 
 def show_failure(error: BaseException, call: Call) -> int:
@@ -25,14 +55,14 @@ def show_failure(error: BaseException, call: Call) -> int:
     if call.debug:
         traceback.print_exception(error, file=sys.stderr)
     if isinstance(error, ReaderLeft):
-        _close_quietly()
+        discard(sys.stdout)
         return 0
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return INTERRUPTED
     try:
         return _shown(error, call)
     except OSError:  # stdout can no longer be written to
-        _close_quietly()
+        discard(sys.stdout)
         with contextlib.suppress(OSError):
             write(sys.stderr, f"! {error}")
         return 1
@@ -80,6 +110,8 @@ def _single(error: BaseException) -> BaseException:
     return next((one for one in inside if isinstance(one, CoterieError)), inside[0])
 
 
-def _close_quietly() -> None:
-    """Nobody reads stdout any more; the interpreter must not complain of that when it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def discard(stream: TextIO) -> None:
+    """Nobody reads the stream any more; the interpreter must not complain of that at exit."""
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, stream.fileno())
+    os.close(nothing)

@@ -10,11 +10,17 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from coterie.app.projects import GivenAnswer, Inbox, OpenQuestions, project_around
+from coterie.app.projects import (
+    GivenAnswer,
+    Inbox,
+    OpenQuestions,
+    ProjectsAtWork,
+    project_around,
+    projects_at_work,
+)
 from coterie.app.projects import waiting as waiting_in
 from coterie.cli import card, records
-from coterie.cli.call import Call, command, pass_call
-from coterie.cli.project import all_known, named
+from coterie.cli.main import Call, command, named, pass_call, show_notices
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model.record import QuestionView
@@ -41,10 +47,17 @@ def inbox(call: Call) -> None:
 
 def waiting(call: Call, *, with_tasks: bool = False) -> OpenQuestions:
     """Open questions of every known project; one that cannot be opened does not hide the others."""
-    found = anyio.run(partial(waiting_in, all_known(call), with_tasks=with_tasks))
+    found = anyio.run(partial(waiting_in, _projects(call), with_tasks=with_tasks))
     for error in found.failures:
         call.problem(error)
     return found
+
+
+def _projects(call: Call) -> ProjectsAtWork:
+    """Every project something was done in, this one first."""
+    known = projects_at_work(call.directory)
+    show_notices(call, known.notices)
+    return known
 
 
 def asked(call: Call, view: QuestionView) -> card.QuestionContext:
@@ -105,7 +118,7 @@ def _open_of(call: Call, task: str) -> list[str]:
 async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:
     """Answer each; what was wrong with one does not keep the others from being answered."""
     code = 0
-    async with Inbox.open(all_known(call)) as inbox:
+    async with Inbox.open(_projects(call)) as inbox:
         for name in names:
             try:
                 _show_answered(call, await inbox.answer(name, choice, text), text)
@@ -144,7 +157,7 @@ def find_question(call: Call, name: str) -> QuestionView:
     """The question a person means: in this project, else in the one other that has it."""
 
     async def inside() -> QuestionView:
-        async with Inbox.open(all_known(call)) as inbox:
+        async with Inbox.open(_projects(call)) as inbox:
             return await inbox.find(name)
 
     return anyio.run(inside)

@@ -1,4 +1,4 @@
-"""Records as words: `describe` says what a reader is told of each, and surfaces lay that out.
+"""Records as lines: `describe` says what a reader is told of each, a conversation lays that out.
 
 "ran" is what an agent did and Coterie only saw; "checked" is kept for what Coterie did itself.
 """
@@ -7,21 +7,29 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from coterie.cli import card
+from coterie.cli import card, report
+from coterie.cli.main import Call
 from coterie.cli.text import (
     Meaning,
     Paint,
+    about,
     asking,
-    counted,
+    cells,
+    clip,
     duration,
+    ends,
     one_line,
+    pad,
     printable,
     usage_text,
+    warned,
+    wrap,
 )
 from coterie.model.conversation import YOU
 from coterie.model.record import (
@@ -36,6 +44,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.team import Team
+from coterie.model.tool_call import Effect
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -49,9 +58,9 @@ _MARKS = {"quiet": "◌", "stuck": "■", "waiting": "◌"}
 """States of members that are worth a line; a failure and a question have lines of their own."""
 _TELLING = ("file_path", "path", "command", "pattern", "query", "url", "question")
 """Fields of a tool's input that say most about a call, in this order."""
-_CHANGING = re.compile(r"edit|write|patch|replace|delete|move", re.I)
-_READING = re.compile(r"read|view|list", re.I)
-_FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n.*?^[ \t]*```[ \t]*\n?", re.DOTALL | re.M)
+_VERBS: Mapping[Effect | None, str] = {"write": "changed", "read": "read"}
+"""What an agent did to a file, by the effect of its call; else it "used" the tool."""
+FENCE = re.compile(r"^[ \t]*```[ \t]*(?:json)?[ \t]*\n.*?^[ \t]*```[ \t]*\n?", re.DOTALL | re.M)
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ def _cost(record: MessageRecord) -> str:
 
 
 def _tool_call(record: ToolCallRecord) -> RecordText:
-    verb, what = action_of(record.name, record.input)
+    verb, what = _action_of(record)
     if record.denied:
         return RecordText(
             record.member, f"not run: {what}", "✗", "bad", f"({one_line(record.denied)})"
@@ -141,68 +150,14 @@ def input_summary(given: Mapping[str, object]) -> str:
     return one_line(json.dumps(given, ensure_ascii=False, default=str)) if given else ""
 
 
-def action_of(name: str, given: Mapping[str, object]) -> tuple[str, str]:
+def _action_of(record: ToolCallRecord) -> tuple[str, str]:
     """What an agent did with a tool: `ran`, `pytest -q`; `used`, `WebSearch stripe api`."""
-    command = given.get("command")
+    command, summary = record.input.get("command"), input_summary(record.input)
     if isinstance(command, str) and command.strip():
         return "ran", one_line(command)
-    for verb, tools in (("changed", _CHANGING), ("read", _READING)):
-        if tools.search(name) and any(key in given for key in ("file_path", "path")):
-            return verb, input_summary(given)
-    return "used", f"{one_line(name)} {input_summary(given)}".rstrip()
-
-
-# -- payloads in replies -----------------------------------------------------------------------
-
-_PAYLOADS = (
-    ("plan", "tasks", "tasks"),
-    ("review", "decision", "decision"),
-    ("clarification", "intent_summary", "status"),
-    ("proposal", "draft_steps", "summary"),
-    ("instruction", "acceptance_criteria", "summary"),
-    ("report", "evidence", "status"),
-    ("report", "issues", "status"),
-    ("report", "outputs", "status"),
-)
-"""What a payload is called, the field it is known by, and the one that says most of it."""
-
-
-def prose(text: str) -> str:
-    """A reply on one line, without the JSON that was asked for."""
-    bare = _FENCE.sub("", text).strip()
-    return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
-
-
-def summarized(text: str) -> str:
-    """A reply with a payload in it replaced by a few words: `[report: completed]`."""
-    fence = _FENCE.search(text)
-    block = fence[0].strip().removeprefix("```json").strip("`") if fence else text
-    summary = _summary(block) if "{" in block else ""
-    if not summary:
-        return printable(text.strip("\n"))
-    before, after = (text[: fence.start()], text[fence.end() :]) if fence else ("", "")
-    parts = (printable(before).strip(), f"[{summary}]", printable(after).strip())
-    return "\n".join(part for part in parts if part)
-
-
-def _summary(block: str) -> str:
-    """A payload in a few words; empty for what is none."""
-    try:
-        parsed = json.loads(block)
-    except (ValueError, RecursionError):
-        return ""
-    if not isinstance(parsed, dict):
-        return ""
-    whole = cast("Mapping[str, object]", parsed)
-    inner = whole.get("payload")
-    payload = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else whole
-    for kind, key, name in _PAYLOADS:
-        if key in payload:
-            value = payload.get(name)
-            if isinstance(value, list):
-                value = counted(len(cast("list[object]", value)), "ticket")
-            return one_line(f"{kind}: {value}").replace("_", " ")
-    return ""
+    if record.effect in _VERBS and ("file_path" in record.input or "path" in record.input):
+        return _VERBS[record.effect], summary
+    return "used", f"{one_line(record.name)} {summary}".rstrip()
 
 
 # -- surfaces ----------------------------------------------------------------------------------
@@ -214,6 +169,9 @@ class Surface:
     def opened(self, goal: str, author: str = YOU) -> None:
         """Show what the task starts with."""
         self.saw(MessageRecord(task="", turn=0, member=author, text=goal))
+
+    def attach(self, app: App, task_id: str) -> None:
+        """Take the task that is going to run."""
 
     def knows(self, tickets: Iterable[TicketView]) -> None:
         """Take in the tickets that were there before this run."""
@@ -285,3 +243,129 @@ class RecordLines:
         who = asking(self.team.seated(record.member), record.member)
         context = card.QuestionContext(record.interaction, who)
         return [*card.brief(context, self.width(), self.paint), ""]
+
+
+INDENT = 7
+_LONGEST = 20_000
+"""So much of a reply is shown on a terminal; pipes get all of it."""
+
+
+@dataclass
+class Transcript(RecordLines):
+    """Lays records out as a conversation; knows who has the word."""
+
+    _speaker: str | None = field(default=None, init=False)
+    _spaced: bool = field(default=False, init=False)
+    """Whether the last line was an empty one."""
+
+    def lines(self, record: Record) -> list[str]:
+        """What a reader should see of it; never two empty lines in a row."""
+        lines = super().lines(record)
+        if self._spaced and lines and not lines[0]:
+            lines = lines[1:]
+        if lines:
+            self._spaced = not lines[-1]
+        return lines
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
+        member = self.team.get(record.member)
+        if member is None or member.type == "human":
+            return self._by_person(record)
+        said = self._indented(record.text) if record.text.strip() else []
+        if record.cut or not said:
+            word = "(broken off)" if record.cut else "(nothing)"
+            said.append(" " * INDENT + self.paint(word, "dim"))
+        lines = self._begin(record.member) + said
+        self._speaker = None
+        if text.note:
+            room = max(self.width() - cells(text.note), INDENT)
+            lines.append(" " * room + self.paint(text.note, "dim"))
+        return [*lines, ""]
+
+    def _question(self, record: InteractionRecord, text: RecordText) -> list[str]:
+        if record.state == "open" and not self.cards:
+            return self._action(text)
+        if record.state == "open":
+            self._speaker = None
+            return self._card(record)
+        if record.state == "answered" and not asking(self.team.get(record.member), record.member):
+            return []  # what a person says in their own turn follows as a message
+        return [self.paint(clip(f" {text.what}", self.width()), "dim")]
+
+    def _by_person(self, record: MessageRecord) -> list[str]:
+        self._speaker = None
+        if not record.text.strip():
+            return []  # a bare /end
+        name = clip(record.member, 20)
+        lines = self._indented(record.text)
+        if cells(name) <= INDENT - 2 and lines:
+            first = self.paint(pad(f" {name}", INDENT), "name") + lines[0].lstrip(" ")
+            return ["", first, *lines[1:], ""]
+        return ["", self.paint(f" {name}", "name"), *lines, ""]
+
+    def _begin(self, speaker: str) -> list[str]:
+        """The speaker's own line, where somebody else had the word before."""
+        if speaker == self._speaker:
+            return []
+        self._speaker = speaker
+        member = self.team.get(speaker)
+        what = warned(about(member), self.paint, "dim") if member else ""
+        gap = " " * max(INDENT - 1 - cells(speaker), 3)
+        return [self.paint(f" {speaker}", "name") + gap + what]
+
+    def _action(self, text: RecordText) -> list[str]:
+        """One line under the speaker's name: what was done or is wanted, how it went beside it."""
+        line = ends(" " * (INDENT + 2) + text.what, text.note, self.width())
+        mark = self.paint(text.mark, text.meaning)
+        return [*self._begin(text.who), " " * INDENT + mark + line[INDENT + 1 :].rstrip()]
+
+    def _notice(self, text: RecordText) -> list[str]:
+        if text.mark != FAILED:
+            line = f" {text.mark} {text.who} {text.what}"
+            return [self.paint(clip(line, self.width()) if self.fold else line, text.meaning)]
+        who = "" if text.who in text.what else f"{text.who}: "
+        first, *rest = self._folded(f"{who}{text.what}", 3)
+        more = self._folded(text.note, 3) if text.note else []
+        lines = [self.paint(f" {text.mark} {first}", text.meaning)]
+        return lines + [f"   {line}" for line in [*rest, *more]]
+
+    def _indented(self, text: str) -> list[str]:
+        lines = self._folded(text.strip("\n"), INDENT)
+        return [" " * INDENT + line if line else "" for line in lines]
+
+    def _folded(self, text: str, indent: int) -> list[str]:
+        if not self.fold:
+            return printable(text).split("\n")
+        lines = wrap(text[:_LONGEST], self.width() - indent - 1)
+        if len(text) > _LONGEST:
+            lines.append(f"… {len(text) - _LONGEST} more characters: coterie log last")
+        return lines
+
+
+class PlainOutput(Surface):
+    """An observer that prints a run as it happens: for pipes, files and terminals that cannot
+    redraw.  What went wrong goes to stderr."""
+
+    def __init__(self, call: Call, team: Team, renderer: type[RecordLines] = Transcript) -> None:
+        self._call = call
+        self._began = time.monotonic()
+        self._ran = report.CommandLog()
+        self._renderer = renderer(team, lambda: call.width, call.paint, fold=call.attended)
+
+    def saw(self, record: Record) -> None:
+        self._ran.saw(record)
+        lines = self._renderer.lines(record)
+        if isinstance(record, ErrorRecord) and lines:
+            self._call.note("\n".join(lines))
+        else:
+            self._call.lines(lines)
+
+    def finished(self, result: ResultRecord) -> None:
+        """The report at the end."""
+        if result.reason == "interrupted":
+            self._call.note(report.stopped_line(result.task))
+            return
+        seconds, paint = time.monotonic() - self._began, self._call.paint
+        self._call.lines(report.lines(result, seconds, paint, self._ran.lines()))

@@ -1,114 +1,376 @@
-"""The entry point: finds the verb, runs it, and turns what happened into an exit code."""
+"""The command line: its verbs, the options that all of them take, and where a run of it is.
+
+Verbs are named in a table and imported when they are used, so that `coterie --help` costs nothing
+but this file.  What was asked for goes to stdout, what goes along with it to stderr; with `--json`
+stdout holds nothing but objects, one a line, numbered through the whole run.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import os
 import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
+from click.shell_completion import CompletionItem
 
 from coterie import __version__
-from coterie.cli import verbs
-from coterie.cli.call import Call, command, global_options, pass_call, write
-from coterie.cli.verbs import NoVerb, ReaderLeft
+from coterie.app import terminal
+from coterie.cli import text
+from coterie.cli.text import Paint, write
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+    from coterie.app.projects import Notice, Project
+    from coterie.errors import CoterieError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Verb(NamedTuple):
+    """One word after `coterie`."""
+
+    target: str
+    """`module:attribute` of its click command, below `coterie.cli`."""
+    help: str
+    group: str
+
+
+VERBS: dict[str, Verb] = {
+    "demo": Verb("demo:demo", "a team at work, in seconds: no login, no tokens", "Start"),
+    "doctor": Verb("setup:doctor", "what is installed, and what will work", "Start"),
+    "init": Verb("setup:init", "find your agents, write a first team", "Start"),
+    "chat": Verb("work:chat", "talk with a team", "Work"),
+    "run": Verb("work:run", "goal to tickets to checked work", "Work"),
+    "do": Verb("work:do", "one agent, one job", "Work"),
+    "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
+    "answer": Verb("inbox:answer", "answer one question or several", "Answer"),
+    "say": Verb("inbox:say", "a word to a running task", "Answer"),
+    "tasks": Verb("tasks:tasks", "every task of this project", "Look"),
+    "show": Verb("show:show", "all about one task, question or ticket", "Look"),
+    "log": Verb("tasks:log", "what happened, in order", "Look"),
+    "diff": Verb("diff:diff", "what a task changed in your files", "Look"),
+    "cost": Verb("audit:cost", "tokens and money, by task, member or day", "Look"),
+    "audit": Verb("audit:audit", "every tool call, and whether the record is whole", "Look"),
+    "ps": Verb("tasks:ps", "which agents run now", "Look"),
+    "stop": Verb("tasks:stop", "park a task; resume goes on with it", "Steer"),
+    "resume": Verb("tasks:resume", "go on with a parked or killed task", "Steer"),
+    "cancel": Verb("tasks:cancel", "end a task for good", "Steer"),
+    "accept": Verb("tasks:accept", "take a session's work into your branch", "Steer"),
+    "revert": Verb("diff:revert", "take back what a task changed", "Steer"),
+    "team": Verb("team:team", "list, make, check and show teams", "Set up"),
+    "agents": Verb("setup:agents", "the registry: which programs can be members", "Set up"),
+    "config": Verb("config:config", "settings", "Set up"),
+    "completion": Verb("overview:completion", "tab completion for your shell", "Set up"),
+}
+
+ALIASES = {"logs": "log"}
+
+UNLISTED: dict[str, Verb] = {
+    "help": Verb("overview:help_", "this help", ""),
+    "tickets": Verb("show:tickets", "the tickets of a session, and resetting one", "More"),
+    "graph": Verb("show:graph_", "what waits for what in a session", "More"),
+    "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
+}
+
+
+def find(name: str) -> Verb | None:
+    """The verb of that name or alias."""
+    return {**VERBS, **UNLISTED}.get(ALIASES.get(name, name))
+
+
+# -- one run -----------------------------------------------------------------------------------
+
+
+class Call:
+    """The global options of this run, and its two streams."""
+
+    def __init__(self) -> None:
+        self.json = False
+        self.debug = False
+        self.directory: Path | None = None
+        self._seq = 0
+
+    @functools.cached_property
+    def attended(self) -> bool:
+        """Whether a person sits at a terminal and reads prose: questions may be put to them."""
+        return not self.json and sys.stdin.isatty() and sys.stdout.isatty()
+
+    @functools.cached_property
+    def live(self) -> bool:
+        """Whether the terminal can redraw lines."""
+        return self.attended and not self._is_dumb
+
+    @functools.cached_property
+    def colour(self) -> bool:
+        """Whether stdout takes colour."""
+        plain = self.json or self._is_dumb or terminal.wants_no_colour()
+        return sys.stdout.isatty() and not plain
+
+    @property
+    def _is_dumb(self) -> bool:
+        """Whether the terminal can neither move its cursor nor show colour."""
+        return (terminal.terminal_type() or "").lower() in ("dumb", "unknown")
+
+    @property
+    def width(self) -> int:
+        """How many columns a line may have."""
+        try:
+            return max(os.get_terminal_size(sys.stdout.fileno()).columns or 80, 20)
+        except OSError:
+            return 80
+
+    @functools.cached_property
+    def paint(self) -> Paint:
+        """Puts colour on text where there is colour."""
+        return Paint(self.colour)
+
+    def line(self, shown: str = "") -> None:
+        """A line for a reader; nothing with `--json`."""
+        if not self.json:
+            write(sys.stdout, shown)
+
+    def lines(self, shown: list[str]) -> None:
+        """Several lines for a reader."""
+        if shown:
+            self.line("\n".join(shown))
+
+    def note(self, shown: str) -> None:
+        """A line beside the result, on stderr."""
+        write(sys.stderr, shown)
+
+    def record(self, kind: str, fields: Mapping[str, object], at: str | None = None) -> None:
+        """One object; nothing without `--json`."""
+        if not self.json:
+            return
+        import json
+
+        from coterie.model import instant
+
+        self._seq += 1
+        line = {"type": kind, "at": at or instant.now(), "seq": self._seq, **fields}
+        write(sys.stdout, json.dumps(line, default=str, separators=(",", ":")))
+
+    def records(self, kind: str, rows: Iterable[Mapping[str, object]]) -> None:
+        """Several objects, which are only made with `--json`."""
+        if self.json:
+            for fields in rows:
+                self.record(kind, fields)
+
+    def failure(self, code: str, message: str, details: Mapping[str, str | None]) -> None:
+        """What went wrong: an `error` object, or `! message` and what to do."""
+        if self.json:
+            shown = {"hint": None, "member": None, "where": None, **details}
+            return self.record("error", {"code": code, "message": message, **shown})
+        first, *rest = message.split("\n")
+        lines = [f"! {first}", *(f"  {line}" for line in rest)]
+        where, hint = details.get("where"), details.get("hint") or ""
+        # A message may already say where, by a shorter path.
+        if where and where.rsplit("/", 1)[-1].partition(":")[0] not in message:
+            lines.append(f"  in {where}")
+        lines += [f"  {line}" for line in hint.splitlines()]
+        return self.note(text.printable("\n".join(lines)))
+
+    def problem(self, error: CoterieError) -> None:
+        """An error of ours, shown; the command may go on."""
+        details = {"hint": error.hint, "member": error.member, "where": error.where}
+        self.failure(error.code, str(error), details)
+
+
+# -- the project it is about, where nothing is made by looking ------------------------------------
+
+
+def here(call: Call) -> Project:
+    """The project around us, or the one that `-C` names."""
+    from coterie.app.projects import find_project
+
+    return find_project(call.directory)
+
+
+def made(call: Call, project: Project, *, announced: bool = True) -> Project:
+    """The project with its `.coterie`, which is announced when it is new."""
+    from coterie.app.projects import open_folder
+
+    folder = open_folder(project)
+    if folder.is_new and announced:
+        call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
+    show_notices(call, folder.notices)
+    return project
+
+
+def show_notices(call: Call, notices: Iterable[Notice]) -> None:
+    """What is worth knowing about a file, on stderr."""
+    for notice in notices:
+        hint = f"  {notice.hint}" if notice.hint else ""
+        call.note(f"note: {notice.message}{hint}")
+
+
+def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
+    """Run `body` on this project; says so kindly where nothing was ever done here."""
+    project = here(call)
+    if not project.database.exists():
+        start = 'Start:  coterie "what the team should do"'
+        call.lines([f"Nothing has been done in {project.root} yet.", start])
+        return None
+    return opened(project, body)
+
+
+def named(call: Call, name: str, body: Callable[[App], Awaitable[R]]) -> R:
+    """Run `body` on this project, which must hold the task or question that was named."""
+    project = here(call)
+    if not project.database.exists():
+        from coterie.errors import NotFound
+
+        raise NotFound(f'No "{name}": nothing has been done in {project.root} yet.')
+    return opened(project, body)
+
+
+def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
+    """Run `body` on an open project."""
+    import anyio
+
+    async def inside() -> R:
+        from coterie.app.project import App
+
+        async with App.open(project.root) as app:
+            return await body(app)
+
+    return anyio.run(inside)
+
+
+# -- options that every command has ------------------------------------------------------------
+
+
+def _set(context: click.Context, parameter: click.Parameter, value: object) -> None:
+    if parameter.name and value:
+        setattr(context.ensure_object(Call), parameter.name, value)
+
+
+_option = functools.partial(click.option, expose_value=False, callback=_set)
+_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+_OPTIONS = (
+    _option("--debug", is_flag=True, help="Show stack traces."),
+    _option("--json", is_flag=True, is_eager=True, help="One JSON object a line."),
+    _option("-C", "directory", type=_FOLDER, metavar="DIR", help="The project's folder."),
+)
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def _with_options(function: Callable[P, None]) -> Callable[P, None]:
+    """Give a command `--json`, `--debug` and `-C`, wherever on the line they stand."""
+    for option in _OPTIONS:
+        function = option(function)
+    return function
+
+
+def command(name: str, example: str) -> Callable[[Callable[P, None]], click.Command]:
+    """A click command with the options of all and an example at the end of its help."""
+    decorate = click.command(name, epilog=f"Example:  {example}", context_settings=_SETTINGS)
+    return lambda function: decorate(_with_options(function))
+
+
+def group(
+    name: str, example: str, kind: type[click.Group] = click.Group
+) -> Callable[[Callable[P, None]], click.Group]:
+    """A click group that does something when it stands alone, too."""
+    decorate = click.group(
+        name,
+        cls=kind,
+        epilog=f"Example:  {example}",
+        context_settings=_SETTINGS,
+        invoke_without_command=True,
+    )
+    return lambda function: decorate(_with_options(function))
+
+
+def list_group(name: str, example: str, doc: str) -> click.Group:
+    """A click group that, alone, does what its command `list` does."""
+
+    @group(name, example)
+    @click.pass_context
+    def made(context: click.Context) -> None:
+        if context.invoked_subcommand is None:
+            context.invoke(made.commands["list"])
+
+    made.help = doc
+    return made
+
+
+def pass_call(body: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
+    """Give a command the call it belongs to, as its first argument."""
+    return click.make_pass_decorator(Call, ensure=True)(body)
+
+
+# -- from the first word to the exit code -----------------------------------------------------
+
+
+def _loaded(target: str) -> Any:
+    """What `module:attribute` names below `coterie.cli`; those modules import this one."""
+    module, attribute = target.split(":")
+    return getattr(importlib.import_module(f"coterie.cli.{module}"), attribute)
 
 
 class Verbs(click.Group):
     """The verbs of the table, each imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(verbs.VERBS)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb = verbs.find(cmd_name)
-        if verb is None:
-            return None
-        module, attribute = verb.target.split(":")
-        return getattr(importlib.import_module(f"coterie.cli.{module}"), attribute)
+        verb = find(cmd_name)
+        return None if verb is None else _loaded(verb.target)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         word, *rest = args
-        if verbs.find(word) is not None:
+        if find(word) is not None:
             return super().resolve_command(ctx, args)
         if len(word.split()) > 1:
             return "chat", self.get_command(ctx, "chat"), args
-        raise NoVerb(word, rest)
+        raise _loaded("failure:NoVerb")(word, rest)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            raise ReaderLeft from None  # click would exit with 1
+            raise _loaded("failure:ReaderLeft") from None  # click would exit with 1
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(verbs.summary() + "\n")
+        formatter.write(_loaded("overview:summary")() + "\n")
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # Not click's own, which imports every verb to ask it for its help.
         return [
             CompletionItem(name, help=verb.help)
-            for name, verb in {**verbs.VERBS, **verbs.UNLISTED}.items()
+            for name, verb in {**VERBS, **UNLISTED}.items()
             if name.startswith(incomplete)
         ]
 
 
-def _show_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        write(sys.stdout, f"coterie {__version__}")
-        context.exit()
-
-
-@click.group(
-    cls=Verbs, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]}
-)
-@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version)
-@global_options
+@group("coterie", "coterie help", Verbs)
+@click.version_option(__version__, message="coterie %(version)s")
 @click.pass_context
 def coterie(context: click.Context) -> None:
     """The coding agents you have, as one team."""
     if context.invoked_subcommand is None:
-        from coterie.cli.overview import overview
-
-        overview(context.ensure_object(Call))
-
-
-_WHERE = {
-    "bash": 'eval "$(coterie completion bash)"          in ~/.bashrc',
-    "zsh": 'eval "$(coterie completion zsh)"           in ~/.zshrc',
-    "fish": "coterie completion fish | source           in ~/.config/fish/config.fish",
-}
-
-
-@command("completion", 'eval "$(coterie completion bash)"')
-@click.argument("shell", type=click.Choice(list(_WHERE)), required=False)
-@pass_call
-def completion(call: Call, shell: str | None) -> None:
-    """Print the completion script of a shell; alone: where to put it."""
-    if shell is None:
-        for name, where in _WHERE.items():
-            call.record("completion", {"shell": name, "line": where.partition("  ")[0]})
-            call.line(f"  {where}")
-        return
-    found = get_completion_class(shell)
-    if found is None:  # pragma: no cover  click has all three
-        raise click.UsageError(f"No completion for {shell}.")
-    whole = click.get_current_context().find_root().command
-    script = found(whole, {}, "coterie", "_COTERIE_COMPLETE").source()
-    call.record("completion", {"shell": shell, "script": script})
-    call.line(script)
+        _loaded("overview:overview")(context.ensure_object(Call))
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
     code = run(sys.argv[1:])
-    _let_go_of_streams()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # reported already; the interpreter would try again, and complain
+            _loaded("failure:discard")(stream)
     sys.exit(code)
 
 
@@ -123,21 +385,8 @@ def run(arguments: list[str]) -> int:
     except SystemExit:  # click's own, after a shell was given its completions
         raise
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
-        from coterie.cli.failure import show_failure
-
-        return show_failure(error, call)
+        return _loaded("failure:show_failure")(error, call)
     return code if isinstance(code, int) else 0
-
-
-def _let_go_of_streams() -> None:
-    """What could not be written was told of; Python would try again at its end, and complain."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            nothing = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nothing, stream.fileno())
-            os.close(nothing)
 
 
 def _open_streams() -> None:

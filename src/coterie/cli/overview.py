@@ -1,16 +1,15 @@
-"""`coterie` alone and `coterie help`: what waits, what runs, what to type next."""
+"""`coterie` alone, `help` and `completion`: what waits, what runs, what to type next."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import get_completion_class
 
-from coterie.cli import verbs
-from coterie.cli.call import Call, command, pass_call, write
-from coterie.cli.verbs import NoVerb
+from coterie.cli.main import UNLISTED, VERBS, Call, command, pass_call
 
 if TYPE_CHECKING:
     from coterie.model.record import QuestionView, TaskView
@@ -74,19 +73,76 @@ def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
     return 'coterie "what the team should do"'
 
 
+# -- help --------------------------------------------------------------------------------------
+
+_WITH_WORDS = {"Work"}
+"""Groups whose verbs cannot be told apart by name, so that each says what it does."""
+
+
+def summary() -> str:
+    """The short help, in groups."""
+    lines = ["coterie: the coding agents you have, as one team", ""]
+    for group, names in _groups().items():
+        shown = _in_pairs(names) if group in _WITH_WORDS else [" · ".join(names)]
+        lines += [f"  {'' if place else group:<9}{line}" for place, line in enumerate(shown)]
+    lines += ["", '  coterie "text" talks to your default team.   All: coterie help --all']
+    return "\n".join(lines)
+
+
+def _in_pairs(names: list[str]) -> list[str]:
+    """Verbs with their words, two on a line."""
+    columns = [names[0::2], names[1::2]]
+    sizes = [max((len(name) for name in column), default=0) for column in columns]
+    cells = [
+        [f"{name:<{size}}  {VERBS[name].help}" for name in column]
+        for column, size in zip(columns, sizes, strict=True)
+    ]
+    width = max(map(len, cells[0]))
+    pairs = zip_longest(*cells, fillvalue="")
+    return [f"{left:<{width}}     {right}".rstrip() for left, right in pairs]
+
+
+def _long_help() -> str:
+    """The long help: each verb with its line, and what holds for all of them."""
+    lines = ["coterie: the coding agents you have, as one team", ""]
+    for group, names in _groups().items():
+        lines.append(f"  {group}")
+        lines += [f"    {name:<12}{VERBS[name].help}" for name in names]
+    more = {name: verb for name, verb in UNLISTED.items() if verb.group}
+    lines += ["  More", *(f"    {name:<12}{verb.help}" for name, verb in more.items())]
+    lines += [
+        "",
+        "  Every verb takes",
+        "    --json      one JSON object a line, for machines",
+        "    --debug     stack traces",
+        "    -C DIR      the project; else the nearest parent with .coterie, the git root, here",
+        "    --help      more about it, with an example",
+        "",
+        "  Ids: a task is k3f9, a question q4, a ticket k3f9/T2. A unique beginning will do, and",
+        "  `last` for the newest.",
+        "  Exit codes: 0 done, 1 failed or canceled, 2 wrong usage, 3 waits for you,",
+        "  130 interrupted (coterie resume goes on).",
+    ]
+    return "\n".join(lines)
+
+
+def _groups() -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = {}
+    for name, verb in VERBS.items():
+        groups.setdefault(verb.group, []).append(name)
+    return groups
+
+
 @command("help", "coterie help chat")
 @click.argument("verb", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every verb, with a line each.")
 @pass_call
 def help_(call: Call, verb: str | None, *, everything: bool) -> None:
     """What there is; with a verb, all about it."""
-    if verb is None:
-        shown = verbs.everything() if everything else verbs.summary()
-    else:
-        shown = _help_of(verb)
+    of_all = _long_help if everything else summary
+    shown = of_all() if verb is None else _help_of(verb)
     call.record("help", {"text": shown})
-    if not call.json:
-        write(sys.stdout, shown)
+    call.line(shown)
 
 
 def _help_of(word: str) -> str:
@@ -94,6 +150,36 @@ def _help_of(word: str) -> str:
     whole = root.command
     found = whole.get_command(root, word) if isinstance(whole, click.Group) else None
     if found is None:
+        from coterie.cli.failure import NoVerb
+
         raise NoVerb(word, [])
     with click.Context(found, info_name=found.name, parent=root) as context:
         return found.get_help(context)
+
+
+# -- completion --------------------------------------------------------------------------------
+
+_WHERE = {
+    "bash": 'eval "$(coterie completion bash)"          in ~/.bashrc',
+    "zsh": 'eval "$(coterie completion zsh)"           in ~/.zshrc',
+    "fish": "coterie completion fish | source           in ~/.config/fish/config.fish",
+}
+
+
+@command("completion", 'eval "$(coterie completion bash)"')
+@click.argument("shell", type=click.Choice(list(_WHERE)), required=False)
+@pass_call
+def completion(call: Call, shell: str | None) -> None:
+    """Print the completion script of a shell; alone: where to put it."""
+    if shell is None:
+        for name, where in _WHERE.items():
+            call.record("completion", {"shell": name, "line": where.partition("  ")[0]})
+            call.line(f"  {where}")
+        return
+    found = get_completion_class(shell)
+    if found is None:  # pragma: no cover  click has all three
+        raise click.UsageError(f"No completion for {shell}.")
+    whole = click.get_current_context().find_root().command
+    script = found(whole, {}, "coterie", "_COTERIE_COMPLETE").source()
+    call.record("completion", {"shell": shell, "script": script})
+    call.line(script)

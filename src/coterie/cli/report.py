@@ -54,23 +54,16 @@ def exit_code(result: ResultRecord) -> int:
 
 def of_view(view: TaskView, turns: int) -> ResultRecord:
     """How a task stands that another process ran."""
-    ended = view.status in ENDED
-    reason = view.reason if ended else "question" if view.questions else "stopped"
-    again = f"coterie log {view.id}" if ended else f"coterie resume {view.id}"
-    status = view.status if ended else "waiting"
-    return ResultRecord(view.id, status, reason, "", turns, next=(again,))
+    if view.status in ENDED:
+        following = (f"coterie log {view.id}",)
+        return ResultRecord(view.id, view.status, view.reason, "", turns, next=following)
+    return parked(view.id, "question" if view.questions else "stopped", turns)
 
 
-def interrupted(task_id: str, turns: int) -> ResultRecord:
-    """The result of a run that Ctrl-C or a signal ended: parked."""
-    return ResultRecord(
-        task=task_id,
-        status="waiting",
-        reason="interrupted",
-        summary="",
-        turns=turns,
-        next=(f"coterie resume {task_id}",),
-    )
+def parked(task_id: str, reason: str, turns: int) -> ResultRecord:
+    """The result of a run that ended before its task did."""
+    following = (f"coterie resume {task_id}",)
+    return ResultRecord(task_id, "waiting", reason, "", turns, next=following)
 
 
 def stopped_line(task_id: str) -> str:
@@ -109,7 +102,7 @@ def _changed(files: Sequence[str]) -> str:
     """The files that were changed, and whether those are the user's own."""
     named = ", ".join(map(printable, files[:_FEW]))
     more = f" and {len(files) - _FEW} more" if len(files) > _FEW else ""
-    own = not any(one.startswith((".coterie/", "/")) for one in files)
+    own = not any(path.startswith((".coterie/", "/")) for path in files)
     return f"{named}{more}, in your tree" if own else f"{named}{more}"
 
 
@@ -151,8 +144,8 @@ class CommandLog:
         answer = self._answers.get((record.member, command), "")
         if answer == REJECT:
             return
-        outcome = "may have run" if record.status == "unknown" else "ok"
-        outcome = "failed" if record.is_error else outcome
+        ended = "may have run" if record.status == "unknown" else "ok"
+        outcome = "failed" if record.is_error else ended
         allowed = _ALLOWED.get(answer)
         who = f"{record.member}, {allowed}" if allowed else record.member
         line = f"{clip(one_line(command), _LONGEST)} ({who}): {outcome}"

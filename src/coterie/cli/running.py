@@ -9,7 +9,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,13 +17,12 @@ import anyio
 from coterie.app.costs import tally
 from coterie.app.project import App
 from coterie.app.projects import Project
-from coterie.app.start import Start
+from coterie.app.start import StartRequest
 from coterie.cli import report
-from coterie.cli.call import Call
-from coterie.cli.lines import Surface
+from coterie.cli.lines import PlainOutput, Surface
+from coterie.cli.main import Call
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
-from coterie.cli.transcript import PlainOutput
 from coterie.errors import CoterieError, TaskBusy
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
 from coterie.model.task import Caps, RateLimited
@@ -54,20 +53,49 @@ class Patience:
         return cls(default if wait is None else wait, at_reset)
 
 
-async def begin(call: Call, project: Project, start: Start, patience: Patience) -> int:
+async def start_task(call: Call, project: Project, start: StartRequest, patience: Patience) -> int:
     """Start a task and run it until it ends or parks; returns the exit code."""
     parking = StopRequest()
     with signals(parking):
         async with App.open(project.root) as app:
-            if call.live:
-                return await _on_screen(call, project, app, start, parking, patience)
-            task_id = await _started(app, start, start.goal or "")
-            surface = _surface(call, start.team, start.workflow)
-            surface.opened(start.goal or "")
-            return await run_task(call, app, task_id, surface, parking, patience)
+            if not call.live:
+                surface = _surface(call, start.team, start.workflow)
+                return await _run_new(call, app, start, surface, parking, patience)
+            screen = _screen(call, start.team, start.caps, project, start.workflow)
+            async with screen.shown(parking.request):
+                if start.goal is None:
+                    with parking.stoppable():
+                        start = replace(start, goal=await screen.first_word())
+                if start.goal is None:
+                    return INTERRUPTED if parking.asked else 0
+                return await _run_new(call, app, start, screen, parking, patience)
 
 
-async def again(call: Call, project: Project, app: App, task_id: str, patience: Patience) -> int:
+async def _run_new(
+    call: Call,
+    app: App,
+    start: StartRequest,
+    surface: Surface,
+    parking: StopRequest,
+    patience: Patience,
+) -> int:
+    goal = start.goal or ""
+    task_id = await app.start(
+        start.team,
+        goal,
+        start.caps,
+        workflow=start.workflow,
+        team_file=start.team_file,
+        rehearsal=start.rehearsal,
+    )
+    surface.attach(app, task_id)
+    surface.opened(goal)
+    return await run_task(call, app, task_id, surface, parking, patience)
+
+
+async def resume_task(
+    call: Call, project: Project, app: App, task_id: str, patience: Patience
+) -> int:
     """Go on with a task; raises TaskBusy where a living process runs it."""
     parking = StopRequest()
     detail = await app.show(task_id)
@@ -85,39 +113,6 @@ async def again(call: Call, project: Project, app: App, task_id: str, patience: 
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
             return await run_task(call, app, task_id, screen, parking, patience)
-
-
-async def _on_screen(
-    call: Call,
-    project: Project,
-    app: App,
-    start: Start,
-    parking: StopRequest,
-    patience: Patience,
-) -> int:
-    screen = _screen(call, start.team, start.caps, project, start.workflow)
-    async with screen.shown(parking.request):
-        goal = start.goal
-        if goal is None:
-            with parking.stoppable():
-                goal = await screen.first_word()
-        if goal is None:
-            return INTERRUPTED if parking.asked else 0
-        task_id = await _started(app, start, goal)
-        screen.attach(app, task_id)
-        screen.opened(goal)
-        return await run_task(call, app, task_id, screen, parking, patience)
-
-
-async def _started(app: App, start: Start, goal: str) -> str:
-    return await app.start(
-        start.team,
-        goal,
-        start.caps,
-        workflow=start.workflow,
-        team_file=start.team_file,
-        rehearsal=start.rehearsal,
-    )
 
 
 def _surface(call: Call, team: Team, workflow: str) -> Surface:
@@ -227,10 +222,10 @@ async def run_task(
         except CoterieError as error:
             failure = error
             watched.tell(lambda: call.problem(failure))
-            result = _broken_off(task_id, watched.turns, error.code)
+            result = report.parked(task_id, error.code, watched.turns)
             code = error.exit_code
     if result is None:
-        result = report.interrupted(task_id, watched.turns)
+        result = report.parked(task_id, "interrupted", watched.turns)
     if isinstance(result.stop, RateLimited):
         watched.saw(await _rate_limited(app, task_id, result.stop))
     watched.tell(lambda: surface.finished(result))
@@ -253,8 +248,3 @@ async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecor
         member=stop.member,
         task=task_id,
     )
-
-
-def _broken_off(task_id: str, turns: int, reason: str) -> ResultRecord:
-    again = (f"coterie resume {task_id}",)
-    return ResultRecord(task_id, "waiting", reason, "", turns, next=again)

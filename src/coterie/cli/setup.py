@@ -11,8 +11,7 @@ import click
 
 from coterie.app.agents import AgentHealth, Agents, Doctor, HealthCheck, Registry, Scan, program
 from coterie.app.teams import STARTER, Teams
-from coterie.cli.call import Call, command, list_group, pass_call
-from coterie.cli.project import here, made, show_notices
+from coterie.cli.main import Call, command, here, list_group, made, pass_call, show_notices
 from coterie.cli.text import one_line, table, wrap
 from coterie.model.agent import AgentDefinition
 from coterie.model.workspace import shown

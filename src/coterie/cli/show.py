@@ -1,4 +1,4 @@
-"""`coterie show`: all about one task or one question."""
+"""`show`, `tickets` and `graph`: all about one task, question or ticket, or a session's tickets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli import card, records
-from coterie.cli.call import Call, command, pass_call
+from coterie.cli.graph import graph
 from coterie.cli.inbox import asked, find_question
-from coterie.cli.project import here, named
+from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
-from coterie.cli.tickets import TICKET, TICKETS, show_all, show_ticket
+from coterie.cli.ticket_events import ticket_of
+from coterie.cli.ticket_report import TicketPage, page_lines
+from coterie.cli.ticket_table import Row, progress, rows, table
+from coterie.errors import NotFound, UsageError
 from coterie.model.record import TaskDetail
 from coterie.model.team import member_folder
 from coterie.model.workspace import shown
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
 
     from coterie.app.project import App
 
+TICKETS = "tickets"
+"""The workflow that has them."""
+TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
+"""How a ticket is named: `k3f9/T2`, `last/t2`."""
+
 
 @command("show", "coterie show last")
 @click.argument("id_", metavar="ID", default="last")
@@ -32,22 +40,26 @@ def show(call: Call, id_: str) -> None:
     """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2)."""
     if re.fullmatch(r"q\d+", id_, re.I):
         _show_question(call, id_)
-        return
-    if TICKET.fullmatch(id_):
-        show_ticket(call, id_)
-        return
+    elif ticket := TICKET.fullmatch(id_):
+        _show_ticket(call, ticket)
+    else:
+        _show_task(call, id_)
 
-    async def body(app: App) -> TaskDetail:
-        return await app.show(await app.find_task(id_))
 
-    detail = named(call, id_, body)
+def _show_task(call: Call, id_: str) -> None:
+    async def body(app: App) -> tuple[TaskDetail, list[Row]]:
+        return await _session(app, await app.find_task(id_))
+
+    detail, listed = named(call, id_, body)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
-    if detail.view.workflow == TICKETS:
-        show_all(call, detail.view.id)
-    open_ones = [view for view in detail.questions if view.state == "open"]
-    for view in open_ones:
-        call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
+    call.records("ticket", (_fields(detail.view.id, row) for row in listed))
+    if listed:
+        call.lines(["", *_drawn(listed, call.width, call.paint), ""])
+        call.lines(_table(listed, call.width, call.paint))
+    for view in detail.questions:
+        if view.state == "open":
+            call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
 
 
 def _show_question(call: Call, name: str) -> None:
@@ -60,8 +72,8 @@ def _show_question(call: Call, name: str) -> None:
     else:
         when = clock(view.answered_at) if view.answered_at else "unknown time"
         by = f" by {view.answered_by}" if view.answered_by else ""
-        said = card.answered(view.interaction, view.answer, view.said)
-        call.line(f'{view.state} at {when}{by}: "{said}"')
+        answer = card.answered(view.interaction, view.answer, view.said)
+        call.line(f'{view.state} at {when}{by}: "{answer}"')
 
 
 def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]:
@@ -87,8 +99,8 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
     for question in detail.questions:
         if question.state != "open":
             name = question.interaction.interaction_id
-            said = card.answered(question.interaction, question.answer, question.said)
-            lines += field(name, f"{question.state}: {said}", width)
+            answer = card.answered(question.interaction, question.answer, question.said)
+            lines += field(name, f"{question.state}: {answer}", width)
     lines += field("next", _next(detail), width)
     return lines
 
@@ -100,3 +112,165 @@ def _next(detail: TaskDetail) -> str:
     if detail.view.workflow == TICKETS and detail.view.status == "completed":
         return f"coterie diff {name} · coterie accept {name}"
     return f"coterie log {name}"
+
+
+def _show_ticket(call: Call, parts: re.Match[str]) -> None:
+    async def body(app: App) -> TicketPage:
+        detail, listed = await _session(app, await app.find_task(parts["task"]))
+        task_id, wanted = detail.view.id, parts["ticket"].upper()
+        row = next((row for row in listed if row.ticket.id == wanted), None)
+        if row is None:
+            known = ", ".join(row.ticket.id for row in listed) or "none"
+            raise NotFound(f"No ticket {wanted} in {task_id}. There are: {known}.")
+        branch = await app.branch(task_id)
+        own = f"{branch.rpartition('/')[0]}/{wanted}" if branch else ""
+        return TicketPage.of(task_id, row, await app.envelopes(task_id), own)
+
+    page = named(call, parts[0], body)
+    call.record("ticket", _fields(page.task, page.row) | page.fields())
+    call.lines(page_lines(page, call.width, call.paint))
+
+
+# -- the tickets of a session --------------------------------------------------------------------
+
+
+class _Tickets(click.Group):
+    """A group whose first word may also be a session."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            return "list", self.commands["list"], args
+        return super().resolve_command(ctx, args)
+
+
+@group(TICKETS, "coterie tickets last", _Tickets)
+@click.pass_context
+def tickets(context: click.Context) -> None:
+    """The tickets of a session: how each stands, who has it, what it took."""
+    if context.invoked_subcommand is None:
+        _list(context.ensure_object(Call), None)
+
+
+@command("list", "coterie tickets last")
+@click.argument("id_", metavar="[ID]", required=False)
+@pass_call
+def list_(call: Call, id_: str | None) -> None:
+    """The table of a session; alone: of the newest one."""
+    _list(call, id_)
+
+
+@command("reset", "coterie tickets reset last/T3")
+@click.argument("name", metavar="ID/T3")
+@pass_call
+def reset(call: Call, name: str) -> None:
+    """Let a ticket that failed be begun anew; what was done so far stays in its folder."""
+    parts = TICKET.fullmatch(name)
+    if parts is None:
+        raise UsageError(f'"{name}" names no ticket.', "coterie tickets reset last/T3")
+
+    async def body(app: App) -> str:
+        task_id = await app.find_task(parts["task"])
+        await app.reset_ticket(task_id, parts["ticket"].upper())
+        return task_id
+
+    task_id = named(call, name, body)
+    ticket = parts["ticket"].upper()
+    call.record("ticket", {"task": task_id, "id": ticket, "state": "pending", "owner": None})
+    call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
+
+
+@command("graph", "coterie graph last")
+@click.argument("id_", metavar="ID", default="last")
+@pass_call
+def graph_(call: Call, id_: str) -> None:
+    """What waits for what in a session with tickets."""
+    if found := _found(call, id_):
+        detail, listed = found
+        call.lines(_drawn(listed, call.width, call.paint) or [f"{detail.view.id} has no tickets."])
+
+
+for _one in (list_, reset):
+    tickets.add_command(_one)
+
+
+def _list(call: Call, id_: str | None) -> None:
+    if found := _found(call, id_):
+        detail, listed = found
+        none = [f"{detail.view.id} has no tickets."]
+        call.lines(_table(listed, call.width, call.paint) if listed else none)
+
+
+def _found(call: Call, id_: str | None) -> tuple[TaskDetail, list[Row]] | None:
+    """The session that is meant, else the newest with tickets; None where there is no task yet."""
+
+    async def body(app: App) -> tuple[TaskDetail, list[Row]]:
+        return await _session(app, await app.find_task(id_) if id_ else await _newest(app))
+
+    found = look(call, body) if id_ is None else named(call, id_, body)
+    if found is not None:
+        call.records("ticket", (_fields(found[0].view.id, row) for row in found[1]))
+    return found
+
+
+async def _newest(app: App) -> str:
+    """The newest session that has tickets."""
+    for view in reversed(await app.tasks()):
+        if view.workflow == TICKETS:
+            return view.id
+    raise NotFound("No session with tickets yet.", 'coterie run "what should be reached"')
+
+
+async def _session(app: App, task_id: str) -> tuple[TaskDetail, list[Row]]:
+    """A session and its tickets, with the questions that some of them wait for."""
+    detail = await app.show(task_id)
+    views = await app.tickets(task_id)
+    known = {view.ticket.id: view.ticket for view in views}
+    asks: dict[str, str] = {}
+    for question in detail.questions:
+        if question.state == "open":
+            about = ticket_of(question.interaction, known)
+            asks.setdefault(about, question.interaction.interaction_id)
+    return detail, rows(views, detail.state.created.team, asks)
+
+
+def _table(listed: list[Row], width: int, paint: Paint) -> list[str]:
+    return [progress(listed, width), "", *table(listed, width, paint)]
+
+
+def _fields(task_id: str, row: Row) -> dict[str, object]:
+    """A ticket as an object."""
+    ticket = row.ticket
+    return {
+        "task": task_id,
+        "id": ticket.id,
+        "state": ticket.state,
+        "owner": ticket.owner,
+        "title": ticket.title,
+        "message": ticket.reason,
+        "dependencies": ticket.dependencies,
+        "closed_by": ticket.closed_by,
+        "checks": row.view.checks,
+        "plan_task": ticket.task_id,
+        "waits_for": row.waits_for,
+        "asks": row.asks or None,
+        "turns": row.view.turns,
+        "seconds": round(row.view.seconds, 3),
+        "tokens": row.view.tokens,
+    }
+
+
+def _drawn(listed: list[Row], width: int, paint: Paint) -> list[str]:
+    """What waits for what, each ticket with the sign of its state."""
+    known = {row.ticket.id: row for row in listed if row.kind not in ("dropped", "replaced")}
+
+    def shown(name: str) -> str:
+        return f"{known[name].mark} {name}"
+
+    return graph(
+        {name: row.ticket.dependencies for name, row in known.items()},
+        width,
+        shown,
+        lambda name: paint(shown(name), known[name].meaning),
+    )

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli import records, report
-from coterie.cli.call import Call, command, pass_call
-from coterie.cli.project import here, look, named
+from coterie.cli.main import Call, command, here, look, named, pass_call
 from coterie.cli.text import Span, ago, counted, one_line, table, warned
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -169,12 +168,12 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -
     project = here(call)
 
     async def body(app: App) -> int:
-        from coterie.cli.running import Patience, again
+        from coterie.cli.running import Patience, resume_task
 
         patience = Patience.of(call, wait, at_reset=at_reset)
         task_id = await app.find_task(id_) if id_ else await _only(app)
         try:
-            return await again(call, project, app, task_id, patience)
+            return await resume_task(call, project, app, task_id, patience)
         except TaskBusy as busy:
             call.note(f"{busy} Following it; ^C leaves it running.")
             return await _follow(call, app, task_id)

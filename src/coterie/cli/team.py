@@ -9,8 +9,7 @@ import click
 
 from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
-from coterie.cli.call import Call, command, list_group, pass_call
-from coterie.cli.project import here, made, opened, show_notices
+from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call, show_notices
 from coterie.cli.text import Paint, about, one_line, table, warned
 from coterie.cli.work import agrees, show_powers
 from coterie.errors import CoterieError

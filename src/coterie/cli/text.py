@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from coterie.model.team import Member
     from coterie.model.update import Usage
 
-_F = TypeVar("_F", bound="Callable[..., Any]")
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -48,6 +47,18 @@ ASCII = str.maketrans(
     }
 )
 """Our own symbols where the encoding has none of them; the word always stands beside."""
+
+
+def symbols(text: str, stream: TextIO) -> str:
+    """The text in symbols that the stream's encoding has."""
+    encoding = (stream.encoding or "ascii").lower()
+    return text if encoding.replace("-", "").startswith("utf") else text.translate(ASCII)
+
+
+def write(stream: TextIO, shown: str) -> None:
+    """A line, at once."""
+    stream.write(symbols(shown, stream) + "\n")
+    stream.flush()
 
 
 def printable(text: str) -> str:
@@ -177,6 +188,21 @@ def table(
 
 Meaning = Literal["name", "dim", "good", "asks", "bad", "title", "added", "removed", "place"]
 
+_DIFF: dict[str, Meaning] = {
+    "diff --git ": "title",
+    "--- ": "title",
+    "+++ ": "title",
+    "@@ ": "place",
+    "+": "added",
+    "-": "removed",
+}
+
+
+def diff_meaning(line: str) -> Meaning | None:
+    """What a line of a patch is, by how it starts."""
+    return next((meaning for start, meaning in _DIFF.items() if line.startswith(start)), None)
+
+
 _COLOURS: dict[Meaning, tuple[str | None, bool, bool]] = {
     "name": ("cyan", True, False),
     "dim": (None, False, True),
@@ -226,18 +252,11 @@ def asking(member: Member | None, name: str) -> str:
     return f"{member.id} ({about(member)})" if member.agent else ""
 
 
-def painted(shown: str, paint: Paint) -> str:
-    """What `about` said, quiet but for the word that must be seen."""
+def warned(shown: str, paint: Paint, meaning: Meaning | None = None) -> str:
+    """What `about` returned, in its colour but for a `full` at its end, which is red."""
     if shown != FULL and not shown.endswith(f" {FULL}"):
-        return paint(shown, "dim")
-    return paint(shown.removesuffix(FULL), "dim") + paint(FULL, "bad")
-
-
-def warned(shown: str, paint: Paint) -> str:
-    """A cell of a table, with `full` at its end in red."""
-    if shown != FULL and not shown.endswith(f" {FULL}"):
-        return shown
-    return shown.removesuffix(FULL) + paint(FULL, "bad")
+        return paint(shown, meaning)
+    return paint(shown.removesuffix(FULL), meaning) + paint(FULL, "bad")
 
 
 # -- figures -------------------------------------------------------------------------------------
@@ -342,30 +361,17 @@ class Since(click.ParamType[str]):
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> str:
         from coterie.errors import InvalidTime
+        from coterie.model import instant
 
+        text = str(value).strip()
+        days = _DAYS.fullmatch(text)
+        span = int(days[1]) * 86_400.0 if days else parse_span(text)
         try:
-            return _from(str(value))
+            if span is not None:
+                return instant.of(datetime.fromisoformat(instant.now()) - timedelta(seconds=span))
+            # A date is the beginning of that day, and one without an offset is the time here.
+            return instant.of(datetime.fromisoformat(text).astimezone())
         except InvalidTime as error:
             self.fail(str(error), param, ctx)
-
-
-def _from(text: str) -> str:
-    """The instant that is meant; a date is the beginning of that day, here."""
-    from coterie.errors import InvalidTime
-    from coterie.model import instant
-
-    days = _DAYS.fullmatch(text.strip())
-    span = int(days[1]) * 86_400.0 if days else parse_span(text)
-    if span is not None:
-        return instant.of(datetime.fromisoformat(instant.now()) - timedelta(seconds=span))
-    try:
-        moment = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise InvalidTime(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.") from None
-    return instant.of(moment.astimezone())  # one without an offset is the time here
-
-
-def since_option(function: _F) -> _F:
-    """Give a command `--since`."""
-    told = "Only from then on: 7d, 2h, 2026-01-31."
-    return click.option("--since", type=Since(), metavar="7d", help=told)(function)
+        except ValueError:
+            self.fail(f"{text!r} is no time; write it like 7d, 2h or 2026-01-31.", param, ctx)

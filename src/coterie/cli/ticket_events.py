@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coterie.cli import report
-from coterie.cli.call import Call
-from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
+from coterie.cli.lines import FAILED, FENCE, PlainOutput, RecordLines, RecordText
+from coterie.cli.main import Call
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
-from coterie.cli.transcript import PlainOutput
 from coterie.model import instant
 from coterie.model.about import PlanApproval
 from coterie.model.interaction import APPROVE, Interaction
@@ -162,7 +161,7 @@ class TicketEvents(RecordLines):
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(base_of(record.member))
-        said = prose(text.what)
+        said = _prose(text.what)
         if not said or record.member == self.team.manager.id:
             return []  # what a manager says shows in what becomes of it
         if member is None or member.type == "human":
@@ -184,6 +183,12 @@ class TicketEvents(RecordLines):
             parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
         painted = [self.paint(part, meaning) for part in parts]
         return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
+
+
+def _prose(text: str) -> str:
+    """A reply on one line, without the JSON that was asked for."""
+    bare = FENCE.sub("", text).strip()
+    return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
 
 
 class PlainTickets(PlainOutput):
@@ -222,7 +227,7 @@ async def closing_lines(app: App, call: Call, result: ResultRecord, seconds: flo
         from coterie.cli import ticket_report
 
         ended = await ticket_report.session_report(app, result.task)
-        return ["", *ticket_report.lines(ended, call.width, call.paint)]
+        return ["", *ticket_report.report_lines(ended, call.width, call.paint)]
     team = (await app.show(result.task)).state.created.team
     listed = rows(await app.tickets(result.task), team)
     lines = report.lines(result, seconds, call.paint)

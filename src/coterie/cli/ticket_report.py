@@ -1,29 +1,155 @@
-"""The end of a session with tickets, on one screen.
+"""One ticket on a page, and the end of a whole session on one screen.
 
 "checked" is what Coterie ran itself, on a tree that it knows; nothing that an agent said counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from coterie.cli import card
-from coterie.cli.text import Paint, cells, clock, counted, ends, one_line, wrap
+from coterie.cli.text import Paint, cells, clock, counted, ends, field, one_line, wrap
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
+from coterie.model import envelope
 from coterie.model.about import FailedTicket, PlanApproval
 from coterie.model.check import ended
-from coterie.model.envelope import ArtifactRef, Envelope, Instruction
+from coterie.model.envelope import Envelope, Instruction, Payload
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import APPROVE, NOBODY
 from coterie.model.record import MessageRecord, QuestionView, TaskDetail
 from coterie.model.team import Team, base_of
+from coterie.model.ticket import TicketView
 
 if TYPE_CHECKING:
     from coterie.app.project import App
+
+_RECENT = 12
+"""So many lines of a history stand on a screen; `show` has all."""
+
+
+@dataclass(frozen=True)
+class TicketPage:
+    """What is known of one ticket."""
+
+    task: str
+    row: Row
+    said: tuple[Envelope, ...]
+    """All that was said of it, in order."""
+    branch: str = ""
+
+    @classmethod
+    def of(cls, task: str, row: Row, envelopes: Iterable[Envelope], branch: str = "") -> TicketPage:
+        """The page of a ticket, from all that was said in its session."""
+        said = (message for message in envelopes if message.ticket_id == row.ticket.id)
+        return cls(task, row, tuple(said), branch)
+
+    def fields(self) -> dict[str, object]:
+        """What `--json` says of it besides."""
+        return {
+            "branch": self.branch or None,
+            "history": [vars(event) for event in self.row.ticket.history],
+            "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in self.said],
+        }
+
+
+def page_lines(page: TicketPage, width: int, paint: Paint, *, whole: bool = True) -> list[str]:
+    """The page; with `whole` all of its history, else the end of it."""
+    row, ticket = page.row, page.row.ticket
+    name, state = paint(f"{page.task}/{ticket.id}", "name"), paint(row.state, row.meaning)
+    owner = f"   {one_line(row.owner)}" if row.owner else ""
+    shown = [f"{name}  {one_line(ticket.title)}   {state}{owner}"]
+    for name, value in _facts(page):
+        shown += field(name, value, width)
+    kept = ticket.history if whole else ticket.history[-_RECENT:]
+    history = [
+        f"{clock(event.at)}  {event.event}"
+        + (f": {one_line(event.message)}" if event.message else "")
+        for event in kept
+    ]
+    if before := len(ticket.history) - len(kept):
+        history.insert(0, f"… {before} before: coterie show {page.task}/{ticket.id}")
+    for place, line in enumerate(history):
+        shown += field("" if place else "history", line, width)
+    return shown
+
+
+def _facts(page: TicketPage) -> list[tuple[str, str]]:
+    row, ticket = page.row, page.row.ticket
+    stands_still = ticket.closed_by is not None or ticket.state in ("blocked", "error")
+    facts = [
+        ("after", " ".join(ticket.dependencies)),
+        ("why", ticket.reason if stands_still else ""),
+        ("asks", f"{row.asks}   coterie show {row.asks}" if row.asks else ""),
+    ]
+    for kind, name in _NAMES.items():  # what manager and worker last said to each other
+        said = [message for message in page.said if isinstance(message.payload, kind)]
+        facts += [(name, f"{last.source}: {_payload_text(last.payload)}") for last in said[-1:]]
+    for command, artifact in _newest_checks(page.said).items():
+        facts.append(("checked", f"{command}: {artifact.description}"))
+    facts += [("cost", _cost(row.view)), ("branch", page.branch)]
+    return [fact for fact in facts if fact[1]]
+
+
+_NAMES: Mapping[type[Payload], str] = {
+    envelope.InstructionProposal: "proposal",
+    Instruction: "told",
+    envelope.Report: "report",
+    envelope.Review: "review",
+    envelope.Error: "error",
+}
+
+
+def _cost(view: TicketView) -> str:
+    parts = [counted(view.turns, "turn")] if view.turns else []
+    parts += [took(view.seconds)] if view.seconds else []
+    parts += [f"{thousands(view.tokens)} tokens"] if view.tokens is not None else []
+    return " · ".join(parts)
+
+
+def _payload_text(payload: Payload) -> str:
+    match payload:
+        case envelope.InstructionProposal():
+            return _listed(payload.summary, [f"risk: {risk}" for risk in payload.risks])
+        case Instruction():
+            criteria = [
+                f"- {rule.text}   {f'checked by {rule.command}' if rule.command else 'please look'}"
+                for rule in payload.acceptance_criteria
+            ]
+            return _listed(payload.summary, payload.steps, criteria)
+        case envelope.Report():
+            # An agent's word: what it says that it ran is no check.
+            made = [f"made {output}" for output in payload.outputs]
+            says = [f"says {evidence}" for evidence in payload.evidence]
+            return _listed(payload.status, made, says, payload.issues, payload.next_actions)
+        case envelope.Review():
+            decision = payload.decision.replace("_", " ")
+            return _listed(decision, payload.requested_changes, [payload.notes])
+        case envelope.Error():
+            return f"{payload.code}: {payload.message}"
+        case _:
+            return ""
+
+
+def _listed(first: str, *rest: Sequence[str]) -> str:
+    return "\n".join([first, *(f"  {line}" for part in rest for line in part if line.strip())])
+
+
+def _newest_checks(said: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
+    """The newest outcome of every command that Coterie ran, the oldest of them first."""
+    newest: dict[str, envelope.ArtifactRef] = {}
+    for message in said:
+        artifact = message.payload
+        if isinstance(artifact, envelope.ArtifactRef) and artifact.checked:
+            newest.pop(artifact.checked.command, None)
+            newest[artifact.checked.command] = artifact
+    return newest
+
+
+# -- a whole session -----------------------------------------------------------------------------
 
 _NAME = 14
 _FEW = 4
@@ -44,49 +170,38 @@ class SessionReport:
     where: str
     tokens: Mapping[str, int]
     money: float
-    words: Sequence[str] = ()
+    words: Sequence[str]
     """What the user told the manager on the way."""
-
-    @property
-    def task(self) -> str:
-        """The session's id."""
-        return self.detail.view.id
 
 
 async def session_report(app: App, task_id: str) -> SessionReport:
     """What there is to report of a session."""
     detail = await app.show(task_id)
-    views = await app.tickets(task_id)
+    team = detail.state.created.team
     tokens: dict[str, int] = {}
     money = 0.0
     for cost in await app.costs(task_id):
-        used = cost.usage
-        if used is not None:
+        if used := cost.usage:
             name = base_of(cost.member)
-            many = (used.input_tokens or 0) + (used.output_tokens or 0)
-            tokens[name] = tokens.get(name, 0) + many
+            count = (used.input_tokens or 0) + (used.output_tokens or 0)
+            tokens[name] = tokens.get(name, 0) + count
             money += used.cost_usd or 0.0
     branch = await app.branch(task_id)
+    by_people = [
+        entry.record.text
+        for entry in await app.timeline(task_id)
+        if isinstance(entry.record, MessageRecord) and _is_person(team, entry.record.member)
+    ]
     return SessionReport(
         detail,
-        rows(views, detail.state.created.team),
+        rows(await app.tickets(task_id), team),
         await app.envelopes(task_id),
         await _changed(app, task_id),
         f"branch {branch}; your tree untouched" if branch else "in your folder",
         tokens,
         money,
-        await _words(app, detail),
+        by_people[1:],  # the first is the goal
     )
-
-
-async def _words(app: App, detail: TaskDetail) -> list[str]:
-    team = detail.state.created.team
-    said = [
-        entry.record.text
-        for entry in await app.timeline(detail.view.id)
-        if isinstance(entry.record, MessageRecord) and _is_person(team, entry.record.member)
-    ]
-    return said[1:]  # the first is the goal
 
 
 def _is_person(team: Team, name: str) -> bool:
@@ -96,14 +211,14 @@ def _is_person(team: Team, name: str) -> bool:
 
 async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
     try:
-        files = [one for patch in (await app.diff(task_id)).patches for one in patch.files]
+        files = [file for patch in (await app.diff(task_id)).patches for file in patch.files]
     except CoterieError:  # `coterie diff` will say it again
         return None
-    added = sum(one.added or 0 for one in files)
-    return len(files), added, sum(one.removed or 0 for one in files)
+    added = sum(file.added or 0 for file in files)
+    return len(files), added, sum(file.removed or 0 for file in files)
 
 
-def lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
+def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     """The report."""
     view, goal = ended.detail.view, one_line(ended.detail.state.created.goal)
     facts = [took(seconds_between(view.created_at, view.changed_at))]
@@ -138,29 +253,27 @@ def _parts(ended: SessionReport) -> Iterator[tuple[str, str]]:
     yield from _several("SENT BACK", _sent_back(ended))
     yield from _several("YOU DECIDED", _decided(ended))
     if ended.tokens:
-        most = sorted(ended.tokens.items(), key=lambda one: -one[1])
+        most = sorted(ended.tokens.items(), key=lambda used: -used[1])
         yield "TOKENS", " · ".join(f"{member} {thousands(count)}" for member, count in most)
 
 
-def _several(name: str, told: Sequence[str], after: str = "") -> Iterator[tuple[str, str]]:
-    if told:
-        more = f" · and {len(told) - _FEW} more" if len(told) > _FEW else ""
-        yield name, " · ".join(told[:_FEW]) + more + (f": {after}" if after else "")
+def _several(name: str, texts: Sequence[str], after: str = "") -> Iterator[tuple[str, str]]:
+    if texts:
+        more = f" · and {len(texts) - _FEW} more" if len(texts) > _FEW else ""
+        yield name, " · ".join(texts[:_FEW]) + more + (f": {after}" if after else "")
 
 
 def _checked(said: Sequence[Envelope]) -> str:
     """The newest outcome of each command, by the tree that it ran on, the newest first."""
-    newest: dict[str, tuple[str, str]] = {}
-    for one in said:
-        if isinstance(one.payload, ArtifactRef) and (check := one.payload.checked):
-            command = one_line(check.command)
-            newest.pop(command, None)
-            newest[command] = (ended(check), check.tree)
-    trees = dict.fromkeys(tree for _, tree in reversed(newest.values()))
-    parts: list[str] = []
-    for tree in trees:
-        ran = [f"{command} {how}" for command, (how, at) in newest.items() if at == tree]
-        parts.append(", ".join(ran) + (f", at tree {tree[:6]}" if tree else ""))
+    by_tree: dict[str, list[str]] = {}
+    checks = [artifact.checked for artifact in _newest_checks(said).values() if artifact.checked]
+    for check in checks:
+        outcomes = by_tree.pop(check.tree, [])
+        by_tree[check.tree] = [*outcomes, f"{one_line(check.command)} {ended(check)}"]
+    parts = [
+        ", ".join(ran) + (f", at tree {tree[:6]}" if tree else "")
+        for tree, ran in reversed(by_tree.items())
+    ]
     more = [f"and {len(parts) - _FEW} more before"] if len(parts) > _FEW else []
     return "; ".join([*parts[:_FEW], *more])
 
@@ -168,13 +281,14 @@ def _checked(said: Sequence[Envelope]) -> str:
 def _unchecked(ended: SessionReport) -> list[str]:
     """Criteria that no command shows, of all that is done."""
     done = {row.ticket.id for row in ended.rows if row.kind == "done"}
-    told: dict[str, Instruction] = {}
-    for one in ended.said:
-        if isinstance(one.payload, Instruction) and one.ticket_id in done:
-            told[one.ticket_id] = one.payload
+    instructions = {
+        message.ticket_id: message.payload
+        for message in ended.said
+        if isinstance(message.payload, Instruction) and message.ticket_id in done
+    }
     return [
         f'{name} "{_short(criterion.text)}"'
-        for name, instruction in told.items()
+        for name, instruction in instructions.items()
         for criterion in instruction.acceptance_criteria
         if criterion.command is None
     ]
@@ -182,29 +296,27 @@ def _unchecked(ended: SessionReport) -> list[str]:
 
 def _sent_back(ended: SessionReport) -> list[str]:
     """How often each ticket was, by review or by a merge, and why the last time."""
-    told: list[str] = []
+    lines: list[str] = []
     for row in ended.rows:
-        moments = pairwise(row.ticket.history)
-        back = [now.message for before, now in moments if _is_back(before.event, now.event)]
-        if back:
-            times = _TIMES.get(len(back), f"{len(back)} times")
-            told.append(f"{row.ticket.id} {times}: {_short(back[-1])}")
-    return told
-
-
-def _is_back(before: str, now: str) -> bool:
-    return (before, now) == ("awaiting_review", "in_progress")
+        returns = [
+            after.message
+            for before, after in pairwise(row.ticket.history)
+            if (before.event, after.event) == ("awaiting_review", "in_progress")
+        ]
+        if returns:
+            times = _TIMES.get(len(returns), f"{len(returns)} times")
+            lines.append(f"{row.ticket.id} {times}: {_short(returns[-1])}")
+    return lines
 
 
 def _decided(ended: SessionReport) -> list[str]:
     """Every answer of a person, in a word or two."""
-    answered = [
-        one
-        for one in ended.detail.questions
-        if one.state == "answered" and one.answered_by != NOBODY
+    decisions = [
+        _decision(view)
+        for view in ended.detail.questions
+        if view.state == "answered" and view.answered_by != NOBODY
     ]
-    words = [f'"{_short(one, 40)}"' for one in ended.words]
-    return [*(_decision(view) for view in answered), *words]
+    return [*decisions, *(f'"{_short(text, 40)}"' for text in ended.words)]
 
 
 def _decision(view: QuestionView) -> str:

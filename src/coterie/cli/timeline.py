@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from coterie.cli import records
-from coterie.cli.call import Call
-from coterie.cli.lines import US, describe, summarized
-from coterie.cli.text import about, cells, clip, clock, one_line, pad, printable, warned
+from coterie.cli.lines import FENCE, US, describe
+from coterie.cli.main import Call
+from coterie.cli.text import about, cells, clip, clock, counted, one_line, pad, printable, warned
 from coterie.model.interaction import REJECT
 from coterie.model.record import (
     Entry,
@@ -101,7 +103,54 @@ def logged(record: Record) -> tuple[str, str]:
     if text is None:
         return "", ""
     if isinstance(record, MessageRecord):
-        words = summarized(text.what)
+        words = _summarized(text.what)
         return text.who, f"{words}\n({text.note})" if text.note else words
     what = f"{text.mark} {text.what}  {text.note}" if text.mark else text.what
     return text.who, printable(what).rstrip()
+
+
+# -- payloads in replies -----------------------------------------------------------------------
+
+_PAYLOADS = (
+    ("plan", "tasks", "tasks"),
+    ("review", "decision", "decision"),
+    ("clarification", "intent_summary", "status"),
+    ("proposal", "draft_steps", "summary"),
+    ("instruction", "acceptance_criteria", "summary"),
+    ("report", "evidence", "status"),
+    ("report", "issues", "status"),
+    ("report", "outputs", "status"),
+)
+"""What a payload is called, the field it is known by, and the one that says most of it."""
+
+
+def _summarized(text: str) -> str:
+    """A reply with a payload in it replaced by a few words: `[report: completed]`."""
+    fence = FENCE.search(text)
+    block = fence[0].strip().removeprefix("```json").strip("`") if fence else text
+    summary = _summary(block) if "{" in block else ""
+    if not summary:
+        return printable(text.strip("\n"))
+    before, after = (text[: fence.start()], text[fence.end() :]) if fence else ("", "")
+    parts = (printable(before).strip(), f"[{summary}]", printable(after).strip())
+    return "\n".join(part for part in parts if part)
+
+
+def _summary(block: str) -> str:
+    """A payload in a few words; empty for what is none."""
+    try:
+        parsed = json.loads(block)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(parsed, dict):
+        return ""
+    whole = cast("Mapping[str, object]", parsed)
+    inner = whole.get("payload")
+    payload = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else whole
+    for kind, key, name in _PAYLOADS:
+        if key in payload:
+            value = payload.get(name)
+            if isinstance(value, list):
+                value = counted(len(cast("list[object]", value)), "ticket")
+            return one_line(f"{kind}: {value}").replace("_", " ")
+    return ""

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
 
-from coterie.cli.call import Call, command, pass_call
+from coterie.cli.main import Call, command, pass_call
 from coterie.cli.text import Span
 from coterie.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from coterie.app.start import Start
+    from coterie.app.start import StartRequest
     from coterie.app.teams import Teams, TeamView
     from coterie.model.task import Caps
 
@@ -204,7 +204,7 @@ def _dry_run(
     from coterie.app import start
     from coterie.app.teams import Teams
     from coterie.cli import dry_run
-    from coterie.cli.project import here
+    from coterie.cli.main import here
 
     teams = Teams(here(call))
     view = choose(teams)
@@ -252,20 +252,20 @@ def _rehearsal(call: Call, more: dict[str, Any]) -> bool | Path:
     return rehearsal
 
 
-def _begin(call: Call, start: Start, wait: float | None) -> NoReturn:
+def _begin(call: Call, start: StartRequest, wait: float | None) -> NoReturn:
     import anyio
 
-    from coterie.cli.project import here
-    from coterie.cli.running import Patience, begin
+    from coterie.cli.main import here
+    from coterie.cli.running import Patience, start_task
 
     patience = Patience.of(call, wait)
-    raise click.exceptions.Exit(anyio.run(begin, call, here(call), start, patience))
+    raise click.exceptions.Exit(anyio.run(start_task, call, here(call), start, patience))
 
 
 def _prepared(call: Call, choose: Callable[[Teams], TeamView]) -> TeamView:
     """The team that is meant, as it may work here.  Nothing is made before it is known."""
     from coterie.app.teams import Teams
-    from coterie.cli.project import here, made, show_notices
+    from coterie.cli.main import here, made, show_notices
 
     teams = Teams(here(call))
     show_notices(call, teams.registry.notices)

@@ -251,4 +251,4 @@ class Attempt:
             ended.is_error if ended else None,
             took,
         )
-        return entry, ToolCallRecord.of(entry, begun.input)
+        return entry, ToolCallRecord.of(entry, begun.input, begun.effect)

@@ -12,7 +12,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.task import Status, Stop, TaskRow, TaskState
 from coterie.model.team import Member, Mode
 from coterie.model.ticket import TicketState
-from coterie.model.tool_call import DENIED, AuditEntry
+from coterie.model.tool_call import DENIED, AuditEntry, Effect
 from coterie.model.update import Usage
 
 MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
@@ -101,9 +101,13 @@ class ToolCallRecord:
     duration_ms: int | None = None
     denied: str = ""
     """Why it was not permitted; then it was not run."""
+    effect: Effect | None = None
+    """What its agent said that it would do; known while its task runs, not kept in the audit."""
 
     @classmethod
-    def of(cls, entry: AuditEntry, given: Mapping[str, object]) -> ToolCallRecord:
+    def of(
+        cls, entry: AuditEntry, given: Mapping[str, object], effect: Effect | None = None
+    ) -> ToolCallRecord:
         """A row of the audit; `given` is the call's input, which its last row does not repeat."""
         return cls(
             task=entry.task_id,
@@ -115,6 +119,7 @@ class ToolCallRecord:
             is_error=entry.is_error,
             duration_ms=entry.duration_ms,
             denied=str((entry.output or {}).get(DENIED, "")),
+            effect=effect,
         )
 
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 
 from coterie.cli import timeline
-from coterie.cli.card import LiveCard
-from coterie.cli.reply import alike, rule_of, typed
+from coterie.cli.card import LiveCard, word
 from coterie.cli.screen.status import ChatStatus
 from coterie.cli.text import clip, one_line
 from coterie.errors import AnswerRefused, CoterieError
 from coterie.model.conversation import YOU
-from coterie.model.interaction import BY_RULE, Interaction
+from coterie.model.interaction import BY_RULE, Interaction, Option, refuse_lost_words
 from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:
@@ -304,3 +303,48 @@ class OpenCard:
     def _alike(self) -> list[Interaction]:
         found = next((one for one in self._asked if one.interaction_id == self._name), None)
         return [one for one in self._asked if alike(found, one)] if found else []
+
+
+def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
+    """A line on an open card as choice and text.
+
+    The choice stands by its number or its whole name: the beginning of a sentence that was meant
+    for the team must not say yes.
+    """
+    if question.kind == "Input":
+        return None, line
+    for name, option in _names(question):
+        if line.casefold() == name or line.casefold().startswith(f"{name} "):
+            text = line[len(name) :].strip() or None
+            refuse_lost_words(question, option, text)
+            return option.id, text
+    first = line.split(maxsplit=1)[0]
+    name = question.interaction_id
+    raise AnswerRefused(f'{name} has no choice "{first}"; type its number. It stays open.')
+
+
+def _names(question: Interaction) -> list[tuple[str, Option]]:
+    """What each option goes by, the longest names first."""
+    names = [
+        (name.casefold(), option)
+        for number, option in enumerate(question.options, 1)
+        for name in (str(number), option.id, option.label, word(option))
+    ]
+    return sorted(names, key=lambda named: -len(named[0]))
+
+
+def alike(one: Interaction, other: Interaction) -> bool:
+    """Whether an answer to one could be meant for the other: the same tool of the same task, and
+    the same command or a rule that would cover both."""
+    if one.interaction_id == other.interaction_id or one.task_id != other.task_id:
+        return False
+    call, second = one.permission, other.permission
+    if call is None or second is None or call.tool != second.tool:
+        return False
+    same_command = bool(call.command) and call.command == second.command
+    return same_command or (rule_of(one) != "" and rule_of(one) == rule_of(other))
+
+
+def rule_of(question: Interaction) -> str:
+    """The rule that is offered; empty where none is."""
+    return next((option.detail for option in question.options if option.id == BY_RULE), "")

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 import anyio
 
 from coterie.cli import card, report
-from coterie.cli.call import Call
-from coterie.cli.lines import RecordLines, Surface
+from coterie.cli.lines import RecordLines, Surface, Transcript
+from coterie.cli.main import Call
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
-from coterie.cli.text import ASCII, asking, clip, clocked, one_line, wrap
-from coterie.cli.transcript import Transcript
+from coterie.cli.text import asking, clip, clocked, one_line, symbols, wrap
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
 from coterie.model.record import Entry, InteractionRecord, QuestionView, Record, ResultRecord
@@ -50,8 +49,6 @@ class Screen(Surface):
         self._began = time.monotonic()
         self._ran = report.CommandLog()
         self._report: list[str] = []
-        encoding = (sys.stdout.encoding or "ascii").lower().replace("-", "")
-        self._unicode = encoding.startswith("utf")
         self._entry = InputHandler(self._board, self)
         names = [member.id for member in team.in_order]
         self._prompt = PromptArea(
@@ -203,4 +200,4 @@ class Screen(Surface):
 
     def symbols(self, text: str) -> str:
         """The text in symbols that the terminal's encoding has."""
-        return text if self._unicode else text.translate(ASCII)
+        return symbols(text, sys.stdout)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.cli.budgets import granted_tokens
@@ -30,6 +30,13 @@ COMMANDS: Mapping[str, str] = {
     "/end": "end the conversation",
 }
 """What may be typed after a slash in a chat, and what it does."""
+KEYS: Mapping[str, str] = {
+    "Enter": "say it to the team; while somebody works, it is heard after that turn",
+    "@name": "picks who speaks next",
+    "Tab": "opens the oldest question, then the next; completes names and commands",
+    "Esc": "breaks off the turn that runs",
+    "^C": "stops and keeps: coterie resume goes on",
+}
 
 _MARKS: dict[MemberState, str] = {
     "starting": "●",
@@ -45,6 +52,7 @@ _NO_COLOUR = Paint(wanted=False)
 _BUSY = ("starting", "working", "quiet")
 _TAIL = 400
 _PICKS = "@name picks speaker"
+STOPS, HELP = "^C stop, keep", "/help"
 
 
 @dataclass
@@ -61,6 +69,9 @@ class ChatStatus:
     """What becomes of a word while somebody works."""
     commands: Mapping[str, str] = COMMANDS
     """What may be typed after a slash, and what it does."""
+    shortcuts: Mapping[str, str] = KEYS
+    spare: Sequence[str] = (_PICKS,)
+    """What goes first from a hint that is too long."""
 
     def __init__(self, team: Team, max_turns: int | None) -> None:
         self._team = team
@@ -105,8 +116,8 @@ class ChatStatus:
                 self._tail = ""
                 self.turn: int = max(self.turn, record.turn)
                 if record.usage is not None:
-                    used = (record.usage.input_tokens or 0, record.usage.output_tokens or 0)
-                    self._tokens += sum(used)
+                    self._tokens += record.usage.input_tokens or 0
+                    self._tokens += record.usage.output_tokens or 0
             case InteractionRecord():
                 self._question(record)
             case _:
@@ -121,9 +132,9 @@ class ChatStatus:
         name = record.interaction.interaction_id
         if record.state == "open":
             self._open[name] = (record, time.monotonic())
-            return
-        self._open.pop(name, None)
-        self._grant(record.interaction, record.answer)
+        else:
+            self._open.pop(name, None)
+            self._grant(record.interaction, record.answer)
 
     def _grant(self, question: Interaction, answer: str) -> None:
         if self._limit and answer:
@@ -197,26 +208,20 @@ class ChatStatus:
 
     def keys(self) -> list[str]:
         """What keys and commands do, for `/help`."""
-        return [
-            "   Enter    say it to the team; while somebody works, it is heard after that turn",
-            "   @name    picks who speaks next",
-            "   Tab      opens the oldest question, then the next; completes names and commands",
-            "   Esc      breaks off the turn that runs",
-            "   ^C       stops and keeps: coterie resume goes on",
-            *(f"   {name:<8} {what}" for name, what in self.commands.items()),
-        ]
+        known = {**self.shortcuts, **self.commands}
+        return [f"   {name:<8} {what}" for name, what in known.items()]
 
     def hint(self, width: int) -> str:
         """The keys that do something now."""
         parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
-        if self.your_turn:
-            parts.append("your turn: type, Enter")
-        parts += [_PICKS]
-        parts += ["Esc interrupt"] if self.busy else []
-        parts += ["^C stop, keep", "/help"]
+        parts += self._hints()
         while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
-            parts.pop(parts.index(_PICKS) if _PICKS in parts else 1)
+            parts.remove(next((part for part in self.spare if part in parts), parts[1]))
         return clip(" " + " · ".join(parts), width)
+
+    def _hints(self) -> list[str]:
+        turn = ["your turn: type, Enter"] if self.your_turn else []
+        return [*turn, _PICKS, *(["Esc interrupt"] if self.busy else []), STOPS, HELP]
 
     def _members(self, *, idle: bool) -> list[str]:
         busy = {record.member for record, _ in self._open.values()}
@@ -230,17 +235,16 @@ class ChatStatus:
         shown = self._named(name)
         for question, _ in self._open.values():
             if question.member == name:
-                asks = "speak next" if self.is_person(name) else "asks"
-                number = "" if self.is_person(name) else f" {question.interaction.interaction_id}"
-                return f"▲ {shown} {asks}{number}"
+                asks = f"asks {question.interaction.interaction_id}"
+                return f"▲ {shown} {'speak next' if self.is_person(name) else asks}"
         doing = self._doing.get(name, _Doing())
         mark = _MARKS[doing.state]
         if doing.state == "idle":
             return f"{mark} {shown}"
-        took = clocked(time.monotonic() - doing.since)
-        why = f": {one_line(doing.reason)}" if doing.reason and doing.state != "working" else ""
-        tool = f" ({one_line(doing.reason)})" if doing.reason and doing.state == "working" else ""
-        return f"{mark} {shown} {doing.state}{tool} {took}{why}"
+        took, reason = clocked(time.monotonic() - doing.since), one_line(doing.reason)
+        if doing.state == "working":  # the reason is the tool in use
+            return f"{mark} {shown} working{f' ({reason})' if reason else ''} {took}"
+        return f"{mark} {shown} {doing.state} {took}{f': {reason}' if reason else ''}"
 
     def _named(self, name: str) -> str:
         """A member's name; that it never asks stands wherever it is shown."""
@@ -254,8 +258,10 @@ class ChatStatus:
         if self.turn:
             cap = f"/{self._max_turns}" if self._max_turns else ""
             facts.append(f"turn {self.turn}{cap}")
+        used = self._used(token_count)
+        return [*facts, *([used] if used else []), clocked(time.monotonic() - self._began)]
+
+    def _used(self, figure: Callable[[int], str]) -> str:
         if self._limit:
-            facts.append(f"{token_count(self._tokens)} of {token_count(self._limit)} tokens")
-        elif self._tokens:
-            facts.append(f"{token_count(self._tokens)} tokens")
-        return [*facts, clocked(time.monotonic() - self._began)]
+            return f"{figure(self._tokens)} of {figure(self._limit)} tokens"
+        return f"{figure(self._tokens)} tokens" if self._tokens else ""

@@ -10,12 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.cli import card, report, ticket_page
+from coterie.cli import card, report
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
-from coterie.cli.screen.status import COMMANDS, ChatStatus
+from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import AT_WORK, TicketEvents, closing_lines, ticket_of
+from coterie.cli.ticket_report import TicketPage, page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
@@ -32,11 +33,9 @@ _REST = 10
 """Reading the table anew takes at most one part in so many of the time."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
 _NO_COLOUR = Paint(wanted=False)
-_TELLS, _HELP = "type to tell the manager", "/help"
-_SPARE = (_HELP, _TELLS)
-"""What goes first from a hint that is too long."""
+_TELLS = "type to tell the manager"
 _HEAD = 3
-"""Renderer above the table: what it is about, how far it is, a blank one."""
+"""Lines above the table: what it is about, how far it is, a blank one."""
 
 
 class TicketStatus(ChatStatus):
@@ -47,6 +46,13 @@ class TicketStatus(ChatStatus):
         "/T4": "one ticket: its history, instruction, report and review",
     }
 
+    shortcuts: Mapping[str, str] = {
+        "Enter": "tell the manager, who may change the plan",
+        "Tab": "opens the oldest question, then the next; completes commands",
+        "Esc": "breaks off the turns that run",
+        "^C": KEYS["^C"],
+    }
+    spare: Sequence[str] = (HELP, _TELLS, STOPS)
     queued: str = "the manager hears it next"
 
     def __init__(self, team: Team, max_turns: int | None) -> None:
@@ -127,8 +133,8 @@ class TicketStatus(ChatStatus):
         """By ticket: the question that its work waits for."""
         found: dict[str, str] = {}
         for record, _ in self.asked:
-            name = self._about(record.interaction)
-            found.setdefault(name, record.interaction.interaction_id)
+            question = record.interaction
+            found.setdefault(self._about(question), question.interaction_id)
         return found
 
     def _about(self, question: Interaction) -> str:
@@ -154,17 +160,11 @@ class TicketStatus(ChatStatus):
         return lines[: max(height, 0)]
 
     def _title(self, width: int, paint: Paint) -> str:
-        facts = [_clock(time.monotonic() - self._began), self._used()]
+        facts = [_clock(time.monotonic() - self._began), self._used(thousands)]
         facts.append(f"${self._money:.2f}" if self._money else "")
-        told = " · ".join(fact for fact in facts if fact)
-        left = clip(f" {self.task}  {one_line(self.goal)}", max(width - cells(told) - 2, 8))
-        line = ends(left, told, width)
-        return line.replace(left, paint(left, "title"), 1)
-
-    def _used(self) -> str:
-        if self._limit:
-            return f"{thousands(self._tokens)} of {thousands(self._limit)} tokens"
-        return f"{thousands(self._tokens)} tokens" if self._tokens else ""
+        right = " · ".join(fact for fact in facts if fact)
+        left = clip(f" {self.task}  {one_line(self.goal)}", max(width - cells(right) - 2, 8))
+        return ends(left, right, width).replace(left, paint(left, "title"), 1)
 
     def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
         """The oldest open question; where there is none, who does what."""
@@ -181,33 +181,12 @@ class TicketStatus(ChatStatus):
         """They stand above the table."""
         return [] if self.task else super()._facts()
 
-    def hint(self, width: int) -> str:
-        """The keys that do something now."""
-        parts = [f"Tab open {self.asked[0][0].interaction.interaction_id}"] if self.asked else []
-        parts.append(_TELLS if self.task else "type the goal, Enter")
-        if self._views:
-            parts.append(f"/{self._telling()} one ticket")
-        parts += ["^C stop, keep", _HELP]
-        while len(parts) > 1 and cells(" · ".join(parts)) + 1 > width:
-            spare = next((one for one in _SPARE if one in parts), parts[-1])
-            parts.remove(spare)
-        return clip(" " + " · ".join(parts), width)
-
-    def _telling(self) -> str:
-        """A ticket that there is something to see of."""
+    def _hints(self) -> list[str]:
         asking = [name for name in self._asking() if name]
         at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
-        return [*asking, *at_work, *self._views][0]
-
-    def keys(self) -> list[str]:
-        """What keys and commands do, for `/help`."""
-        return [
-            "   Enter    tell the manager, who may change the plan",
-            "   Tab      opens the oldest question, then the next; completes commands",
-            "   Esc      breaks off the turns that run",
-            "   ^C       stops and keeps: coterie resume goes on",
-            *(f"   {name:<8} {what}" for name, what in self.commands.items()),
-        ]
+        # The first of these is a ticket that there is something to see of.
+        tickets = [f"/{name} one ticket" for name in [*asking, *at_work, *self._views]]
+        return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], STOPS, HELP]
 
 
 class TicketScreen(Screen):
@@ -275,7 +254,7 @@ class TicketScreen(Screen):
         created = (await self._app.show(task)).state.created
         self._tickets.goal = created.goal
         costs = await self._app.costs(task)
-        self._tickets.spent(sum((one.usage.cost_usd or 0.0) for one in costs if one.usage))
+        self._tickets.spent(sum((cost.usage.cost_usd or 0.0) for cost in costs if cost.usage))
         views = await self._app.tickets(task)
         self._tickets.load(views)
         self._events.knows(views)
@@ -314,15 +293,15 @@ class TicketScreen(Screen):
         return partial(self._show_ticket, found[1].upper()) if found else None
 
     async def _show_ticket(self, name: str) -> None:
-        row = next((one for one in self._tickets.rows() if one.ticket.id == name), None)
+        row = next((row for row in self._tickets.rows() if row.ticket.id == name), None)
         if row is None or self._app is None:
             self.print([f" ! No ticket {name}."])
             return
-        views = {one.ticket.id: one for one in await self._app.tickets(self._board.task)}
+        views = {view.ticket.id: view for view in await self._app.tickets(self._board.task)}
         said = await self._app.envelopes(self._board.task)
-        page = ticket_page.TicketPage.of(self._board.task, row.with_view(views[name]), said)
+        page = TicketPage.of(self._board.task, replace(row, view=views[name]), said)
         width = self._prompt.width - 1
-        shown = ticket_page.lines(page, width, self._paint, whole=False)
+        shown = page_lines(page, width, self._paint, whole=False)
         self._prompt.print([*(f" {line}" for line in shown), ""])
 
 
