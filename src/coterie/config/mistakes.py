@@ -75,6 +75,18 @@ def doubled_keys(document: Document) -> list[Mistake]:
     return [Mistake(place, "stands there twice") for place in lines_of(document).doubled]
 
 
+def object_in(document: Document) -> dict[str, object]:
+    """The object that a document holds, without the key for editors; raises ConfigError for
+    anything else, and where a key stands twice."""
+    data = document.data
+    if not isinstance(data, dict):
+        raise refusal(document, [Mistake((), f"is {described(data)}; expected an object")])
+    if document.doubled:
+        raise refusal(document, doubled_keys(document))
+    given = cast("dict[str, object]", data)
+    return {key: value for key, value in given.items() if key != "$schema"}
+
+
 def place_name(place: Place) -> str:
     """A place as people write it: `members[1].agent`."""
     name = ""

@@ -158,7 +158,8 @@ def find_project(chosen: str | Path | None = None, start: Path | None = None) ->
     else:
         root = _around((start or _here()).resolve())
     if root in _forbidden():
-        raise UsageError(f"A project cannot be {_named(root)}.", ELSEWHERE, str(root))
+        named = "/" if root == Path("/") else "your home folder"
+        raise UsageError(f"A project cannot be {named}.", ELSEWHERE, str(root))
     return Project(root)
 
 
@@ -183,10 +184,6 @@ def _around(here: Path) -> Path:
 def _forbidden() -> frozenset[Path]:
     home = user_home()
     return frozenset({Path("/"), *([home.resolve()] if home else [])})
-
-
-def _named(root: Path) -> str:
-    return "/" if root == Path("/") else "your home folder"
 
 
 # -- the folder --------------------------------------------------------------------------------

@@ -19,14 +19,13 @@ from coterie.config.mistakes import (
     VARIABLE,
     described,
     did_you_mean,
-    doubled_keys,
     found_by,
-    listing,
+    object_in,
     quoted,
     refusal,
 )
 from coterie.config.project import coterie_home, expanded
-from coterie.errors import InvalidTime, NotFound
+from coterie.errors import InvalidTime
 from coterie.model import instant
 from coterie.model.agent import GENERIC, AgentDefinition, AgentFacts, Capabilities, KnownAgents
 from coterie.model.flags import DroppedPrompt, split_words
@@ -34,11 +33,7 @@ from coterie.model.team import breaks_isolation, safe_name
 
 VERSION = "1.2"
 
-FILE_KEYS = ("$schema", "schemaVersion", "agents")
-
-
-def _aliases(model: type[AgentDefinition | Capabilities]) -> tuple[str, ...]:
-    return tuple(field.alias or name for name, field in model.model_fields.items())
+FILE_KEYS = ("schemaVersion", "agents")
 
 
 @dataclass(frozen=True)
@@ -52,18 +47,6 @@ class Registry:
     """The version that stands in the file; None when there is no file yet."""
     known: KnownAgents = field(default=KnownAgents(), repr=False, compare=False)
     """What is known of agents by name, registered or not."""
-
-    def get(self, name: str) -> AgentDefinition:
-        """The agent of this name."""
-        found = self.agents.get(name)
-        if found is None:
-            guess = did_you_mean(name, self.agents)
-            raise NotFound(
-                f"No agent {quoted(name)}. Known: {listing(self.agents)}.{guess}",
-                "coterie agents scan",
-                str(self.path),
-            )
-        return found
 
     def with_agents(self, *more: AgentDefinition) -> Registry:
         """The same with these added, or put in the place of those with their names."""
@@ -116,12 +99,7 @@ def read_registry(known: KnownAgents, path: Path) -> Registry:
 def interpret(known: KnownAgents, document: Document) -> Registry:
     """The registry that a document holds, word for word, or a ConfigError with all that is wrong
     with it."""
-    if document.doubled:
-        raise refusal(document, doubled_keys(document))
-    data = document.data
-    if not isinstance(data, dict):
-        raise refusal(document, [Mistake((), f"is {described(data)}; expected an object")])
-    entries = cast("dict[str, object]", data)
+    entries = object_in(document)
     version = entries.get("schemaVersion")
     notices: tuple[Notice, ...] = ()
     if version == OLD_VERSION:
@@ -196,7 +174,8 @@ def definition_of(known: KnownAgents, name: str, entry: object) -> AgentDefiniti
 
 
 def _keys_at(place: Place) -> tuple[str, ...]:
-    return _aliases(Capabilities if place == ("capabilities",) else AgentDefinition)
+    model = Capabilities if place == ("capabilities",) else AgentDefinition
+    return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
 # -- rules that span several facts -------------------------------------------------------------

@@ -21,13 +21,13 @@ from coterie.config.mistakes import (
     LABEL,
     LINE,
     described,
-    doubled_keys,
     found_by,
+    object_in,
     quoted,
     refusal,
 )
 from coterie.config.project import Project
-from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry
+from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry, as_object
 from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
 from coterie.model.agent import AgentDefinition
 from coterie.model.flags import split_words
@@ -40,10 +40,6 @@ class _Entry(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
 
-def _as_object(value: object) -> object:
-    return {"mode": value} if isinstance(value, str) else value
-
-
 class RoleMetadata(_Entry):
     """What else is to be said of a role; other keys are kept as they are."""
 
@@ -54,7 +50,7 @@ class RoleMetadata(_Entry):
     )
     permissions: Annotated[
         PermissionsEntry | None,
-        BeforeValidator(_as_object, json_schema_input_type=Mode | PermissionsEntry),
+        BeforeValidator(as_object, json_schema_input_type=Mode | PermissionsEntry),
     ] = Field(
         default=None,
         description="What it may do unasked: read, ask (default), accept-edits or full.",
@@ -102,12 +98,8 @@ def roles_path(project: Project) -> Path | None:
 
 def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
     """The members that a roles file gives; a ConfigError names every mistake in it."""
-    given = {
-        key: value
-        for key, value in cast("dict[str, object]", document.data).items()
-        if key != "$schema"
-    }
-    mistakes = [*doubled_keys(document), *_shape(given)]
+    given = object_in(document)
+    mistakes = _shape(given)
     if mistakes:
         raise refusal(document, mistakes)
     roles = RolesFile.model_validate(given).roles

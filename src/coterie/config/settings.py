@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
@@ -23,11 +23,10 @@ from coterie.config.files import (
 )
 from coterie.config.mistakes import (
     DURATION,
-    described,
     did_you_mean,
-    doubled_keys,
     found_by,
     listing,
+    object_in,
     quoted,
     refusal,
     sentence,
@@ -137,7 +136,8 @@ def load_settings(project: Path | None, home: Path | None = None) -> AllSettings
 def set_value(path: Path, key: str, text: str) -> object:
     """Set one value from what was typed; returns it as it will be read."""
     name = _name_of(key)
-    typed: object = int(text) if re.fullmatch(r"[0-9]{1,9}", text) and _is_number(name) else text
+    is_number = isinstance(Settings.model_fields[name].default, int)
+    typed: object = int(text) if is_number and re.fullmatch(r"[0-9]{1,9}", text) else text
     try:
         made = Settings.model_validate({key: typed})
     except ValidationError as error:
@@ -167,32 +167,20 @@ def _name_of(key: str) -> str:
     return name
 
 
-def _is_number(name: str) -> bool:
-    return isinstance(Settings.model_fields[name].default, int)
-
-
 def _read(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
     document = read_document(path)
-    mistakes = doubled_keys(document) + _mistakes(document)
+    given = object_in(document)
+    mistakes = nulls(given) or _mistakes(given)
     if mistakes:
         raise refusal(document, mistakes)
-    data = cast("dict[str, object]", document.data)
-    return {key: value for key, value in data.items() if key != "$schema"}
+    return given
 
 
-def _mistakes(document: Document) -> list[Mistake]:
-    data = document.data
-    if not isinstance(data, dict):
-        return [Mistake((), f"is {described(data)}; expected an object")]
-    given = cast("dict[str, object]", data)
-    if found := nulls(given):
-        return found
+def _mistakes(given: Mapping[str, object]) -> list[Mistake]:
     try:
-        Settings.model_validate(
-            {key: value for key, value in given.items() if key != "$schema"}, by_name=False
-        )
+        Settings.model_validate(given, by_name=False)
     except ValidationError as error:
         return found_by(error, given, lambda _: tuple(_names()))
     return []
@@ -206,7 +194,6 @@ def _write(path: Path, values: Mapping[str, object]) -> None:
 
 
 SCHEDULER_FILE = "scheduler_config.json"
-_EDITORS = "$schema"
 _PARTS: dict[Place, type[BaseModel]] = {
     (): SchedulerConfig,
     ("time_limits",): TimeLimits,
@@ -227,14 +214,8 @@ def load_scheduler(project: Project) -> SchedulerConfig:
 
 def _limits(document: Document) -> SchedulerConfig:
     """The limits that a document gives."""
-    data = document.data
-    if not isinstance(data, dict):
-        raise refusal(document, [Mistake((), f"is {described(data)}; expected an object")])
-    given = {
-        key: value for key, value in cast("dict[str, object]", data).items() if key != _EDITORS
-    }
-    mistakes = [*doubled_keys(document), *nulls(given)]
-    if mistakes:
+    given = object_in(document)
+    if mistakes := nulls(given):
         raise refusal(document, mistakes)
     try:
         # As JSON and strictly: "3" is no number, and true is not 1.

@@ -158,12 +158,13 @@ class MetadataEntry(TypedDict, total=False):
     ]
 
 
-def _as_object(value: object) -> object:
+def as_object(value: object) -> object:
+    """Permissions as an object, where only their mode was named."""
     return {"mode": value} if isinstance(value, str) else value
 
 
 _Permissions = Annotated[
-    PermissionsEntry, BeforeValidator(_as_object, json_schema_input_type=Mode | PermissionsEntry)
+    PermissionsEntry, BeforeValidator(as_object, json_schema_input_type=Mode | PermissionsEntry)
 ]
 
 

@@ -71,7 +71,7 @@ def test_a_scan_keeps_what_a_person_changed(house: House, tmp_path: Path) -> Non
     add_agent(KNOWN_AGENTS, mine)
     done = scan(KNOWN_AGENTS, version_of, LATER, search=search)
     assert (done.added, done.updated) == ((), ("claude",))
-    found = load_registry(KNOWN_AGENTS).get("claude")
+    found = load_registry(KNOWN_AGENTS).agents["claude"]
     assert (found.base_args, found.version, found.installed_at) == (("--mine",), "1.0", NOW)
     assert scan(KNOWN_AGENTS, version_of, LATER, search=search).updated == ()
 
@@ -84,7 +84,7 @@ def test_a_program_that_moved_is_followed(house: House, tmp_path: Path) -> None:
     assert missing_agents(load_registry(KNOWN_AGENTS), new) == ("claude",)
     done = scan(KNOWN_AGENTS, version_of, NOW, search=new)
     assert (done.updated, done.missing) == (("claude",), ())
-    assert load_registry(KNOWN_AGENTS).get("claude").command == f"{new}/claude"
+    assert load_registry(KNOWN_AGENTS).agents["claude"].command == f"{new}/claude"
 
 
 def test_a_file_that_cannot_be_run_is_not_found(house: House, tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_what_we_know_of_an_agent_is_a_valid_entry(house: House, facts: AgentFac
     add_agent(KNOWN_AGENTS, made)
     read = load_registry(KNOWN_AGENTS)
     kept, _ = split_words(made.base_args, facts.flags.mode)
-    assert read.get(facts.name) == made.model_copy(update={"base_args": kept})
+    assert read.agents[facts.name] == made.model_copy(update={"base_args": kept})
     assert read.notices == ()
     assert facts.install.startswith("npm i -g " if facts.is_program else "pip install ")
     assert KNOWN_AGENTS.of(made) == facts
@@ -112,14 +112,14 @@ def test_the_built_in_agent_needs_no_program(
     done = scan(KNOWN_AGENTS, version_of, NOW, search=str(tmp_path))
     assert (list(done.registry.agents), done.missing) == (["builtin"], ())
     assert '"agents": {}' in registry_path().read_text()
-    own = done.registry.get("builtin")
+    own = done.registry.agents["builtin"]
     assert (place(KNOWN_AGENTS, own), ready(done.registry, lambda _: True)) == ("in Coterie", [])
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     assert ready(done.registry, lambda _: True) == ["builtin"]
     other = AgentDefinition(name="builtin", command="/opt/x", adapter="generic")
     assert [KNOWN_AGENTS.is_part_of_coterie(one) for one in (own, other)] == [True, False]
     add_agent(KNOWN_AGENTS, other)
-    assert load_registry(KNOWN_AGENTS).get("builtin").adapter == "generic"
+    assert load_registry(KNOWN_AGENTS).agents["builtin"].adapter == "generic"
 
 
 def test_without_its_extra_there_is_no_built_in_agent(

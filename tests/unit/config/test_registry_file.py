@@ -14,7 +14,7 @@ from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.files import Notice
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.registry_edit import add_agent, by_hand, save_registry
-from coterie.errors import ConfigError, NotFound, StorageReadOnly, UsageError
+from coterie.errors import ConfigError, StorageReadOnly, UsageError
 from coterie.model.agent import AgentDefinition, Capabilities
 from coterie.model.team import Member
 from tests.conftest import House
@@ -59,7 +59,7 @@ def test_every_field_is_read(house: House, write: Write) -> None:
         "env": {"LEVEL": "3"},
     }
     write(registry_path(), registry_of({"bot": entry}))
-    assert load_registry(KNOWN_AGENTS).get("bot") == AgentDefinition(
+    assert load_registry(KNOWN_AGENTS).agents["bot"] == AgentDefinition(
         name="bot",
         display_name="The Bot",
         command="/opt/bot",
@@ -86,7 +86,7 @@ def test_every_field_is_read(house: House, write: Write) -> None:
 
 def test_a_command_alone_is_an_agent(house: House, write: Write) -> None:
     write(registry_path(), registry_of({"cat": {"command": "cat"}}))
-    agent = load_registry(KNOWN_AGENTS).get("cat")
+    agent = load_registry(KNOWN_AGENTS).agents["cat"]
     assert (agent.display_name, agent.capabilities.detection, agent.adapter_in(())) == (
         "Cat",
         "idleTimeout",
@@ -232,19 +232,11 @@ def test_a_file_that_is_no_registry(house: House, write: Write, text: str, said:
     assert str(caught.value) == f"~/.coterie/agents/{said}"
 
 
-def test_an_unknown_agent(house: House, write: Write) -> None:
-    write(registry_path(), registry_of({"codex": {"command": "x"}}))
-    with pytest.raises(
-        NotFound, match=r'No agent "codx"\. Known: codex, builtin\. Did you mean codex\?'
-    ):
-        load_registry(KNOWN_AGENTS).get("codx")
-
-
 def test_mode_words_are_dropped_where_an_adapter_chooses(house: House, write: Write) -> None:
     args = ["-p", "--output-format", "stream-json", "--verbose", "--add-dir", "/x"]
     write(registry_path(), registry_of({"claude": {"command": "claude", "baseArgs": args}}))
     found = load_registry(KNOWN_AGENTS)
-    assert found.get("claude").base_args == ("--add-dir", "/x")
+    assert found.agents["claude"].base_args == ("--add-dir", "/x")
     assert found.notices == (
         Notice(
             "claude: -p --output-format stream-json --verbose in baseArgs is not used; "
@@ -257,7 +249,7 @@ def test_what_scan_wrote_is_not_complained_of(house: House) -> None:
     add_agent(KNOWN_AGENTS, KNOWN_AGENTS.ours["claude"].definition("/opt/claude", None, NOW))
     found = load_registry(KNOWN_AGENTS)
     assert found.notices == ()
-    assert found.get("claude").base_args == ("--setting-sources", "user", "--strict-mcp-config")
+    assert found.agents["claude"].base_args == ("--setting-sources", "user", "--strict-mcp-config")
 
 
 def test_a_role_with_no_flag_to_go_by(house: House, write: Write) -> None:
@@ -267,7 +259,7 @@ def test_a_role_with_no_flag_to_go_by(house: House, write: Write) -> None:
     assert found.notices == (
         Notice("a: it has no systemPromptFlag, so a role stands in front of the message."),
     )
-    assert found.get("a").command == str(house.home / "bin" / "x")
+    assert found.agents["a"].command == str(house.home / "bin" / "x")
 
 
 def test_the_limits_of_a_turn(house: House) -> None:
@@ -296,7 +288,7 @@ def test_what_is_saved_is_read_again_and_private(house: House) -> None:
     agent = AgentDefinition(name="a", display_name="Ä", command="x", env={"KEY": "secret"})
     save_registry(Registry(registry_path(), {"a": agent}))
     assert list(load_registry(KNOWN_AGENTS).agents) == ["a", "builtin"]
-    assert load_registry(KNOWN_AGENTS).get("a") == agent
+    assert load_registry(KNOWN_AGENTS).agents["a"] == agent
     assert stat.S_IMODE(registry_path().stat().st_mode) == 0o600
     assert [path.name for path in registry_path().parent.iterdir()] == ["config.json"]
     assert "secret" not in repr(agent)
@@ -322,7 +314,7 @@ def test_adding_by_hand(house: House) -> None:
     with pytest.raises(UsageError, match='There is an agent "bot" already'):
         add_agent(KNOWN_AGENTS, agent)
     other = by_hand(KNOWN_AGENTS, "bot", ["sh"], NOW, {})
-    assert add_agent(KNOWN_AGENTS, other, replacing=True).get("bot").command.endswith("/sh")
+    assert add_agent(KNOWN_AGENTS, other, replacing=True).agents["bot"].command.endswith("/sh")
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,10 @@ def test_an_old_registry_is_read_with_a_warning(house: House, write: Write) -> N
     write(registry_path(), json.dumps(OLD))
     found = load_registry(KNOWN_AGENTS)
     assert found.schema_version == "1.1"
-    assert found.get("claude").base_args == ("--add-dir", "/x")
-    assert found.get("claude").capabilities.completion_types == ("result",)
-    assert found.get("codex").base_args == ("--full-auto",)
-    assert found.get("mine").capabilities.detection == "idleTimeout"
+    assert found.agents["claude"].base_args == ("--add-dir", "/x")
+    assert found.agents["claude"].capabilities.completion_types == ("result",)
+    assert found.agents["codex"].base_args == ("--full-auto",)
+    assert found.agents["mine"].capabilities.detection == "idleTimeout"
     assert found.notices == (
         Notice("The registry is of version 1.1; it is still read.", "coterie agents migrate"),
         Notice(
@@ -167,7 +167,7 @@ def test_prompts_in_a_new_registry_are_taken_out_too(house: House, write: Write)
         DroppedPrompt("a", "--role", "You are Max."),
         DroppedPrompt("a", "--system-prompt", "Be kind."),
     )
-    assert load_registry(KNOWN_AGENTS).get("a").base_args == ("-q",)
+    assert load_registry(KNOWN_AGENTS).agents["a"].base_args == ("-q",)
     assert not migrate(KNOWN_AGENTS).changed
 
 
