@@ -966,7 +966,8 @@ async def test_turns_without_an_app_server(old: House, tmp_path: Path) -> None:
         assert channel.thread is None
         first = await take(channel, "which colour?")
         assert first.end == TurnCompleted("Blue.", Usage(300, 20, source="codex"))
-        assert first.calls == []  # Codex has no item for what its sandbox stops
+        # Codex may or may not have an item for what its sandbox stops; one that it has says so.
+        assert all(is_error for _, _, is_error in first.calls)
         assert "two.txt: Read-only file system" in body(old, 2)
         second = await take(channel, "and now?")
         assert second.end == TurnCompleted("Still blue.", Usage(700, 40, source="codex"))
