@@ -201,12 +201,7 @@ class GuardedObserver:
 
 
 async def run_task(
-    call: Call,
-    app: App,
-    task_id: str,
-    surface: Surface,
-    parking: StopRequest,
-    patience: Patience,
+    call: Call, app: App, task_id: str, surface: Surface, parking: StopRequest, patience: Patience
 ) -> int:
     """Run a task until it ends or parks, and show how; returns the exit code."""
     watched = GuardedObserver(surface, parking.request)

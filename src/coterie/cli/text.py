@@ -159,11 +159,7 @@ def field(name: str, value: str, width: int, size: int = 9) -> list[str]:
 
 
 def table(
-    rows: Sequence[Sequence[str]],
-    width: int,
-    *,
-    gap: int = 2,
-    painted: Callable[[str], str] = str,
+    rows: Sequence[Sequence[str]], width: int, *, gap: int = 2, painted: Callable[[str], str] = str
 ) -> list[str]:
     """Rows in columns; the last column takes what is left of the width.
 

@@ -18,14 +18,7 @@ from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.conversation import Brief, Message
 from coterie.model.interaction import Answer, Ask
-from coterie.model.journal import (
-    AppendMessage,
-    CloseStep,
-    OpenStep,
-    Step,
-    TakeRequest,
-    Write,
-)
+from coterie.model.journal import AppendMessage, CloseStep, OpenStep, Step, TakeRequest, Write
 from coterie.model.record import MessageRecord, Record
 from coterie.model.task import Stop
 from coterie.model.team import Member, base_of

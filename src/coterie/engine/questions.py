@@ -9,15 +9,7 @@ import anyio
 from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
-from coterie.model.interaction import (
-    NOBODY,
-    Answer,
-    Ask,
-    Interaction,
-    Question,
-    Response,
-    check,
-)
+from coterie.model.interaction import NOBODY, Answer, Ask, Interaction, Question, Response, check
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord

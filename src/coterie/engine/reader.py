@@ -194,10 +194,7 @@ def _answer(question: Question) -> str:
 
 
 def _member_state(
-    child: ChildLease,
-    turn: Turn | None,
-    kept: dict[str, SetMemberState],
-    asking: dict[str, str],
+    child: ChildLease, turn: Turn | None, kept: dict[str, SetMemberState], asking: dict[str, str]
 ) -> tuple[MemberState, str, str]:
     if turn is None:
         return ("starting" if child.pid is None else "idle"), "", child.started_at

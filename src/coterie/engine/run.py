@@ -23,14 +23,7 @@ from coterie.model import instant, step_name
 from coterie.model.about import WorkflowChange
 from coterie.model.conversation import Message
 from coterie.model.interaction import Ask, Option
-from coterie.model.journal import (
-    AppendEvent,
-    Fence,
-    RequestKind,
-    SupersedeSteps,
-    TaskHistory,
-    Turn,
-)
+from coterie.model.journal import AppendEvent, Fence, RequestKind, SupersedeSteps, TaskHistory, Turn
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,

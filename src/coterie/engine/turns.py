@@ -52,11 +52,7 @@ class TurnRunner:
     """Takes the turns of one run."""
 
     def __init__(
-        self,
-        run: TaskRun,
-        questions: Questions,
-        past: Iterable[Turn],
-        run_child: RunChild,
+        self, run: TaskRun, questions: Questions, past: Iterable[Turn], run_child: RunChild
     ) -> None:
         self._run = run
         self._questions = questions

@@ -195,11 +195,7 @@ class Brief:
 
 
 def compose(
-    messages: Sequence[Message],
-    name_of: Callable[[str], str],
-    *,
-    count: int,
-    characters: int,
+    messages: Sequence[Message], name_of: Callable[[str], str], *, count: int, characters: int
 ) -> str:
     """`[CONTEXT]` with one `name: text` line per message, an empty line, `[MESSAGE]`, the newest.
 

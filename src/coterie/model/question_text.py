@@ -42,10 +42,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
         "Done means checked: only you can let it pass.",
     ),
     about.FailedTicket: ("{ticket} failed: {title}", "{reason}"),
-    about.OutsideEdits: (
-        "Was it you? {message}",
-        "Nothing was put back: it may be your own work.",
-    ),
+    about.OutsideEdits: ("Was it you? {message}", "Nothing was put back: it may be your own work."),
     about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
 }
 """By what a question is about: its title and description."""
@@ -59,9 +56,7 @@ def display_of(subject: about.About, content: str = "") -> Display:
         title = _NO_MANAGER
     words = {**vars(subject), **_derived(subject)}
     return Display(
-        title=title.format_map(words),
-        description=description.format_map(words),
-        content=content,
+        title=title.format_map(words), description=description.format_map(words), content=content
     )
 
 

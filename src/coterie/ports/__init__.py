@@ -1,10 +1,6 @@
 """Every seam of Coterie, as a Protocol with its promise."""
 
-from coterie.ports.agents import (
-    Adapter,
-    Channel,
-    ChildLog,
-)
+from coterie.ports.agents import Adapter, Channel, ChildLog
 from coterie.ports.running import (
     Channels,
     Checks,

@@ -111,10 +111,7 @@ TICKETS = (
         description="Take a coupon's part off the total of the cart",
         files=("shop/cart.py",),
         check=f"{TESTS} tests.test_cart",
-        steps=(
-            *_rewritten("shop/cart.py", "cart.py"),
-            DemoStep("run", f"{TESTS} tests.test_cart"),
-        ),
+        steps=(*_rewritten("shop/cart.py", "cart.py"), DemoStep("run", f"{TESTS} tests.test_cart")),
         after=("coupons",),
         risks=("rounding each price by itself would lose cents",),
     ),

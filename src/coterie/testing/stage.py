@@ -51,11 +51,7 @@ class Stage:
         )
 
     async def start(
-        self,
-        team: Team,
-        goal: str = "hello",
-        caps: Caps | None = None,
-        workflow: str = "chat",
+        self, team: Team, goal: str = "hello", caps: Caps | None = None, workflow: str = "chat"
     ) -> None:
         author = next((m.id for m in team.in_order if m.type == "human"), YOU)
         created = TaskCreated(

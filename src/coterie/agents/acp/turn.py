@@ -48,9 +48,7 @@ _QUOTA = FailureCase(
 _CUT = failures.CUT.hinting("Try again.")
 _OTHER = FailureCase("protocol", "{name} could not carry the turn out", retry=True)
 _EMPTY = FailureCase(
-    "model",
-    "{name} got no reply from its model: an empty one, or one that was blocked",
-    retry=True,
+    "model", "{name} got no reply from its model: an empty one, or one that was blocked", retry=True
 )
 
 # Looked at before the status: a 404 of the model comes as a 500 from Gemini, a bad key as a 400.

@@ -15,11 +15,7 @@ from coterie.agents.builtin.services import Answers, Breaker, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread, Pending
 from coterie.agents.fields import LONGEST_SAID, strings
 from coterie.agents.questions import choices_of, information, permission
-from coterie.model.interaction import (
-    REJECT,
-    Display,
-    Response,
-)
+from coterie.model.interaction import REJECT, Display, Response
 from coterie.model.redaction import REDACTED
 from coterie.model.tool_call import Action
 from coterie.model.update import (

@@ -299,11 +299,7 @@ _EDITS = ("Edit", "NotebookEdit", "Write")
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
     """All of it; `thread` says which conversation."""
     barred = (*_NEVER, *_EDITS) if member.permissions.mode == "read" else _NEVER
-    chosen = [
-        *_CALL,
-        f"--disallowedTools={','.join(barred)}",
-        thread,
-    ]
+    chosen = [*_CALL, f"--disallowedTools={','.join(barred)}", thread]
     if member.system_instruction:
         chosen.append(f"--append-system-prompt={member.system_instruction}")
     if member.model:

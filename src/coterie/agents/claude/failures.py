@@ -34,9 +34,7 @@ _SIGNED_OUT = failures.SIGNED_OUT.hinting(
 )
 _BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend ANTHROPIC_API_KEY")
 _OWN_LIMIT = FailureCase(
-    "refused",
-    "claude stopped at a limit it was started with",
-    "Raise the limit in additionalArgs.",
+    "refused", "claude stopped at a limit it was started with", "Raise the limit in additionalArgs."
 )
 _BY_STATUS: Mapping[int, FailureCase] = {
     **failures.BY_STATUS,

@@ -27,14 +27,7 @@ from coterie.agents.team_tools.serving import NOBODY_ANSWERED, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, Response
 from coterie.model.team import Member
-from coterie.model.update import (
-    Activity,
-    End,
-    TextDelta,
-    TurnCompleted,
-    TurnInterrupted,
-    Update,
-)
+from coterie.model.update import Activity, End, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.process.streams import LineSplitter, clean, parse_object
 
 PATIENCE = 5.0

@@ -48,10 +48,7 @@ _BY_STATUS: Mapping[int, FailureCase] = {
     401: _BAD_KEY,
     403: failures.UNKNOWN_MODEL,
 }
-_BY_WORDS = (
-    ("stream disconnected", failures.CUT),
-    ("invalid_request_error", failures.BAD_REQUEST),
-)
+_BY_WORDS = (("stream disconnected", failures.CUT), ("invalid_request_error", failures.BAD_REQUEST))
 """For what Codex itself has no name: it says `other`."""
 
 

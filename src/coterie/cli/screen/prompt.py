@@ -260,10 +260,7 @@ class PromptArea:
                 ),
                 self._row(self._live.status),
                 Window(
-                    entry,
-                    height=Dimension(min=1, max=5),
-                    wrap_lines=True,
-                    dont_extend_height=True,
+                    entry, height=Dimension(min=1, max=5), wrap_lines=True, dont_extend_height=True
                 ),
                 self._row(self._hint),
             ]

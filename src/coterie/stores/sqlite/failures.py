@@ -9,13 +9,7 @@ import shlex
 import sqlite3
 from pathlib import Path
 
-from coterie.errors import (
-    StorageDamaged,
-    StorageError,
-    StorageFull,
-    StorageLocked,
-    StorageReadOnly,
-)
+from coterie.errors import StorageDamaged, StorageError, StorageFull, StorageLocked, StorageReadOnly
 from coterie.model import instant
 from coterie.model.journal import IllegalWrite
 

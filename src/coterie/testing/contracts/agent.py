@@ -20,14 +20,7 @@ import psutil
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
-from coterie.model.update import (
-    Asked,
-    End,
-    Remembered,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-)
+from coterie.model.update import Asked, End, Remembered, TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel
 from coterie.testing.scripted import ChildRecorder

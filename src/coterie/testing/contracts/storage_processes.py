@@ -52,12 +52,7 @@ class InboxContract(OpenedStorage):
         assert not await storage.inbox.respond(answered("q1", by="later"))
         assert await storage.inbox.questions() == []
         assert await storage.inbox.question("q1") == Question(
-            interaction("q1"),
-            f"{STEP}/ask/q1",
-            "answered",
-            at(2),
-            answered("q1").response,
-            at(3),
+            interaction("q1"), f"{STEP}/ask/q1", "answered", at(2), answered("q1").response, at(3)
         )
         assert [row.status for row in await storage.events.tasks()] == ["running"]
 

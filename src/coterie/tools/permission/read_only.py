@@ -142,8 +142,7 @@ _LISTS = r"-[arv]+|-vv|--all|--remotes|--verbose|--show-current|--(no-)?color.*|
 READ_ONLY_GIT: Mapping[str, ReadOnlyProgram] = {
     **_each("log shortlog blame rev-list", _SHOWS),
     **_each(
-        "diff show",
-        ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", skips="untracked"),
+        "diff show", ReadOnlyProgram(long=(*_SHOWS.long, "no-index"), deep="", skips="untracked")
     ),
     **_each(
         "status rev-parse ls-files ls-tree describe merge-base name-rev show-ref", ReadOnlyProgram()

@@ -140,10 +140,7 @@ class Planner:
             self.manager.id,
             "Select",
             PlanRejected(manager=self.manager.id, tries=_TRIES),
-            options=(
-                Option(id="retry", label="let it try again", style="primary"),
-                STOP,
-            ),
+            options=(Option(id="retry", label="let it try again", style="primary"), STOP),
             content="\n".join(wrong),
         )
         await answer_or_stop(self.context, name, question)
