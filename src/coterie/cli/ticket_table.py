@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from coterie.cli.text import Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model.team import Team, base_of
-from coterie.model.ticket import Ticket, TicketView
+from coterie.model.ticket import Ticket, TicketState, TicketView
 
 _NO_COLOUR = Paint(wanted=False)
 MANY = 8
@@ -21,23 +22,16 @@ _WIDEST_STATE = 22
 _BAR = 20
 _DROPPED = "dropped"
 
-_MARKS: dict[str, str] = {
-    "pending": "○",
-    "discussing": "●",
-    "in_progress": "●",
-    "blocked": "■",
-    "awaiting_review": "◌",
-    "done": "✓",
-    "error": "✗",
+_STATES: Mapping[TicketState, tuple[str, str, Meaning]] = {
+    "pending": ("○", "ready", "dim"),
+    "discussing": ("●", "working", "name"),
+    "in_progress": ("●", "working", "name"),
+    "blocked": ("■", "blocked", "asks"),
+    "awaiting_review": ("◌", "in review", "name"),
+    "done": ("✓", "done", "good"),
+    "error": ("✗", "failed", "bad"),
 }
-_COLOURS: dict[str, Meaning] = {
-    "done": "good",
-    "error": "bad",
-    "blocked": "asks",
-    "in_progress": "name",
-    "discussing": "name",
-    "awaiting_review": "name",
-}
+"""Of each state: its mark, how it counts, and its colour."""
 
 
 @dataclass(frozen=True)
@@ -57,61 +51,46 @@ class Row:
         """The ticket itself."""
         return self.view.ticket
 
-    def with_view(self, view: TicketView) -> Row:
-        """The same, as it is kept."""
-        return replace(self, view=view)
-
     @property
     def kind(self) -> str:
         """How it counts: `done`, `working`, `in review`, `blocked`, `ready`, `failed`, …"""
-        if self.ticket.state == "done":
-            return "done"
-        if self.ticket.closed_by is not None:
-            return _DROPPED if self.ticket.closed_by == _DROPPED else "replaced"
-        if self.ticket.state == "pending":
-            return "blocked" if self.waits_for else "ready"
-        return _KINDS.get(self.ticket.state, "working")
+        ticket = self.ticket
+        if ticket.closed_by is not None and ticket.state != "done":
+            return _DROPPED if ticket.closed_by == _DROPPED else "replaced"
+        return "blocked" if self.waits_for else _STATES[ticket.state][1]
 
     @property
     def state(self) -> str:
         """Its state, and what stands in its way."""
-        ticket = self.ticket
         if self.kind == "replaced":
-            return f"now {ticket.closed_by}"
+            return f"now {self.ticket.closed_by}"
         if self.kind == _DROPPED:
             return _DROPPED
         if self.asks:
-            return f"{ticket.state} ▲ {self.asks}"
-        if self.waits_for:
-            return _listed(self.waits_for)
-        return ticket.state
+            return f"{self.ticket.state} ▲ {self.asks}"
+        return _listed(self.waits_for) if self.waits_for else self.ticket.state
 
     @property
     def mark(self) -> str:
         """Its state as one sign; the word always stands elsewhere."""
         closed = self.kind in (_DROPPED, "replaced")
-        return "▲" if self.asks else "-" if closed else _MARKS[self.ticket.state]
+        return "▲" if self.asks else "-" if closed else _STATES[self.ticket.state][0]
 
     @property
     def meaning(self) -> Meaning:
         """What its colour says."""
-        return "asks" if self.asks else _COLOURS.get(self.ticket.state, "dim")
+        return "asks" if self.asks else _STATES[self.ticket.state][2]
 
 
-_KINDS = {"awaiting_review": "in review", "blocked": "blocked", "error": "failed"}
 _ORDER = ("working", "in review", "ready", "blocked", "failed", _DROPPED, "replaced")
 """In which order kinds are counted."""
 
 
 def _listed(waits_for: Sequence[str]) -> str:
-    shown = f"blocked: {' '.join(waits_for)}"
-    if cells(shown) <= _STATE:
-        return shown
-    for most in range(len(waits_for) - 1, 0, -1):
-        shown = f"blocked: {' '.join(waits_for[:most])} +{len(waits_for) - most}"
-        if cells(shown) <= _STATE:
-            break
-    return shown
+    total = len(waits_for)
+    texts = [f"blocked: {' '.join(waits_for)}"]
+    texts += [f"blocked: {' '.join(waits_for[:n])} +{total - n}" for n in range(total - 1, 0, -1)]
+    return next((text for text in texts if cells(text) <= _STATE), texts[-1])
 
 
 def rows(
@@ -123,15 +102,10 @@ def rows(
     made: list[Row] = []
     for view in listed:
         ticket = view.ticket
-        waits = tuple(one for one in ticket.dependencies if one not in behind)
-        made.append(
-            Row(
-                view,
-                _owner(ticket.owner, team),
-                waits if ticket.state == "pending" else (),
-                (asks or {}).get(ticket.id, ""),
-            )
-        )
+        before = ticket.dependencies if ticket.state == "pending" else ()
+        waits = tuple(name for name in before if name not in behind)
+        asking = (asks or {}).get(ticket.id, "")
+        made.append(Row(view, _owner(ticket.owner, team), waits, asking))
     return made
 
 
@@ -219,19 +193,17 @@ def table(
     """
     before, shown, after = _chosen(listed, most)
     columns = _fitted(shown, width)
-    head = " " + "  ".join(_aligned(one, one.name, size) for one, size in columns)
+    head = " " + "  ".join(_aligned(column, column.name, size) for column, size in columns)
     lines = [paint(head.rstrip(), "dim")]
     lines += [clip(f" {line}", width) for line in before]
     for row in shown:
-        told = (
-            _aligned(one, one.cell(row), size, _painter(one, row, paint)) for one, size in columns
+        painted = partial(paint, meaning=row.meaning)
+        aligned = (
+            _aligned(column, column.cell(row), size, painted if column.name == "STATE" else str)
+            for column, size in columns
         )
-        lines.append((" " + "  ".join(told)).rstrip())
+        lines.append((" " + "  ".join(aligned)).rstrip())
     return lines + [clip(f" {line}", width) for line in after]
-
-
-def _painter(column: _Column, row: Row, paint: Paint) -> Callable[[str], str]:
-    return (lambda text: paint(text, row.meaning)) if column.name == "STATE" else str
 
 
 def _aligned(column: _Column, text: str, size: int, painted: Callable[[str], str] = str) -> str:
@@ -243,19 +215,21 @@ def _aligned(column: _Column, text: str, size: int, painted: Callable[[str], str
 def _fitted(shown: Sequence[Row], width: int) -> list[tuple[_Column, int]]:
     """The columns that there is room for, and how wide each is; the title takes what is left."""
     sizes = {
-        one.name: max([cells(one.name), *(cells(one.cell(row)) for row in shown)])
-        for one in _COLUMNS
+        column.name: max([cells(column.name), *(cells(column.cell(row)) for row in shown)])
+        for column in _COLUMNS
     }
     sizes["STATE"] = min(sizes["STATE"], max(_WIDEST_STATE, width // 5))
     columns = list(_COLUMNS)
     room = 0
     for spare in (None, *_SPARE):
-        columns = [one for one in columns if one.name != spare]
-        room = width + 1 - sum(sizes[one.name] + 2 for one in columns) + sizes["TICKET"]
+        columns = [column for column in columns if column.name != spare]
+        room = width + 1 - sum(sizes[column.name] + 2 for column in columns) + sizes["TICKET"]
         if room >= min(_TITLE, sizes["TICKET"]):
             break
     sizes["TICKET"] = min(room, sizes["TICKET"], _WIDEST)
-    return [(one, sizes[one.name]) for one in columns if sizes[one.name] >= len(one.name)]
+    return [
+        (column, sizes[column.name]) for column in columns if sizes[column.name] >= len(column.name)
+    ]
 
 
 def _chosen(listed: Sequence[Row], most: int | None) -> tuple[list[str], list[Row], list[str]]:
@@ -268,10 +242,9 @@ def _chosen(listed: Sequence[Row], most: int | None) -> tuple[list[str], list[Ro
     room = most - 1 - len(before)
     if len(rest) <= room:
         return before, rest, []
-    urgent = {row.ticket.id for row in sorted(rest, key=_urgency)[: max(room - 1, 0)]}
-    left = [row for row in rest if row.ticket.id not in urgent]
-    kept = [row for row in rest if row.ticket.id in urgent]
-    return before, kept, [f"… {_together(left)}"]
+    urgent = sorted(rest, key=_urgency)[: max(room - 1, 0)]
+    left = [row for row in rest if row not in urgent]
+    return before, [row for row in rest if row in urgent], [f"… {_together(left)}"]
 
 
 def _together(listed: Sequence[Row]) -> str:

@@ -18,7 +18,7 @@ from coterie.model.interaction import BY_RULE, Interaction, Option, refuse_lost_
 from coterie.model.record import MessageRecord, TaskRecord
 
 if TYPE_CHECKING:
-    from coterie.app.project import Answered, App
+    from coterie.app.project import App
 
 Action = Callable[[], Awaitable[None]]
 
@@ -140,7 +140,7 @@ class InputHandler:
 
     async def _take(self, line: str) -> None:
         if self.card_open and self._app is not None:
-            await self.card.answer(self._app, line, lambda told: self._around.print([told]))
+            await self.card.answer(self._app, line, lambda note: self._around.print([note]))
         elif line.startswith("/"):
             await self._command(line)
         elif self._app is not None:
@@ -157,12 +157,11 @@ class InputHandler:
     async def _show_turn(self, question: Interaction) -> None:
         """What was done in the turn that asks, before it asked."""
         entries = await self._app.timeline(question.task_id) if self._app is not None else []
-        said = [n for n, entry in enumerate(entries) if isinstance(entry.record, MessageRecord)]
-        turn = entries[said[-1] :] if said else entries
-        told = [
-            timeline.logged(one.record) for one in turn if not isinstance(one.record, TaskRecord)
-        ]
-        lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in told if what]
+        messages = [n for n, entry in enumerate(entries) if isinstance(entry.record, MessageRecord)]
+        turn = entries[messages[-1] :] if messages else entries
+        records = [entry.record for entry in turn if not isinstance(entry.record, TaskRecord)]
+        logged = map(timeline.logged, records)
+        lines = [f"   {who}  {clip(one_line(what), 200)}" for who, what in logged if what]
         if question.permission is not None and question.permission.said.strip():
             lines.append(f'   {question.author_actor_id}  "{one_line(question.permission.said)}"')
         self._around.print(lines)
@@ -269,7 +268,7 @@ class OpenCard:
 
     # -- answering -----------------------------------------------------------------------------
 
-    async def answer(self, app: App, line: str, told: Callable[[str], None]) -> None:
+    async def answer(self, app: App, line: str, note: Callable[[str], None]) -> None:
         """Give the line as the answer, to the others that are alike too where that was wished.
 
         Raises AnswerRefused, with the reason; the card then stays.
@@ -279,21 +278,17 @@ class OpenCard:
             return
         choice, text = typed(question, line)
         others = self._alike if self._with_alike else []
-        answered = await self._give(app, question, choice, text)
+        give = partial(app.answer, choice=choice, text=text, author=YOU)
+        answered = await give(question.interaction_id)
         for other in others:
             try:
-                await self._give(app, other, choice, text)
+                await give(other.interaction_id)
             except AnswerRefused as refused:  # answered elsewhere meanwhile
-                told(f" ! {refused}")
+                note(f" ! {refused}")
         self.put_away()
         if answered.rule is not None:
             rules = f".coterie/teams/{answered.team}/rules.json"
-            told(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
-
-    async def _give(
-        self, app: App, question: Interaction, choice: str | None, text: str | None
-    ) -> Answered:
-        return await app.answer(question.interaction_id, choice=choice, text=text, author=YOU)
+            note(f"   saved for {answered.member}: {answered.rule}   (in {rules})")
 
     @property
     def _asked(self) -> list[Interaction]:
@@ -301,8 +296,8 @@ class OpenCard:
 
     @property
     def _alike(self) -> list[Interaction]:
-        found = next((one for one in self._asked if one.interaction_id == self._name), None)
-        return [one for one in self._asked if alike(found, one)] if found else []
+        found = self.question
+        return [other for other in self._asked if alike(found, other)] if found else []
 
 
 def typed(question: Interaction, line: str) -> tuple[str | None, str | None]:
