@@ -170,7 +170,7 @@ class Case:
 LIMIT, BOOM = ErrorReply(429, "Slow down.", retry_after=0.1), ErrorReply(500, "Boom.")
 CUT, STALL = ModelReply(HALF, breaks="cut"), ModelReply(HALF, breaks="stall")
 KEY, MODEL = ErrorReply(401, "Bad key."), ErrorReply(404, "The model x does not exist.")
-ONCE = {"CLAUDE_CODE_MAX_REATTEMPTS": "1"}
+ONCE = {"CLAUDE_CODE_MAX_RETRIES": "1"}
 """How often Claude itself tries again, where it would do so for minutes."""
 STUCK = "no end within 1 s: stuck"
 TIME = "Try again, or give the member more time in the team file: timeoutMs."

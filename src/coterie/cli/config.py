@@ -9,7 +9,7 @@ from coterie.cli.main import Call, command, here, list_group, made, pass_call
 from coterie.cli.text import table, wrap
 from coterie.errors import UsageError
 
-config = list_group(
+config: click.Group = list_group(
     "config",
     "coterie config set quietAfter 5m",
     "Settings; the project's count for more than yours.  Alone: list.",

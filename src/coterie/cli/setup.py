@@ -191,7 +191,7 @@ def _fields(agent: AgentDefinition, one: Probed | None) -> dict[str, object]:
 Given = str | int | bool | None
 
 
-agents = list_group(
+agents: click.Group = list_group(
     "agents",
     "coterie agents add mine --ends-with result -- python3 agent.py",
     "The registry of this machine: which programs can be members.  Alone: list.",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TEAM = click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
 
 
-team = list_group(
+team: click.Group = list_group(
     "team", "coterie team new review --preset review", "The teams of this project.  Alone: list."
 )
 
