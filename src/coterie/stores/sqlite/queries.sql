@@ -175,18 +175,18 @@ WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
 
 -- name: insert_envelope
 INSERT INTO envelopes (session_id, sequence, body)
-SELECT ?1, 1 + coalesce((SELECT max(sequence) FROM envelopes WHERE session_id = ?1), 0), ?2
+SELECT ?, 1 + coalesce((SELECT max(sequence) FROM envelopes WHERE session_id = ?), 0), ?
 
 -- name: envelopes
 SELECT sequence, body FROM envelopes WHERE session_id = ? AND sequence > ? ORDER BY sequence
 
 -- name: insert_ticket
 INSERT INTO tickets ({Ticket}, session_id, made)
-SELECT ?1, ?2, ?3, ?4, 1 + coalesce((SELECT max(made) FROM tickets WHERE session_id = ?4), 0)
+SELECT ?, ?, ?, ?, 1 + coalesce((SELECT max(made) FROM tickets WHERE session_id = ?), 0)
 WHERE true ON CONFLICT DO NOTHING
 
 -- name: update_ticket
-UPDATE tickets SET state = ?2, body = ?3 WHERE session_id = ?4 AND id = ?1 AND state = ?5
+UPDATE tickets SET state = ?, body = ? WHERE session_id = ? AND id = ? AND state = ?
 
 -- name: insert_moment
 INSERT INTO ticket_history (session_id, ticket_id, place, {Moment})

@@ -358,19 +358,22 @@ def _insert_task(
 
 
 def _append_envelope(connection: sqlite3.Connection, write: journal.AppendEnvelope) -> None:
-    row = (write.envelope.session_id, codec.envelope_text(write.envelope))
+    session = write.envelope.session_id
+    row = (session, session, codec.envelope_text(write.envelope))
     execute(connection, SQL["insert_envelope"], row)
 
 
 def _put_ticket(connection: sqlite3.Connection, write: journal.PutTicket) -> None:
     """A ticket as it is now, and the lines that its history has more."""
     ticket, session = write.ticket, write.session_id
-    row = (*codec.TICKET.row(ticket), session)
+    ticket_id, state, body = codec.TICKET.row(ticket)
     if write.before is None:
+        row = (ticket_id, state, body, session, session)
         done = execute(connection, SQL["insert_ticket"], row)
     else:
         _check_move(write)
-        done = execute(connection, SQL["update_ticket"], (*row, write.before))
+        row = (state, body, session, ticket_id, write.before)
+        done = execute(connection, SQL["update_ticket"], row)
     if done.rowcount != 1:
         was = "there already" if write.before is None else f"not {write.before}"
         raise IllegalWrite(f"{session}: ticket {ticket.id} is {was}")
