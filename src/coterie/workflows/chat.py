@@ -28,7 +28,6 @@ class Chat:
     version = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Talk to the end."""
         return await _Talk(task, context).to_its_end()
 
 
@@ -55,8 +54,6 @@ class _Talk:
             if isinstance(following, Ended):
                 return following
             await self._turn(following)
-
-    # -- who speaks ----------------------------------------------------------------------------
 
     def _ended(self) -> Ended | None:
         newest = self._newest
@@ -100,8 +97,6 @@ class _Talk:
         said = self._newest.text.strip() if self._newest else ""
         return Ended(reason, said.partition("\n")[0][:200])
 
-    # -- speaking ------------------------------------------------------------------------------
-
     def _hear(self, message: Message) -> None:
         """Somebody said something that was nobody's turn."""
         self._newest = message
@@ -138,9 +133,6 @@ class Solo:
         if reply is None:
             return Ended("skipped", f"{member.id} could not do it", failed=True)
         return Ended("done", reply.text.strip().partition("\n")[0][:200])
-
-
-# -- turns that fail: the same in every workflow --------------------------------------------------
 
 
 async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:

@@ -13,11 +13,10 @@ from coterie.model.envelope import Envelope, Plan, PlanTask, Report
 from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.record import ErrorRecord, Record
 from coterie.model.task import TaskCreated
-from coterie.model.team import Team
 from coterie.ports import Context
-from coterie.workflows.tickets.messenger import Messenger
+from coterie.testing.scripted import team
 from coterie.workflows.tickets.scheduler import StallWatch
-from coterie.workflows.tickets.tracker import TicketTracker
+from coterie.workflows.tickets.ticket_run import SessionServices
 
 
 @dataclass
@@ -49,8 +48,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return made
 
 
-async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[TicketTracker, StallWatch]:
-    context = cast("Context", kept)
+async def session_of(kept: Kept, **dependencies: tuple[str, ...]) -> SessionServices:
     created = TaskCreated(
         task_id="k3f9",
         at=kept.now,
@@ -59,20 +57,21 @@ async def board_of(kept: Kept, **dependencies: tuple[str, ...]) -> tuple[TicketT
         workflow_version=1,
         goal="",
         author="you",
-        team=Team(name="t", members=()),
+        team=team("mira", "wren"),
     )
-    board = TicketTracker("k3f9", context, Messenger(created, context))
+    services = SessionServices(created, cast("Context", kept))
     parts = [
         PlanTask(task_id=name, description=name, dependencies=after)
         for name, after in dependencies.items()
     ]
     plan = Plan(tasks=tuple(parts))
-    await board.adopt(plan, "mira")
-    return board, StallWatch("k3f9", context, board, "mira")
+    await services.tracker.adopt(plan, "mira")
+    return services
 
 
 async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kept) -> None:
-    board, stalls = await board_of(kept, a=(), b=("a",), c=("a",), d=("b",))
+    session = await session_of(kept, a=(), b=("a",), c=("a",), d=("b",))
+    board, stalls = session.tracker, StallWatch(session)
     assert await stalls.announce(900) == 900  # nothing was begun
     await board.move("T1", "in_progress", "go", owner="wren")
     kept.now = "2026-01-01T12:10:00.000Z"
@@ -92,11 +91,12 @@ async def test_what_stands_still_is_announced_once_for_each_that_waits(kept: Kep
 
 
 async def test_another_stop_is_another_incident_but_not_another_run(kept: Kept) -> None:
-    board, stalls = await board_of(kept, a=(), b=("a",))
+    session = await session_of(kept, a=(), b=("a",))
+    board, stalls = session.tracker, StallWatch(session)
     await board.move("T1", "in_progress", "go")
     kept.now = "2026-01-01T13:00:00.000Z"
     await stalls.announce(900)
-    again = StallWatch("k3f9", cast("Context", kept), board, "mira")
+    again = StallWatch(session)
     kept.now = "2026-01-01T13:14:59.000Z"
     assert round(await again.announce(900)) == 1  # what stood still before this run does not count
     kept.now = "2026-01-01T14:00:00.000Z"

@@ -15,8 +15,7 @@ from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, 
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.update import Usage
-from coterie.ports import Context
-from coterie.workspace.ticket_worktrees import TicketWorktrees
+from coterie.workflows.tickets.ticket_run import SessionServices
 
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 _USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
@@ -91,13 +90,9 @@ class FinalReport:
         }
 
 
-async def conclude(
-    task: TaskCreated,
-    context: Context,
-    tickets: Sequence[Ticket],
-    worktrees: TicketWorktrees | None,
-) -> Ended:
+async def conclude(services: SessionServices) -> Ended:
     """Write the report, with the commit that all of it is about on record."""
+    context, worktrees = services.context, services.worktrees
 
     async def head() -> object:
         return await anyio.to_thread.run_sync(worktrees.head) if worktrees else ""
@@ -105,8 +100,8 @@ async def conclude(
     commit = str(await context.step(FINAL_COMMIT, [], head))
     _, envelopes = await context.tickets()
     report = FinalReport(
-        task,
-        _summaries(tickets, envelopes),
+        services.task,
+        _summaries(services.tracker.tickets, envelopes),
         _newest_artifacts(envelopes),
         await context.spent(),
         worktrees.branch if worktrees else "",

@@ -143,7 +143,6 @@ class Manager:
 
     @property
     def id(self) -> str:
-        """The member's id."""
         return self.member.id
 
     async def ask(

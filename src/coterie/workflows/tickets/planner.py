@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -11,12 +11,9 @@ from coterie.model.envelope import Clarification, ClarificationResponse, Error, 
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import digest
 from coterie.model.plan_rules import plan_hash, problems
-from coterie.model.task import TaskCreated
-from coterie.model.team import Member
-from coterie.ports import Context
 from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
-from coterie.workflows.tickets.tracker import TicketTracker
+from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.ticket_run import SessionServices
 
 GO = "go"
 """What a user answers who has been asked enough."""
@@ -29,26 +26,21 @@ _MOST_PROBLEMS = 20
 class Planner:
     """What the manager does before there are tickets, and when they have to change."""
 
-    task: TaskCreated
-    context: Context
-    messenger: Messenger
-    manager: Manager
-    workers: Sequence[Member]
-
-    # -- clarify -------------------------------------------------------------------------------
+    services: SessionServices
 
     async def clarify(self) -> Clarification | None:
         """Ask the user until the manager says it is clear, or the user says go."""
         known: list[str] = []
         asked: Clarification | None = None
-        user, manager = self.task.author, self.manager.id
-        for number in range(1, self.task.scheduler.clarifications + 1):
+        post, manager = self.services.messenger.post, self.services.manager
+        user = self.services.task.author
+        for number in range(1, self.services.config.clarifications + 1):
             name = f"clarify/{number}"
             prompt = self._prompt("clarify", answers=known)
-            reply = await self.manager.ask(name, prompt, "clarification")
+            reply = await manager.ask(name, prompt, "clarification")
             assert isinstance(reply, Clarification)
             asked = reply
-            await self.messenger.post(f"{name}/asked", Draft(manager, user, asked))
+            await post(f"{name}/asked", Draft(manager.id, user, asked))
             if asked.status == "clear":
                 return asked
             answers = await self._answers(number, asked.questions)
@@ -56,7 +48,7 @@ class Planner:
             response = ClarificationResponse(
                 answers=tuple(answers), status="clear" if done else "open"
             )
-            await self.messenger.post(f"{name}/answered", Draft(user, manager, response))
+            await post(f"{name}/answered", Draft(user, manager.id, response))
             known += [f"{q} {a}" for q, a in zip(asked.questions, answers, strict=False)]
             if done:
                 return asked
@@ -66,61 +58,63 @@ class Planner:
         answers: list[str] = []
         for place, question in enumerate(questions, 1):
             ask = Ask(
-                self.manager.id,
+                self.services.manager.id,
                 "Input",
                 ClarifyingQuestion(question=question, number=place, total=len(questions)),
                 "request_info",
                 intent=[number, place],
             )
-            answer = await self.context.ask(f"clarify/{number}/question/{place}", ask)
+            answer = await self.services.context.ask(f"clarify/{number}/question/{place}", ask)
             answers.append(answer.response.input_value or GO)
             if answers[-1].strip().casefold() == GO:
                 break
         return answers
 
-    # -- plan ----------------------------------------------------------------------------------
-
     async def plan(self, clarified: Clarification | None) -> Plan:
         """A plan that can be carried out and that the user has approved."""
         known = f"What the user wants: {clarified.intent_summary}" if clarified else ""
-        note = ""
-        for number in count(1):
-            prompt = self._prompt("plan", clarified=known, note=note)
-            plan = await self._valid_plan(f"plan/{number}", prompt, ())
-            wanted = await self._requested_change(f"plan/{number}/approve", plan)
-            if wanted is None:
-                return plan
-            note = _rejection(wanted)
-        raise AssertionError("counting never ends")
+        return await self._approved(
+            lambda number: f"plan/{number}",
+            lambda note: self._prompt("plan", clarified=known, note=note),
+        )
 
-    async def replan(self, why: str, tracker: TicketTracker) -> Plan:
+    async def replan(self, why: str) -> Plan:
         """The plan as it should be from here on; the user approves what differs from the last."""
+        tracker = self.services.tracker
         name = f"replan/{tracker.plans}/{digest('step', why)}"
-        tickets = tracker.tickets
-        done = [t.task_id for t in tickets if t.closed_by is None and t.state == "done"]
-        shown = [f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in tickets]
+        shown = [f"{t.id} {t.task_id}: {t.state} ({t.title})" for t in tracker.tickets]
         prompt = self._prompt("replan", why=why, tickets=shown)
-        note = ""
+        return await self._approved(
+            lambda number: name if number == 1 else f"{name}/{number}",
+            lambda note: f"{prompt}\n\n{note}" if note else prompt,
+            why,
+        )
+
+    async def _approved(
+        self, step: Callable[[int], str], prompt: Callable[[str], str], why: str = ""
+    ) -> Plan:
+        """Ask for plans until the user approves of one; each prompt has a note about the last."""
+        tracker, note = self.services.tracker, ""
+        done = [t.task_id for t in tracker.tickets if t.closed_by is None and t.state == "done"]
         for number in count(1):
-            step = name if number == 1 else f"{name}/{number}"
-            plan = await self._valid_plan(step, f"{prompt}{note}", done)
-            if tracker.plan == plan:
+            plan = await self._valid_plan(step(number), prompt(note), done)
+            if plan == tracker.plan:
                 return plan
-            wanted = await self._requested_change(f"{step}/approve", plan, why)
+            wanted = await self._requested_change(f"{step(number)}/approve", plan, why)
             if wanted is None:
                 return plan
-            note = f"\n\n{_rejection(wanted)}"
+            note = f"The user saw your last plan and says: {wanted}"
         raise AssertionError("counting never ends")
 
     async def _valid_plan(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
         """A plan without cycles, unknown names and the like."""
-        wrong: list[str] = []
+        services, wrong = self.services, list[str]()
         for tries in count(1):
             mistakes = "\n\nYour last plan cannot be carried out:\n" + "\n".join(wrong)
             text = prompt + (mistakes if wrong else "")
-            plan = await self.manager.ask(f"{name}/try/{tries}", text, "plan")
+            plan = await services.manager.ask(f"{name}/try/{tries}", text, "plan")
             assert isinstance(plan, Plan)
-            wrong = problems(plan, self.workers, done)[:_MOST_PROBLEMS]
+            wrong = problems(plan, services.workers.workers, done)[:_MOST_PROBLEMS]
             if not wrong:
                 return plan
             error = Error(
@@ -128,29 +122,20 @@ class Planner:
                 message="The plan cannot be carried out: " + "; ".join(wrong),
                 resolution_hint="Give the whole plan again, mended.",
             )
-            draft = Draft(COTERIE, self.manager.id, error)
-            await self.messenger.post(f"{name}/refused/{tries}", draft)
+            draft = Draft(COTERIE, services.manager.id, error)
+            await services.messenger.post(f"{name}/refused/{tries}", draft)
             if tries % _TRIES == 0:
-                await self._ask_about_plans(f"{name}/stuck/{tries}", wrong)
+                question = _question_about(services.manager.id, wrong)
+                await answer_or_stop(services.context, f"{name}/stuck/{tries}", question)
         raise AssertionError("counting never ends")
-
-    async def _ask_about_plans(self, name: str, wrong: Sequence[str]) -> None:
-        """The manager does not get it right: try again, or stop."""
-        question = Ask(
-            self.manager.id,
-            "Select",
-            PlanRejected(manager=self.manager.id, tries=_TRIES),
-            options=(Option(id="retry", label="let it try again", style="primary"), STOP),
-            content="\n".join(wrong),
-        )
-        await answer_or_stop(self.context, name, question)
 
     async def _requested_change(self, name: str, plan: Plan, why: str = "") -> str | None:
         """None where the user approves of exactly this plan; else what they want changed."""
-        if self.task.caps.yes:
+        services = self.services
+        if services.task.caps.yes:
             return None
         question = Ask(
-            self.manager.id,
+            services.manager.id,
             "Select",
             PlanApproval(
                 plan=plan_hash(plan), tickets=len(plan.tasks), replaces=bool(why), why=why
@@ -163,23 +148,29 @@ class Planner:
             content=_shown(plan),
             intent=["plan", plan_hash(plan)],
         )
-        response = (await answer_or_stop(self.context, name, question)).response
+        response = (await answer_or_stop(services.context, name, question)).response
         if response.selected_option_id == "approve":
             return None
         return response.comment or response.input_value or "Please plan it anew."
 
-    # -- parts ---------------------------------------------------------------------------------
-
     def _prompt(self, name: str, **facts: object) -> str:
+        services = self.services
         workers = [
             f"{worker.id}: {', '.join(worker.capabilities) or worker.role or 'anything'}"
-            for worker in self.workers
+            for worker in services.workers.workers
         ]
-        return self.messenger.prompt(name, goal=self.task.goal, workers=workers, **facts)
+        return services.messenger.prompt(name, goal=services.task.goal, workers=workers, **facts)
 
 
-def _rejection(wanted: str) -> str:
-    return f"The user saw your last plan and says: {wanted}"
+def _question_about(manager: str, wrong: Sequence[str]) -> Ask:
+    """The manager does not get its plan right: let it try again, or stop."""
+    return Ask(
+        manager,
+        "Select",
+        PlanRejected(manager=manager, tries=_TRIES),
+        options=(Option(id="retry", label="let it try again", style="primary"), STOP),
+        content="\n".join(wrong),
+    )
 
 
 def _shown(plan: Plan) -> str:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio.to_thread
 
 from coterie.errors import ArtifactWrong
+from coterie.model import envelope, step_name
 from coterie.model.about import FailedChecks
 from coterie.model.check import CheckOutcome, ended
-from coterie.model.envelope import (
-    ArtifactRef,
-    CheckRun,
-    Error,
-    Instruction,
-    Payload,
-    Report,
-    Review,
-)
 from coterie.model.interaction import Ask, Option
 from coterie.model.tool_call import Action
 from coterie.model.update import PendingCall
 from coterie.workflows.tickets.messenger import COTERIE, Draft
-from coterie.workflows.tickets.ticket_run import MergeResult, TicketRun, run_checks
+from coterie.workflows.tickets.ticket_run import TicketRun
 from coterie.workspace.session_files import check_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
@@ -35,19 +27,17 @@ _LONGEST = 6_000
 """A reason for sending work back is told in a few lines; all of it is in the logs."""
 
 
-class CheckedTree(NamedTuple):
-    """What Coterie found on a ticket's tree."""
+@dataclass(frozen=True)
+class CheckedTree:
+    """What Coterie found on a ticket's own tree, or on it merged with all that is approved."""
 
-    tree: str
+    tree: str = ""
     outcomes: tuple[CheckOutcome, ...] = ()
-    unsettled: tuple[str, ...] = ()
-    """Files that still hold both sides of a conflict."""
-    refused: Sequence[str] = ()
-    """Commands that the manager wanted run, and may not."""
+    conflicts: tuple[str, ...] = ()
+    """Files that hold both sides of a conflict."""
 
     @property
     def failed(self) -> tuple[CheckOutcome, ...]:
-        """Those that did not pass."""
         return tuple(one for one in self.outcomes if not one.passed)
 
 
@@ -59,14 +49,14 @@ class ReviewStage(TicketRun):
         manager = self.services.manager
         name = self.step("review")
         commands, refused = await self._commands(name)
-        checked = await self._check(name, commands, refused)
+        checked = await self._check(name, commands)
         if refused:
             note = f"not run, as it is not permitted: {'; '.join(refused)}"
             self.services.tracker.announce(self.id, note)
-        if checked.unsettled:
-            await self._refuse(checked.unsettled)
+        if checked.conflicts:
+            await self._refuse(checked.conflicts)
             return
-        review = await self._opinion(checked)
+        review = await self._opinion(checked, refused)
         drafts = [
             *await self._artifacts(checked.outcomes, manager.id),
             *([self.to_owner(_complaint(checked.failed))] if checked.failed else []),
@@ -84,24 +74,52 @@ class ReviewStage(TicketRun):
     async def _merge(
         self, name: str, commands: Sequence[str], checked: CheckedTree, drafts: Sequence[Draft]
     ) -> None:
-        queue = self.services.queue
-        result = await queue.merge(name, self.id, self.ticket.title, commands, checked.tree)
-        more = await self._artifacts(result.checks, self.owner)
-        if result.is_merged:
-            how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
-            await self.move("done", f"approved, {how}", *drafts, *more)
+        async with self.services.merging:
+            merged = await self._merged(name, commands, checked.tree)
+        more = await self._artifacts(merged.outcomes, self.owner)
+        if merged.failed:
+            more.append(self.to_owner(_complaint(merged.failed)))
+        if merged.failed or merged.conflicts:
+            await self._send_back(_why(merged), [*drafts, *more])
             return
-        if result.failed:
-            more.append(self.to_owner(_complaint(result.failed)))
-        await self._send_back(_why(result), [*drafts, *more])
+        how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
+        await self.move("done", f"approved, {how}", *drafts, *more)
 
-    # -- checks --------------------------------------------------------------------------------
+    async def _merged(self, name: str, commands: Sequence[str], checked: str) -> CheckedTree:
+        """Merge, check the merged tree, move the branch unless there are conflicts or failures.
+
+        A merged tree that equals `checked`, the one that was checked before, is not checked again.
+        """
+        context, worktrees = self.services.context, self.services.worktrees
+        in_thread = anyio.to_thread.run_sync
+        if worktrees is None:  # in the project's own folder work is merged as it is written
+            return await self._ran(f"{name}/merge/", commands, context.root, "")
+        if await in_thread(worktrees.landed, self.id) is not None:
+            return CheckedTree()  # a run before this one was killed after merging it
+        # Merged anew in every run: the branch may have moved since the last one.
+        merge = await in_thread(worktrees.merge, self.id, self.ticket.title)
+        if merge.conflicts:
+            return CheckedTree(conflicts=merge.conflicts)
+        name = f"{name}/merge/{merge.tree[:12]}"
+        result = CheckedTree(merge.tree)
+        if commands and merge.tree != checked:
+            folder = await in_thread(worktrees.check_out, merge.commit)
+            result = await self._ran(name, commands, folder, merge.tree)
+
+        async def land() -> object:
+            await in_thread(worktrees.land, merge.commit)
+            return merge.commit
+
+        if not result.failed:
+            # The branch moves once it is on record that the work was approved.
+            await context.step(f"{name}/land", [self.id], land)
+        return result
 
     async def _commands(self, name: str) -> tuple[list[str], list[str]]:
         """What is to be run: the user's own checks, and the manager's as far as permitted; then
         those of the manager that are not."""
         services = self.services
-        instruction = services.tracker.last(self.id, Instruction)
+        instruction = services.tracker.last(self.id, envelope.Instruction)
         criteria = instruction.acceptance_criteria if instruction else ()
         commands = [*services.config.checks]
         refused: list[str] = []
@@ -131,40 +149,52 @@ class ReviewStage(TicketRun):
             ticket=self.id,
         )
 
-    async def _check(
-        self, name: str, commands: Sequence[str], refused: Sequence[str]
-    ) -> CheckedTree:
+    async def _check(self, name: str, commands: Sequence[str]) -> CheckedTree:
         services = self.services
         # As it was committed after the turn: what a check leaves behind is nobody's work.
         tree = await self.git(TicketWorktrees.tree, "")
         if self.times("awaiting_review") > 1:  # else nothing was merged into it yet
-            unsettled = await self.git(TicketWorktrees.unresolved, ())
-            if unsettled:
-                return CheckedTree(tree, (), unsettled)
-        outcomes = await run_checks(services.context, name, commands, await self.folder(), tree)
-        passed = sum(outcome.passed for outcome in outcomes)
-        services.tracker.checks[self.id] = f"{passed}/{len(outcomes)}" if outcomes else ""
-        ran = f"Coterie ran {_short(outcomes)}; " if outcomes else ""
+            unresolved = await self.git(TicketWorktrees.unresolved, ())
+            if unresolved:
+                return CheckedTree(tree, conflicts=unresolved)
+        checked = await self._ran(name, commands, await self.folder(), tree)
+        count = len(checked.outcomes)
+        score = f"{count - len(checked.failed)}/{count}" if count else ""
+        services.tracker.checks[self.id] = score
+        ran = f"Coterie ran {_short(checked.outcomes)}; " if count else ""
         services.tracker.announce(self.id, f"{ran}{services.manager.id} (manager) reviews")
-        return CheckedTree(tree, outcomes, refused=refused)
+        return checked
+
+    async def _ran(
+        self, name: str, commands: Sequence[str], folder: Path, tree: str
+    ) -> CheckedTree:
+        """Run commands in a folder that holds this tree; `name` is the step they are part of."""
+        check = self.services.context.check
+        outcomes = [
+            await check(step_name.check(name, number), command, folder)
+            for number, command in enumerate(commands, 1)
+        ]
+        return CheckedTree(tree, tuple(replace(outcome, tree=tree) for outcome in outcomes))
 
     async def _artifacts(self, outcomes: Sequence[CheckOutcome], target: str) -> list[Draft]:
         """The logs of checks, as artifacts; an error instead of one that is damaged."""
         return [
-            self.draft(COTERIE, target, await self._artifact(outcome))
+            Draft(COTERIE, target, await self._artifact(outcome), self.id)
             for outcome in outcomes
             if outcome.log
         ]
 
-    async def _artifact(self, outcome: CheckOutcome) -> Payload:
-        artifact = ArtifactRef(
+    async def _artifact(self, outcome: CheckOutcome) -> envelope.Payload:
+        artifact = envelope.ArtifactRef(
             label=f"check: {outcome.command}",
             uri=outcome.log,
             digest=outcome.digest or None,
             content_type="text/plain",
             size_bytes=outcome.size_bytes,
             description=f"{ended(outcome)}, at tree {outcome.tree[:12] or '-'}",
-            check=CheckRun(command=outcome.command, exit_code=outcome.exit_code, tree=outcome.tree),
+            check=envelope.CheckRun(
+                command=outcome.command, exit_code=outcome.exit_code, tree=outcome.tree
+            ),
         )
         services = self.services
         where = (services.context.root, services.task.session_id, artifact)
@@ -172,14 +202,12 @@ class ReviewStage(TicketRun):
             await anyio.to_thread.run_sync(check_artifact, *where)
         except ArtifactWrong as problem:
             hint = problem.hint or ""
-            return Error(code=problem.code, message=str(problem), resolution_hint=hint)
+            return envelope.Error(code=problem.code, message=str(problem), resolution_hint=hint)
         return artifact
 
-    # -- decisions -----------------------------------------------------------------------------
-
-    async def _opinion(self, checked: CheckedTree) -> Review:
+    async def _opinion(self, checked: CheckedTree, refused: Sequence[str]) -> envelope.Review:
         services = self.services
-        report = services.tracker.last(self.id, Report)
+        report = services.tracker.last(self.id, envelope.Report)
         diff = await self.git(TicketWorktrees.diff, "")
         prompt = services.messenger.prompt(
             "review",
@@ -190,12 +218,12 @@ class ReviewStage(TicketRun):
             changed=await self.git(TicketWorktrees.changed, []),
             checks=[
                 *map(_in_full, checked.outcomes),
-                *(f"{command}: not run, as it is not permitted" for command in checked.refused),
+                *(f"{command}: not run, as it is not permitted" for command in refused),
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
         reply = await services.manager.ask(self.manager_step("review"), prompt, "review", self.id)
-        assert isinstance(reply, Review)
+        assert isinstance(reply, envelope.Review)
         return reply
 
     async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
@@ -214,10 +242,10 @@ class ReviewStage(TicketRun):
         answer = await self.services.context.ask(f"{name}/override", question)
         return answer.response.selected_option_id == "override"
 
-    async def _refuse(self, unsettled: Sequence[str]) -> None:
-        error = Error(
+    async def _refuse(self, conflicts: Sequence[str]) -> None:
+        error = envelope.Error(
             code="conflict_marks",
-            message=f"Both sides of a conflict are still in {', '.join(unsettled)}",
+            message=f"Both sides of a conflict are still in {', '.join(conflicts)}",
             resolution_hint="Settle each of them and take the marks out.",
         )
         await self._send_back(error.message, [self.to_owner(error)])
@@ -231,16 +259,16 @@ class ReviewStage(TicketRun):
             await self.move("error", f"sent back {times} times: {why}")
 
 
-def _why(result: MergeResult) -> str:
-    if result.conflicts:
-        files = ", ".join(result.conflicts)
+def _why(merged: CheckedTree) -> str:
+    if merged.conflicts:
+        files = ", ".join(merged.conflicts)
         return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
-    return f"merged with work that was approved meanwhile, {_failures(result.failed)}"
+    return f"merged with work that was approved meanwhile, {_failures(merged.failed)}"
 
 
-def _complaint(failed: Sequence[CheckOutcome]) -> Error:
+def _complaint(failed: Sequence[CheckOutcome]) -> envelope.Error:
     """What a worker is told whose work does not pass, whatever it reported."""
-    return Error(
+    return envelope.Error(
         code="checks_failed",
         message=_short(failed),
         resolution_hint="Make them pass; they are run again by Coterie.",

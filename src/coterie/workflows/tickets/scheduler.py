@@ -19,15 +19,10 @@ from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
 from coterie.workflows.chat import answer_or_stop
 from coterie.workflows.tickets.final_report import conclude
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.planner import Planner
-from coterie.workflows.tickets.ticket_run import (
-    MergeQueue,
-    ProjectWatch,
-    SessionServices,
-    WorkerPool,
-)
-from coterie.workflows.tickets.tracker import DROPPED, TicketTracker
+from coterie.workflows.tickets.ticket_run import SessionServices
+from coterie.workflows.tickets.tracker import DROPPED
 from coterie.workflows.tickets.work import run_ticket
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
@@ -38,14 +33,9 @@ class TicketScheduler:
     def __init__(self, task: TaskCreated, context: Context) -> None:
         self._task = task
         self._context = context
-        self._config = task.scheduler
-        self._workers = WorkerPool(task.team, task.scheduler)
-        self._messenger = Messenger(task, context)
-        self._manager = Manager(context, self._messenger, self._workers.manager)
-        self._tracker = TicketTracker(task.session_id, context, self._messenger)
-        self._planner = Planner(
-            task, context, self._messenger, self._manager, self._workers.workers
-        )
+        self._services = services = SessionServices(task, context)
+        self._tracker = services.tracker
+        self._planner = Planner(services)
         self._scopes: dict[str, anyio.CancelScope] = {}
         """By ticket: the work on it that runs now."""
         self._parked: dict[str, Stop] = {}
@@ -56,19 +46,20 @@ class TicketScheduler:
 
     async def run(self) -> Ended:
         """Work until all tickets are done or closed."""
+        services, tracker = self._services, self._tracker
         tickets, envelopes = await self._context.tickets()
-        await self._messenger.open(envelopes)
-        self._tracker.load(tickets, envelopes)
-        self._workers.load(self._tracker.assigned)
+        await services.messenger.open(envelopes)
+        tracker.load(tickets, envelopes)
+        services.workers.load(tracker.assigned)
         base = str(await self._context.step(BASE_COMMIT, [], self._begin))
-        if not self._tracker.plans:
+        if not tracker.plans:
             clarified = await self._planner.clarify()
             plan = await self._planner.plan(clarified)
-            await self._tracker.adopt(plan, self._manager.id)
+            await tracker.adopt(plan, services.manager.id)
         self._context.caught_up()
-        worktrees = await self._worktrees(base)
-        await self._carry_out(worktrees)
-        return await conclude(self._task, self._context, self._tracker.tickets, worktrees)
+        services.worktrees = await self._worktrees(base)
+        await self._carry_out()
+        return await conclude(services)
 
     async def _begin(self) -> object:
         worktrees = await self._worktrees(None)
@@ -78,29 +69,14 @@ class TicketScheduler:
         root, session = self._context.root, self._task.session_id
         return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, base)
 
-    # -- tickets -------------------------------------------------------------------------------
-
-    async def _carry_out(self, worktrees: TicketWorktrees | None) -> None:
-        services = SessionServices(
-            self._task,
-            self._context,
-            self._messenger,
-            self._tracker,
-            self._workers,
-            self._manager,
-            worktrees,
-            MergeQueue(self._context, worktrees),
-            # Without git everybody works in the project itself.
-            ProjectWatch(self._context.root, enabled=worktrees is not None),
-        )
+    async def _carry_out(self) -> None:
         self._requests = self._unread_requests()
-        stalls = StallWatch(self._task.task_id, self._context, self._tracker, self._manager.id)
         parked: Stop | None = None
         async with anyio.create_task_group() as group:
             group.start_soon(self._listen)
-            group.start_soon(stalls.watch, self._config.alerts.stalled)
+            group.start_soon(StallWatch(self._services).watch)
             try:
-                await self._run_tickets(services, group)
+                await self._run_tickets(group)
             except Parked as early:
                 parked = early.stop
                 while self._scopes:  # what is under way need not be lost
@@ -109,13 +85,13 @@ class TicketScheduler:
         if parked is not None:
             self._context.park(parked)
 
-    async def _run_tickets(self, services: SessionServices, group: TaskGroup) -> None:
+    async def _run_tickets(self, group: TaskGroup) -> None:
         """Start what can start and help what has failed, until nothing is left."""
-        shared = services.worktrees is None
+        shared = self._services.worktrees is None
         while not self._tracker.index.is_over:
             for ticket in self._startable(shared=shared):
                 self._scopes[ticket.id] = anyio.CancelScope()
-                group.start_soon(self._run_ticket, services, ticket.id)
+                group.start_soon(self._run_ticket, ticket.id)
             if not await self._handle_changes():
                 await self._next_wake()
 
@@ -129,7 +105,7 @@ class TicketScheduler:
         chosen: list[Ticket] = []
         busy = [_outputs(self._tracker.part(ticket_id)) for ticket_id in self._scopes]
         for ticket in self._tracker.index.runnable:
-            if len(busy) >= self._config.concurrency:
+            if len(busy) >= self._task.scheduler.concurrency:
                 break
             if ticket.id in self._scopes or ticket.id in self._parked:
                 continue
@@ -139,11 +115,11 @@ class TicketScheduler:
                 busy.append(outputs)
         return chosen
 
-    async def _run_ticket(self, services: SessionServices, ticket_id: str) -> None:
+    async def _run_ticket(self, ticket_id: str) -> None:
         """One ticket's work, until it ends, parks, or is cancelled."""
         try:
             with self._scopes[ticket_id]:
-                await run_ticket(services, ticket_id)
+                await run_ticket(self._services, ticket_id)
         except Parked as parked:
             self._parked[ticket_id] = parked.stop
         finally:
@@ -166,8 +142,6 @@ class TicketScheduler:
             self._context.park(next(iter(self._parked.values()), Stopped("question")))
         return True
 
-    # -- changes of plan -----------------------------------------------------------------------
-
     def _unread_requests(self) -> list[str]:
         """What the user said since the manager last planned."""
         people = {m.id for m in self._task.team.members if m.type == "human"} | {self._task.author}
@@ -183,18 +157,18 @@ class TicketScheduler:
             self._wake.set()
 
     async def _replan(self, why: str) -> None:
-        plan = await self._planner.replan(why, self._tracker)
+        plan = await self._planner.replan(why)
         kept = {task.task_id for task in plan.tasks}
         for ticket_id, scope in self._scopes.items():
             if self._tracker.ticket(ticket_id).task_id not in kept:
                 scope.cancel()
         while any(self._tracker.ticket(one).task_id not in kept for one in self._scopes):
             await self._next_wake()
-        await self._tracker.adopt(plan, self._manager.id)
+        await self._tracker.adopt(plan, self._services.manager.id)
 
     async def _help(self, failed: Iterable[Ticket]) -> None:
         """Tickets that failed for good: the manager plans anew, then the user decides."""
-        if self._tracker.plans <= self._config.replans:
+        if self._tracker.plans <= self._task.scheduler.replans:
             why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
             hint = "The manager plans anew."
             self._context.tell(ErrorRecord("ticket_failed", why, hint, task=self._task.task_id))
@@ -255,34 +229,28 @@ def _overlap(
 class StallWatch:
     """Announces, once, tickets that wait too long for one that makes no progress."""
 
-    def __init__(
-        self, task_id: str, context: Context, tracker: TicketTracker, manager: str
-    ) -> None:
+    def __init__(self, services: SessionServices) -> None:
         # Time during which nobody ran the session does not count.
         self._since = instant.now()
-        self._task, self._manager = task_id, manager
-        self._context, self._tracker = context, tracker
+        self._services = services
 
-    async def watch(self, minutes: float) -> None:
-        """Announce whatever makes no progress for so many minutes; does not end."""
+    async def watch(self) -> None:
+        """Announce whatever makes no progress for as long as the team allows; does not end."""
         while True:
-            seconds = await self.announce(minutes * 60)
+            seconds = await self.announce(self._services.config.alerts.stalled * 60)
             await anyio.sleep(seconds)
 
     async def announce(self, patience: float) -> float:
         """Announce what made no progress for so many seconds; returns when to look again."""
         soonest = patience
-        for stuck, waiting in list(self._tracker.index.blocking):
-            left = patience - self._idle(stuck)
+        for stuck, waiting in list(self._services.tracker.index.blocking):
+            last = max(stuck.history[-1].at, self._since)
+            left = patience - instant.seconds_between(last, instant.now())
             if left <= 0:
                 await self._announce(stuck, waiting)
             else:
                 soonest = min(soonest, left)
         return soonest
-
-    def _idle(self, ticket: Ticket) -> float:
-        last = max(ticket.history[-1].at, self._since)
-        return instant.seconds_between(last, instant.now())
 
     async def _announce(self, stuck: Ticket, waiting: Ticket) -> None:
         last = stuck.history[-1].at
@@ -295,7 +263,8 @@ class StallWatch:
             issues=(f"{waiting.id} {why}.",),
             next_actions=(f"Look at {stuck.id}.",),
         )
-        draft = Draft(COTERIE, self._manager, report, waiting.id)
-        await self._tracker.note(waiting.id, "stalled", why, draft, stuck=stuck.id)
-        hint = f"coterie show {self._task}"
-        self._context.tell(ErrorRecord("stalled", f"{waiting.id} {why}.", hint, task=self._task))
+        services, task = self._services, self._services.task.task_id
+        draft = Draft(COTERIE, services.manager.id, report, waiting.id)
+        await services.tracker.note(waiting.id, "stalled", why, draft, stuck=stuck.id)
+        record = ErrorRecord("stalled", f"{waiting.id} {why}.", f"coterie show {task}", task=task)
+        services.context.tell(record)

@@ -1,21 +1,18 @@
-"""What the tickets of a session share: workers, git, the merge queue; and `TicketRun`, what the
-stages of the work on one ticket share.
-"""
+"""What the tickets of a session share, and what the stages of the work on one ticket share."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import anyio
 import anyio.to_thread
 
 from coterie.errors import GitFailed
 from coterie.model import step_name
-from coterie.model.check import CheckOutcome
 from coterie.model.envelope import Error, Instruction, Payload, PlanTask
 from coterie.model.plan_rules import capable
 from coterie.model.task import TaskCreated
@@ -24,7 +21,6 @@ from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
 from coterie.workflows.tickets.tracker import TicketTracker
-from coterie.workspace.git import repository_of
 from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
 
 _INSTANCES = 4
@@ -111,80 +107,7 @@ class WorkerPool:
         return sum(base_of(seat) == worker_id for seat in [*self._occupied, *self._reserved])
 
 
-async def run_checks(
-    context: Context, name: str, commands: Sequence[str], folder: Path, tree: str
-) -> tuple[CheckOutcome, ...]:
-    """Run commands in a folder that holds this tree; `name` is the step that they are part of."""
-    outcomes = [
-        await context.check(step_name.check(name, number), command, folder)
-        for number, command in enumerate(commands, 1)
-    ]
-    return tuple(replace(outcome, tree=tree) for outcome in outcomes)
-
-
-@dataclass(frozen=True)
-class MergeResult:
-    """What came of merging a ticket."""
-
-    conflicts: tuple[str, ...] = ()
-    checks: tuple[CheckOutcome, ...] = ()
-
-    @property
-    def failed(self) -> tuple[CheckOutcome, ...]:
-        """The checks that did not pass on the merged tree."""
-        return tuple(check for check in self.checks if not check.passed)
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether the work is on the branch now."""
-        return not self.conflicts and not self.failed
-
-
-class MergeQueue:
-    """Merges approved work, one ticket at a time, in the order in which they come."""
-
-    def __init__(self, context: Context, worktrees: TicketWorktrees | None) -> None:
-        self._context = context
-        self._worktrees = worktrees
-        self._lock = anyio.Lock(fast_acquire=True)
-
-    async def merge(
-        self, name: str, ticket: str, title: str, checks: Sequence[str], checked: str
-    ) -> MergeResult:
-        """Merge, check the merged tree, move the branch.
-
-        A merged tree that equals `checked`, the one that was checked before, is not checked again.
-        """
-        worktrees, in_thread = self._worktrees, anyio.to_thread.run_sync
-        async with self._lock:
-            if worktrees is None:  # in the project's own folder work is merged as it is written
-                folder, name = self._context.root, f"{name}/merge/"
-                return MergeResult(checks=await run_checks(self._context, name, checks, folder, ""))
-            if await in_thread(worktrees.landed, ticket) is not None:
-                return MergeResult()  # a run before this one was killed after merging it
-            # Merged anew in every run: the branch may have moved since the last one.
-            merge = await in_thread(worktrees.merge, ticket, title)
-            if merge.conflicts:
-                return MergeResult(merge.conflicts)
-            name = f"{name}/merge/{merge.tree[:12]}"
-            result = MergeResult()
-            if checks and merge.tree != checked:
-                folder = await in_thread(worktrees.check_out, merge.commit)
-                outcomes = await run_checks(self._context, name, checks, folder, merge.tree)
-                result = MergeResult(checks=outcomes)
-
-            async def land() -> object:
-                await in_thread(worktrees.land, merge.commit)
-                return merge.commit
-
-            if result.is_merged:
-                # The branch moves once it is on record that the work was approved.
-                await self._context.step(f"{name}/land", [ticket], land)
-            return result
-
-
-@dataclass(frozen=True)
-class ProjectState:
+class ProjectState(NamedTuple):
     """The user's own tree at an instant."""
 
     head: str | None
@@ -199,23 +122,18 @@ class ProjectWatch:
     which of them it was, so a change is reported for one of them only.
     """
 
-    def __init__(self, root: Path, *, enabled: bool) -> None:
-        self._root = root
-        self._enabled = enabled
+    def __init__(self) -> None:
         self._reported: set[tuple[str, str]] = set()
 
-    async def state(self) -> ProjectState | None:
-        """The tree as it is now; None where that cannot be told."""
-        if not self._enabled:
-            return None
+    def state(self, worktrees: TicketWorktrees, _ticket: str) -> ProjectState | None:
+        """The tree as it is now; None where that cannot be told.  Blocks."""
         try:
-            return await anyio.to_thread.run_sync(_state, self._root)
+            return ProjectState(worktrees.git.head(), fingerprint(worktrees.root))
         except GitFailed:
             return None
 
-    async def changed_since(self, before: ProjectState | None) -> tuple[str, ...]:
-        """The files that differ from how they were."""
-        after = await self.state() if before is not None else None
+    def changes(self, before: ProjectState | None, after: ProjectState | None) -> tuple[str, ...]:
+        """The files that differ from how they were, as far as nobody was told yet."""
         if before is None or after is None:
             return ()
         changed = after.files.items() - before.files.items()
@@ -226,32 +144,25 @@ class ProjectWatch:
         return tuple(sorted(path for path, _ in new))
 
 
-def _state(root: Path) -> ProjectState:
-    git = repository_of(root)
-    return ProjectState(git.head() if git else None, fingerprint(root))
-
-
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class SessionServices:
-    """What the work on tickets needs."""
+    """What planning, scheduling and the work on tickets share."""
 
-    task: TaskCreated
-    context: Context
-    messenger: Messenger
-    tracker: TicketTracker
-    workers: WorkerPool
-    manager: Manager
-    worktrees: TicketWorktrees | None
-    queue: MergeQueue
-    project: ProjectWatch
-
-    @property
-    def config(self) -> SchedulerConfig:
-        """Limits and retries."""
-        return self.task.scheduler
+    def __init__(self, task: TaskCreated, context: Context) -> None:
+        self.task: TaskCreated = task
+        self.context: Context = context
+        self.config: SchedulerConfig = task.scheduler
+        self.workers: WorkerPool = WorkerPool(task.team, task.scheduler)
+        self.messenger: Messenger = Messenger(task, context)
+        self.manager: Manager = Manager(context, self.messenger, self.workers.manager)
+        self.tracker: TicketTracker = TicketTracker(task.session_id, context, self.messenger)
+        self.project: ProjectWatch = ProjectWatch()
+        self.merging: anyio.Lock = anyio.Lock(fast_acquire=True)
+        """Approved work is merged one ticket at a time, in the order in which they come."""
+        self.worktrees: TicketWorktrees | None = None
+        """None where there is no git: then everybody works in the project itself."""
 
 
 @dataclass(frozen=True)
@@ -263,7 +174,6 @@ class TicketRun:
 
     @property
     def ticket(self) -> Ticket:
-        """The ticket as it is now."""
         return self.services.tracker.ticket(self.id)
 
     @property
@@ -292,7 +202,6 @@ class TicketRun:
         return await anyio.to_thread.run_sync(call, self.services.worktrees, self.id)
 
     async def folder(self) -> Path:
-        """Where it is worked on."""
         return await self.git(TicketWorktrees.open, self.services.context.root)
 
     async def at_work(self, worker: Member) -> Member:
@@ -301,8 +210,6 @@ class TicketRun:
         folder = str(await self.folder())
         own = {"execution_dir": folder, "work": "link", "timeout_ms": limit}
         return worker.model_copy(update=own)
-
-    # -- messages ------------------------------------------------------------------------------
 
     async def instruction(self, prompt: str, **facts: object) -> Instruction:
         """The manager's instruction, by the prompt of this name."""
@@ -313,10 +220,6 @@ class TicketRun:
         reply = await self.services.manager.ask(name, text, "instruction", self.id)
         assert isinstance(reply, Instruction)
         return reply
-
-    def draft(self, source: str, target: str, payload: Payload) -> Draft:
-        """A message about the ticket."""
-        return Draft(source, target, payload, self.id)
 
     def to_manager(self, source: str, payload: Payload) -> Draft:
         """A message about the ticket to the manager."""
@@ -331,8 +234,6 @@ class TicketRun:
     ) -> None:
         """Put the ticket into its next state, in one transaction with the messages about it."""
         await self.services.tracker.move(self.id, state, message, *drafts, owner=owner)
-
-    # -- history -------------------------------------------------------------------------------
 
     @property
     def newest_payloads(self) -> Sequence[Payload]:

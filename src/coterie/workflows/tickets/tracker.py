@@ -8,18 +8,9 @@ from typing import Literal, TypeVar, get_args
 
 import anyio
 
-from coterie.model import step_name
+from coterie.model import envelope, step_name
 from coterie.model.check import check_scores
-from coterie.model.envelope import (
-    Envelope,
-    Error,
-    HistoryEntry,
-    Payload,
-    Plan,
-    PlanTask,
-    Report,
-    TicketPayload,
-)
+from coterie.model.envelope import Envelope, Payload, Plan, PlanTask
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.team import base_of
@@ -128,13 +119,13 @@ class TicketTracker:
         self._tickets = {ticket.id: ticket for ticket in tickets}
         self.index.put(self._tickets.values())
         self.checks = check_scores(envelopes)
-        for envelope in envelopes:
-            payload, ticket_id = envelope.payload, envelope.ticket_id
-            if ticket_id and not isinstance(payload, TicketPayload):
-                message = Draft(envelope.source, envelope.target, payload, ticket_id)
+        for kept in envelopes:
+            payload, ticket_id = kept.payload, kept.ticket_id
+            if ticket_id and not isinstance(payload, envelope.TicketPayload):
+                message = Draft(kept.source, kept.target, payload, ticket_id)
                 self._messages.setdefault(ticket_id, []).append(message)
             if isinstance(payload, Plan):
-                self._planned(payload, envelope.timestamp)
+                self._planned(payload, kept.timestamp)
 
     def _planned(self, plan: Plan, at: str) -> None:
         self.plans += 1
@@ -142,15 +133,12 @@ class TicketTracker:
         self.planned_at = at
         self._parts |= {task.task_id: task for task in plan.tasks}
 
-    # -- reading -------------------------------------------------------------------------------
-
     @property
     def tickets(self) -> Sequence[Ticket]:
         """All of them, in the order in which they were made."""
         return list(self._tickets.values())
 
     def ticket(self, ticket_id: str) -> Ticket:
-        """One of them."""
         return self._tickets[ticket_id]
 
     def part(self, ticket_id: str) -> PlanTask:
@@ -165,16 +153,15 @@ class TicketTracker:
     def assigned(self) -> Iterator[str]:
         """Workers, each once for every ticket that it ever had."""
         for ticket in self._tickets.values():
+            reports = (envelope.Report, envelope.Error)
             messages = self.messages(ticket.id)
-            sources = (one.source for one in messages if isinstance(one.payload, Report | Error))
+            sources = (one.source for one in messages if isinstance(one.payload, reports))
             yield from {base_of(seat) for seat in {ticket.owner or COTERIE, *sources} - {COTERIE}}
 
     def last(self, ticket_id: str, kind: type[AnyPayload]) -> AnyPayload | None:
         """The newest payload of this type about a ticket."""
         payloads = (message.payload for message in reversed(self.messages(ticket_id)))
         return next((payload for payload in payloads if isinstance(payload, kind)), None)
-
-    # -- plans ---------------------------------------------------------------------------------
 
     async def adopt(self, plan: Plan, manager: str) -> None:
         """Make the tickets what the manager's plan says, in one transaction with the plan.
@@ -215,8 +202,6 @@ class TicketTracker:
             message = "created" if before is None else ticket.reason
             self._tell(ticket, message, is_new=before is None)
 
-    # -- changes -------------------------------------------------------------------------------
-
     async def move(
         self, ticket_id: str, state: TicketState, why: str, *drafts: Draft, owner: str | None = None
     ) -> None:
@@ -241,10 +226,9 @@ class TicketTracker:
     async def close(self, ticket_id: str, by: str, reason: str) -> None:
         """Take a ticket out of the run; its state stays."""
 
-        def closed(before: Ticket, at: str) -> Ticket:
-            return before.closed(by, at, reason)
-
-        await self._change(ticket_id, closed, f"closed by {by}")
+        await self._change(
+            ticket_id, lambda before, at: before.closed(by, at, reason), f"closed by {by}"
+        )
 
     async def _change(
         self,
@@ -297,11 +281,11 @@ def _announcement(ticket: Ticket) -> Draft:
     """A ticket as everybody is told about it."""
     # The newest line alone: all others are in the envelopes before this one.
     last = ticket.history[-1]
-    payload = TicketPayload(
+    payload = envelope.TicketPayload(
         ticket_id=ticket.id,
         task_id=ticket.task_id,
         owner=ticket.owner,
-        history=(HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
+        history=(envelope.HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
         status=ticket.state,
         dependencies=ticket.dependencies,
         closed_by=ticket.closed_by,

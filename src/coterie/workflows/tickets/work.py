@@ -56,7 +56,7 @@ class PrepareStage(TicketRun):
             instruction = await self.instruction(
                 "instruct", worker=seat, outputs=self.part.expected_outputs, discussion=discussion
             )
-            draft = self.draft(services.manager.id, seat, instruction)
+            draft = Draft(services.manager.id, seat, instruction, self.id)
             await self.move("in_progress", "instructed", draft, owner=seat)
 
     async def _discuss(self, worker: Member) -> str:
@@ -75,7 +75,7 @@ class PrepareStage(TicketRun):
             reply = await services.manager.ask(name, text, "instruction_proposal", self.id)
             assert isinstance(reply, InstructionProposal)
             proposal = reply
-            draft = self.draft(services.manager.id, worker.id, proposal)
+            draft = Draft(services.manager.id, worker.id, proposal, self.id)
             await self.move("discussing", "talked over", draft, owner=worker.id)
         return await self._opinion(worker, proposal) if proposal else ""
 
@@ -149,7 +149,7 @@ class WorkStage(TicketRun):
         services = self.services
         at_work = await self.at_work(worker)
         conflicts = await self._update()
-        before = await services.project.state()
+        before = await self.git(services.project.state, None)
         text = self._prompt(worker, instruction, conflicts)
         report = await services.messenger.ask(
             self.step("work"),
@@ -158,7 +158,8 @@ class WorkStage(TicketRun):
             PayloadRequest(text, "report", self.id, tries=1, topic=self.id),
         )
         assert isinstance(report, Report | TurnFailed)
-        strays = await services.project.changed_since(before)
+        after = await self.git(services.project.state, None)
+        strays = services.project.changes(before, after)
         try:
             await self._commit()
         except GitFailed as problem:
