@@ -34,7 +34,7 @@ TEXT = '{"status": "completed", "outputs": ["a.py"]}'
     ],
 )
 def test_however_it_is_written(text: str) -> None:
-    assert parse_reply(text, "report", "T1") == DONE
+    assert parse_reply(text, Report, "T1") == DONE
 
 
 WRONG = {
@@ -61,21 +61,21 @@ WRONG = {
 @pytest.mark.parametrize("text", WRONG, ids=range(len(WRONG)))
 def test_what_it_is_not(text: str) -> None:
     with pytest.raises(UnreadableReply) as raised:
-        parse_reply(text, "report", "T1")
+        parse_reply(text, Report, "T1")
     assert str(raised.value).startswith(WRONG[text])
 
 
 def test_of_two_plans_the_last_is_meant() -> None:
     parts = [{"tasks": [{"task_id": name, "description": name}]} for name in ("draft", "final")]
     text = "\n".join(f"```json\n{json.dumps(one)}\n```" for one in parts)
-    found = parse_reply(text, "plan")
+    found = parse_reply(text, Plan)
     assert isinstance(found, Plan)
     assert [task.task_id for task in found.tasks] == ["final"]
 
 
 def test_words_are_criteria_too() -> None:
     text = '{"summary": "x", "acceptance_criteria": "works", "steps": "one"}'
-    found = parse_reply(text, "instruction")
+    found = parse_reply(text, Instruction)
     assert isinstance(found, Instruction)
     assert ([one.text for one in found.acceptance_criteria], found.steps) == (["works"], ("one",))
 
@@ -84,6 +84,6 @@ def test_words_are_criteria_too() -> None:
 def test_no_text_does_harm(text: str) -> None:
     for around in (text, f"```json\n{text}\n```", f'{{"decision": {json.dumps(text)}}}'):
         try:
-            assert isinstance(parse_reply(around, "review"), Review)
+            assert isinstance(parse_reply(around, Review), Review)
         except UnreadableReply:
             continue

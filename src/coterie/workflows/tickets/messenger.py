@@ -12,14 +12,14 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from string import Template
-from typing import NamedTuple, cast
+from typing import Generic, NamedTuple, TypeVar, cast
 
 import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 
 from coterie.model.conversation import Brief
-from coterie.model.envelope import PAYLOADS, Envelope, Error, Payload, PayloadType
+from coterie.model.envelope import TYPES, Envelope, Error, Instruction, Payload, Report, Review
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.task import Stop, TaskCreated
@@ -44,11 +44,14 @@ class Draft(NamedTuple):
     ticket: str | None = None
 
 
-class PayloadRequest(NamedTuple):
+AnyPayload = TypeVar("AnyPayload", bound=Payload)
+
+
+class PayloadRequest(NamedTuple, Generic[AnyPayload]):
     """A prompt that is answered with a payload."""
 
     prompt: str
-    wanted: PayloadType
+    wanted: type[AnyPayload]
     ticket: str | None = None
     """The ticket that it is about: a reply about another one is refused."""
     tries: int | None = None
@@ -81,14 +84,16 @@ class Messenger:
             self._key = await anyio.to_thread.run_sync(find, root / ".coterie", session)
             check_signatures(session, enumerate(kept, 1), self._key)
 
-    async def ask(self, name: str, member: Member, asked: PayloadRequest) -> Payload | TurnFailed:
+    async def ask(
+        self, name: str, member: Member, asked: PayloadRequest[AnyPayload]
+    ) -> AnyPayload | TurnFailed:
         """A member's reply, as a payload of the type that was asked for.
 
         A reply that does not parse gets `error(validation_failed)` and one more try.
         """
-        why, prompt = "", asked.prompt
+        why, prompt, kind = "", asked.prompt, TYPES[asked.wanted]
         for tries in range(1, _TRIES + 1):
-            intent = [name, tries, [asked.wanted]]
+            intent = [name, tries, [kind]]
             brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries, asked.topic)
             self._turns += 1
             reply = await self._context.turn(f"{name}/said/{tries}", member, self._turns, brief)
@@ -102,13 +107,13 @@ class Messenger:
                 why = str(mistake)
             refusal = Error(
                 code="validation_failed",
-                message=f"The reply is no {asked.wanted}: {why}",
+                message=f"The reply is no {kind}: {why}",
                 resolution_hint="Answer with one JSON object in a ```json block.",
             )
             draft = Draft(COTERIE, member.id, refusal, asked.ticket)
             await self.post(f"{name}/refused/{tries}", draft)
             prompt = f"{refusal.message}\n{refusal.resolution_hint}\n\n{asked.prompt}"
-        return TurnFailed("protocol", f"its reply was no {asked.wanted}: {why}")
+        return TurnFailed("protocol", f"its reply was no {kind}: {why}")
 
     async def post(self, name: str, draft: Draft) -> None:
         """Keep a message that changes no ticket."""
@@ -146,8 +151,8 @@ class Manager:
         return self.member.id
 
     async def ask(
-        self, name: str, prompt: str, wanted: PayloadType, ticket: str | None = None
-    ) -> Payload:
+        self, name: str, prompt: str, wanted: type[AnyPayload], ticket: str | None = None
+    ) -> AnyPayload:
         """Its reply.  Raises Parked where its agent fails and the user does not say what to do."""
         async with self._turn:  # held while the user is asked: one question for one failure
             if self._parked is not None:
@@ -158,7 +163,7 @@ class Manager:
                 self._parked = parked.stop
                 raise
 
-    async def _reply(self, name: str, request: PayloadRequest) -> Payload:
+    async def _reply(self, name: str, request: PayloadRequest[AnyPayload]) -> AnyPayload:
         for tries in count(1):
             step = f"{name}/{tries}" if tries > 1 else name
             reply = await self._messenger.ask(step, self.member, request)
@@ -202,7 +207,7 @@ _ASKS_USER = "ASK USER:"
 """How a summary begins that asks the user, where a prompt does not know of `ask_user`."""
 _MOST_MISTAKES = 8
 """More are not named at once."""
-_VERDICTS: tuple[PayloadType, ...] = ("report", "review")
+_VERDICTS = (Report, Review)
 """Of a plan that was written twice the last one is meant; these decide something."""
 
 
@@ -214,7 +219,7 @@ class WrongTicket(UnreadableReply):
     """A reply about another ticket than the one that was asked about."""
 
 
-def parse_reply(text: str, wanted: PayloadType, ticket: str | None = None) -> Payload:
+def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) -> AnyPayload:
     """The payload in a reply, of the type and about the ticket that was asked for.
 
     Raises UnreadableReply, also for two reports or reviews that say different things: nobody could
@@ -223,7 +228,7 @@ def parse_reply(text: str, wanted: PayloadType, ticket: str | None = None) -> Pa
     if len(text) > _LONGEST:
         raise UnreadableReply(f"it is {len(text)} characters long")
     problem = "there is no JSON object in it"
-    found: list[Payload] = []
+    found: list[AnyPayload] = []
     for candidate in _objects(text):
         try:
             found.append(_payload(candidate, wanted, ticket))
@@ -234,14 +239,14 @@ def parse_reply(text: str, wanted: PayloadType, ticket: str | None = None) -> Pa
     if not found:
         raise UnreadableReply(problem)
     if wanted in _VERDICTS and any(one != found[0] for one in found):
-        raise UnreadableReply(f"it holds {len(found)} different {wanted}s; give one")
+        raise UnreadableReply(f"it holds {len(found)} different {TYPES[wanted]}s; give one")
     return found[0]
 
 
 @cache
-def schema_of(kind: PayloadType) -> Mapping[str, object]:
+def schema_of(wanted: type[Payload]) -> Mapping[str, object]:
     """What a reply must look like, for agents that can be held to a schema."""
-    return PAYLOADS[kind].model_json_schema()
+    return wanted.model_json_schema()
 
 
 def _objects(text: str) -> Iterator[Mapping[str, object]]:
@@ -287,15 +292,18 @@ def _outermost(text: str) -> str:
     return text[first : last + 1] if first >= 0 else ""
 
 
-def _payload(given: Mapping[str, object], wanted: PayloadType, ticket: str | None) -> Payload:
-    body = _about(_body(given, wanted), given, ticket)
-    if wanted == "instruction":
+def _payload(
+    given: Mapping[str, object], wanted: type[AnyPayload], ticket: str | None
+) -> AnyPayload:
+    kind = TYPES[wanted]
+    body = _about(_body(given, kind), given, ticket)
+    if wanted is Instruction:
         body = _asking(body)
     try:
-        return PAYLOADS[wanted].model_validate(body)
+        return wanted.model_validate(body)
     except ValidationError as error:
         lines = [
-            f"{'.'.join(map(str, one['loc'])) or wanted}: {one['msg']}"
+            f"{'.'.join(map(str, one['loc'])) or kind}: {one['msg']}"
             for one in error.errors()[:_MOST_MISTAKES]
         ]
         raise UnreadableReply("; ".join(lines)) from None
@@ -310,7 +318,7 @@ def _asking(body: Mapping[str, object]) -> Mapping[str, object]:
     return {**body, "summary": wanted, "ask_user": wanted}
 
 
-def _body(given: Mapping[str, object], wanted: PayloadType) -> Mapping[str, object]:
+def _body(given: Mapping[str, object], wanted: str) -> Mapping[str, object]:
     """The payload itself, whether it was put into an envelope or not."""
     named = given.get("payload_type")
     if named is None:

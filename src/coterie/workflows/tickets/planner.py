@@ -37,9 +37,7 @@ class Planner:
         for number in range(1, self.services.config.clarifications + 1):
             name = f"clarify/{number}"
             prompt = self._prompt("clarify", answers=known)
-            reply = await manager.ask(name, prompt, "clarification")
-            assert isinstance(reply, Clarification)
-            asked = reply
+            asked = await manager.ask(name, prompt, Clarification)
             await post(f"{name}/asked", Draft(manager.id, user, asked))
             if asked.status == "clear":
                 return asked
@@ -112,8 +110,7 @@ class Planner:
         for tries in count(1):
             mistakes = "\n\nYour last plan cannot be carried out:\n" + "\n".join(wrong)
             text = prompt + (mistakes if wrong else "")
-            plan = await services.manager.ask(f"{name}/try/{tries}", text, "plan")
-            assert isinstance(plan, Plan)
+            plan = await services.manager.ask(f"{name}/try/{tries}", text, Plan)
             wrong = problems(plan, services.workers.workers, done)[:_MOST_PROBLEMS]
             if not wrong:
                 return plan

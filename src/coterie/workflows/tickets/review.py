@@ -222,9 +222,8 @@ class ReviewStage(TicketRun):
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
-        reply = await services.manager.ask(self.manager_step("review"), prompt, "review", self.id)
-        assert isinstance(reply, envelope.Review)
-        return reply
+        name = self.manager_step("review")
+        return await services.manager.ask(name, prompt, envelope.Review, self.id)
 
     async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
         """Whether the user lets work pass whose checks failed."""

@@ -217,9 +217,7 @@ class TicketRun:
             prompt, ticket=self.id, description=self.part.description, **facts
         )
         name = self.manager_step(prompt)
-        reply = await self.services.manager.ask(name, text, "instruction", self.id)
-        assert isinstance(reply, Instruction)
-        return reply
+        return await self.services.manager.ask(name, text, Instruction, self.id)
 
     def to_manager(self, source: str, payload: Payload) -> Draft:
         """A message about the ticket to the manager."""

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 import anyio
 
 from coterie.model import envelope, step_name
 from coterie.model.check import check_scores
-from coterie.model.envelope import Envelope, Payload, Plan, PlanTask
+from coterie.model.envelope import Envelope, Plan, PlanTask
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
 from coterie.model.team import base_of
 from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
+from coterie.workflows.tickets.messenger import COTERIE, AnyPayload, Draft, Messenger
 
-AnyPayload = TypeVar("AnyPayload", bound=Payload)
 _TITLE = 60
 DROPPED = "dropped"
 Group = Literal["waiting", "ready", "begun", "failed", "over"]

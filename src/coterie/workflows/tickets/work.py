@@ -72,9 +72,7 @@ class PrepareStage(TicketRun):
                 worker=worker.id,
             )
             name = self.manager_step("propose")
-            reply = await services.manager.ask(name, text, "instruction_proposal", self.id)
-            assert isinstance(reply, InstructionProposal)
-            proposal = reply
+            proposal = await services.manager.ask(name, text, InstructionProposal, self.id)
             draft = Draft(services.manager.id, worker.id, proposal, self.id)
             await self.move("discussing", "talked over", draft, owner=worker.id)
         return await self._opinion(worker, proposal) if proposal else ""
@@ -88,10 +86,10 @@ class PrepareStage(TicketRun):
             text = services.messenger.prompt(
                 "discuss", ticket=self.id, description=self.part.description, proposal=shown
             )
-            request = PayloadRequest(text, "report", self.id, topic=self.id)
+            request = PayloadRequest(text, Report, self.id, topic=self.id)
             at_work = await self.at_work(worker)
             reply = await services.messenger.ask(self.step("discuss"), at_work, request)
-            if not isinstance(reply, Report):
+            if isinstance(reply, TurnFailed):
                 return shown
             opinion, draft = reply, self.to_manager(worker.id, reply)
             await services.tracker.note(self.id, "discussed", f"{worker.id} answered", draft)
@@ -155,9 +153,8 @@ class WorkStage(TicketRun):
             self.step("work"),
             at_work,
             # A failure blocks the ticket, which is then retried by whoever can.
-            PayloadRequest(text, "report", self.id, tries=1, topic=self.id),
+            PayloadRequest(text, Report, self.id, tries=1, topic=self.id),
         )
-        assert isinstance(report, Report | TurnFailed)
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
         try:
