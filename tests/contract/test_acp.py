@@ -85,17 +85,17 @@ def test_limits(house: PlayingHouse) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "usage"),
+    ("name", "usage"),
     [
-        ("qwen", "0.15.10", Usage(1000, 50, source="fake")),
-        ("opencode", "1.18.33", Usage(1000, 50, source="fake")),
-        ("copilot", "1.0.102", Usage(1000, 50, source="fake")),
+        ("qwen", Usage(1000, 50, source="fake")),
+        ("opencode", Usage(1000, 50, source="fake")),
+        ("copilot", Usage(1000, 50, source="fake")),
     ],
 )
-async def test_a_word_from_each(house: PlayingHouse, name: str, version: str, usage: Usage) -> None:
+async def test_a_word_from_each(house: PlayingHouse, name: str, usage: Usage) -> None:
     house.plays(fixture(f"acp/{name}"))
     async with house.open() as opened:
-        assert (opened.version, opened.holds_past) == (version, True)
+        assert opened.holds_past
         assert [opened.pid] == list(house.log.living.values())
         assert told(await take(opened)) == [
             TextDelta("hi from fake"),

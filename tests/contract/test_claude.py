@@ -243,7 +243,7 @@ async def test_what_it_is_started_with(stage: Stage) -> None:
     desk.base_args = ("-p", "--output-format", "text", "--setting-sources=project", "--effort=low")
     words = ["--resume", "x", "--dangerously-skip-permissions", "--add-dir", "/else", "-c"]
     async with desk.channel(model="opus", additionalArgs=words) as channel:
-        assert (channel.version, channel.holds_past, channel.alive) == ("2.1.325", True, True)
+        assert (channel.holds_past, channel.alive) == (True, True)
         assert channel.pid is not None
         assert await reply(channel, "hi") == "ok"
         thread = channel.thread
@@ -639,7 +639,6 @@ async def test_an_old_version_is_believed_at_its_result(stage: Stage) -> None:
     news = out(type="system", subtype="init", claude_code_version="2.1.197", cwd="/w")
     async with stage.play([*HELLO, PROMPTED, news, said("Old."), result]).channel() as channel:
         end = (await turn(channel, "go"))[-1]
-        assert channel.version == "2.1.197"
     assert short(end) == snapshot(
         """\
 completed 'Old.'

@@ -23,7 +23,7 @@ from coterie.agents.team_tools.program import called, replied, result_of
 from coterie.agents.team_tools.serving import Result, Serving, is_ours, tools_for
 from coterie.model.conversation import parse_markers
 from coterie.model.interaction import Display, Option, Response, Validation
-from coterie.model.update import Asked
+from coterie.model.update import Asked, TurnCompleted
 from tests.unit.process.children import until
 
 Json = dict[str, Any]
@@ -71,19 +71,31 @@ def test_which_tools_are_ours(name: str, ours: bool) -> None:
     assert is_ours(name) == ours
 
 
+def result_of_call(serving: Serving, tool: str, given: Json) -> Result:
+    """The result of a call that needs no answer."""
+    results: list[Result] = []
+    assert serving.call("k1", tool, given, results.append) is None
+    [result] = results
+    return result
+
+
 def test_a_question_and_its_answer() -> None:
     serving = Serving(OTHERS)
-    asked = serving.call("k1", "ask_human", {"question": " Why? "})
+    results: list[Result] = []
+    asked = serving.call("k1", "ask_human", {"question": " Why? "}, results.append)
     required = Validation(required=True)
     assert asked == Asked("k1", "Input", "request_info", Display(title="Why?"), validation=required)
-    assert serving.answered("k1", response(said="So.")) == Result("So.")
-    assert serving.answered("k1", response(said="So.")) is None  # answered once
+    assert serving.answer("k1", response(said="So."))
+    assert not serving.answer("k1", response(said="So."))  # answered once
+    assert results == [Result("So.")]
 
 
 def test_a_question_with_choices() -> None:
     serving = Serving({})
     labels = ["Red", "red!", "…", 7, *map(str, range(30))]
-    asked = serving.call("k1", "ask_human", {"question": "Which?", "options": labels})
+    results: list[Result] = []
+    given = {"question": "Which?", "options": labels}
+    asked = serving.call("k1", "ask_human", given, results.append)
     assert isinstance(asked, Asked)
     assert asked.options[:3] == (
         Option(id="red", label="Red"),
@@ -91,14 +103,18 @@ def test_a_question_with_choices() -> None:
         Option(id="-3", label="…"),
     )
     assert len(asked.options) == 20
-    assert serving.answered("k1", response("red", word="like wine")) == Result("Red (like wine)")
+    assert serving.answer("k1", response("red", word="like wine"))
+    assert results == [Result("Red (like wine)")]
 
 
 @pytest.mark.parametrize("given", [response(), response("nothing of it")])
 def test_nobody_answers(given: Response) -> None:
     serving = Serving({})
-    serving.call("k1", "ask_human", {"question": "Which?", "options": ["a", "b"]})
-    assert serving.answered("k1", given) == Result("Nobody answered.", failed=True)
+    results: list[Result] = []
+    options = {"question": "Which?", "options": ["a", "b"]}
+    serving.call("k1", "ask_human", options, results.append)
+    assert serving.answer("k1", given)
+    assert results == [Result("Nobody answered.", failed=True)]
 
 
 @pytest.mark.parametrize(
@@ -110,12 +126,12 @@ def test_nobody_answers(given: Response) -> None:
     ],
 )
 def test_calls_that_mean_nothing(tool: str, given: Json, told: str) -> None:
-    assert Serving(OTHERS).call("k1", tool, given) == Result(told, failed=True)
+    assert result_of_call(Serving(OTHERS), tool, given) == Result(told, failed=True)
 
 
 def test_who_is_alone_cannot_hand_over() -> None:
     told = 'There is no tool "hand_over" here; there is ask_human.'
-    assert Serving({}).call("k1", "hand_over", {"to": "rex"}) == Result(told, failed=True)
+    assert result_of_call(Serving({}), "hand_over", {"to": "rex"}) == Result(told, failed=True)
 
 
 @pytest.mark.parametrize(
@@ -129,12 +145,14 @@ def test_who_is_alone_cannot_hand_over() -> None:
 )
 def test_handing_over(said: str, message: str, text: str) -> None:
     serving = Serving(OTHERS)
-    handed = serving.call("k1", "hand_over", {"to": "REX", "message": message})
+    handed = result_of_call(serving, "hand_over", {"to": "REX", "message": message})
     assert handed == Result("ok, your turn ends here")
-    marked = parse_markers(serving.ended(said))
+    end = serving.finished(TurnCompleted(said))
+    assert isinstance(end, TurnCompleted)
+    marked = parse_markers(end.text)
     assert (marked.text, marked.names) == (text, ("rex",))
     serving.begin()  # the next turn is another
-    assert serving.ended(said) == said
+    assert serving.finished(TurnCompleted(said)) == TurnCompleted(said)
 
 
 # -- the protocol ------------------------------------------------------------------------------

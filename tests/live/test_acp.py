@@ -58,7 +58,6 @@ class Cli:
 
     entry: AgentDefinition
     adapter: type[AcpAdapter]
-    version: str
     shell: Callable[[str], ToolCall]
     write: Callable[[Path, str], ToolCall]
     read: Callable[[Path], ToolCall]
@@ -78,7 +77,6 @@ CLIS = {
     "qwen": Cli(
         entry=entry("qwen", "--acp"),
         adapter=QwenAdapter,
-        version="0.15.10",
         shell=lambda command: ToolCall(
             "run_shell_command", {"command": command, "is_background": False}
         ),
@@ -91,7 +89,6 @@ CLIS = {
     "opencode": Cli(
         entry=entry("opencode", "acp"),
         adapter=OpencodeAdapter,
-        version="1.18.33",
         shell=lambda command: ToolCall("bash", {"command": command, "description": "to see"}),
         write=lambda path, text: ToolCall("write", {"filePath": str(path), "content": text}),
         read=lambda path: ToolCall("read", {"filePath": str(path)}),
@@ -158,7 +155,7 @@ def lived_in(long_lived: AcpHouse) -> Generator[AcpHouse]:
 async def test_turns_and_memory_of_a_reader(house: AcpHouse) -> None:
     house.says(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c")))
     async with house.open(house.member("read", model="rehearsal")) as channel:
-        assert (channel.version, channel.holds_past) == (house.cli.version, True)
+        assert channel.holds_past
         first = await take(channel, "Remember the word heliotrope.")
         assert isinstance(first.end, TurnCompleted)
         assert first.text == "Heliotrope it is."

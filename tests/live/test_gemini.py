@@ -51,7 +51,6 @@ from tests.unit.process.children import token, until
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
 GEMINI = BINS / "gemini"
-PINNED = "0.61.0"
 
 pytestmark = pytest.mark.skipif(
     not GEMINI.exists(), reason="gemini is not installed: scripts/real-clis"
@@ -110,7 +109,7 @@ async def test_turns_and_memory(house: RealHouse) -> None:
     house.says(reply("Heliotrope it is."), ModelReply(("a ", "b ", "c"), thinking="Hm."))
     async with house.open() as channel:
         assert isinstance(channel, AcpChannel)
-        assert (channel.version, channel.holds_past, channel.alive) == (PINNED, True, True)
+        assert (channel.holds_past, channel.alive) == (True, True)
         assert list(house.log.living.values()) == [channel.pid]
         first = await take(channel, "Remember the word heliotrope.")
         assert isinstance(first.end, TurnCompleted)

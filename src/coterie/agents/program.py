@@ -135,7 +135,6 @@ class RefusedChannel:
 
     thread = None
     holds_past = False
-    version = ""
     pid = None
     alive = False
 
@@ -190,8 +189,6 @@ Run = TypeVar("Run", bound=OneShotRun)
 
 class OneShotChannel(ABC, Generic[Run]):
     """Most of a `ports.Channel` to a CLI that is run once for each turn and can ask nothing."""
-
-    version = ""
 
     def __init__(self, start: StartProcess, run: Run) -> None:
         self._start = start

@@ -139,8 +139,7 @@ class AcpOpening:
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
         greeted = await self._greeted(rpc)
         failures = Failures(self.name, self.sign_in or ways_to_sign_in(greeted))
-        version = text(mapping(greeted.get("agentInfo")).get("version"))
-        session = AcpSession("", self.cwd, version, self.introduction, failures)
+        session = AcpSession("", self.cwd, self.introduction, failures)
         try:
             new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": servers})
         except RpcError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import anyio
 import anyio.to_thread
@@ -16,11 +16,11 @@ from coterie.agents.fields import mapping, mappings
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object
 from coterie.agents.program import ProcessChannel, ProgramAdapter
 from coterie.agents.team_tools.listening import Listening, ToolRequest, call_in
-from coterie.agents.team_tools.serving import NO_TURN, NOBODY_ANSWERED, Serving
+from coterie.agents.team_tools.serving import Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, NOBODY, Response
 from coterie.model.team import Member
-from coterie.model.update import Activity, Asked, TurnCompleted, TurnFailed, TurnInterrupted, Update
+from coterie.model.update import Activity, Asked, TurnFailed, TurnInterrupted, Update
 from coterie.model.workspace import Workspace
 
 AFTER_INTERRUPT = 10.0
@@ -34,7 +34,6 @@ class AcpSession:
 
     id: str
     cwd: str
-    version: str
     introduction: str
     """Who the member is, in front of its first message; empty where its home says it."""
     failures: Failures
@@ -63,11 +62,6 @@ class AcpChannel(ProcessChannel):
         """The agent's id of the session.  It dies with the process: it is never loaded again."""
         return self._session.id or None
 
-    @property
-    def version(self) -> str:
-        """The version of the agent, as it told."""
-        return self._session.version
-
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         if self._session.refusal is not None:
             yield self._session.refusal
@@ -85,15 +79,12 @@ class AcpChannel(ProcessChannel):
             turn.end = TurnInterrupted(turn.text) if turn.interrupted else failures.gone(end)
         finally:
             self._turn = None
-            self._tools.forget()
-        if isinstance(turn.end, TurnCompleted):
-            yield replace(turn.end, text=self._tools.serving.ended(turn.end.text))
-        else:
-            yield turn.end
+            self._tools.serving.give_up()
+        yield self._tools.serving.finished(turn.end)
 
     async def answer(self, key: str, response: Response) -> None:
         """Give the agent the answer; one to a question it withdrew is for nobody."""
-        if self._tools.answer(key, response):
+        if self._tools.serving.answer(key, response):
             return
         permission = self._open.pop(key, None)
         if permission is None or self._turn is None:
@@ -110,7 +101,7 @@ class AcpChannel(ProcessChannel):
         for permission in self._open.values():
             self._rpc.reply(permission.id, CANCELLED)
         self._open.clear()
-        self._tools.forget()
+        self._tools.serving.give_up()
         latest = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, latest)
 
@@ -125,7 +116,7 @@ class AcpChannel(ProcessChannel):
 
     def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
-        self._tools.begin()
+        self._tools.serving.begin()
         for late in self._process.drop_pending():
             self._turn_away(late)
         self._spent.begin()
@@ -148,7 +139,7 @@ class AcpChannel(ProcessChannel):
         params = mapping(message.get("params"))
         call = call_in(message)
         if call is not None:
-            return [self._tools.hear(call, in_turn=not turn.interrupted) or Activity()]
+            return [self._serve(call, in_turn=not turn.interrupted) or Activity()]
         match message.get("method"):
             case None if message.get("id") == turn.prompt:
                 return turn.answered(message)
@@ -166,13 +157,17 @@ class AcpChannel(ProcessChannel):
         """Say no to a request that nobody can answer: without an answer the agent might wait."""
         call = call_in(message)
         if call is not None:
-            self._tools.hear(call, in_turn=False)
+            self._serve(call, in_turn=False)
         if "id" not in message or "method" not in message:
             return
         if message["method"] == _PERMISSION:
             self._rpc.reply(message["id"], CANCELLED)
         else:
             self._rpc.refuse(message["id"], "Coterie does not offer this.")
+
+    def _serve(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
+        serving = self._tools.serving
+        return serving.call(call.key, call.tool, call.given, call.answer, in_turn=in_turn)
 
     # -- leave ---------------------------------------------------------------------------------
 
@@ -203,50 +198,13 @@ class AcpChannel(ProcessChannel):
             self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
 
 
-# -- the tools of ours in an agent that reaches them by programs it starts ---------------------
-
-
+@dataclass(frozen=True)
 class TeamTools:
-    """Where they are called, and who serves them.  Whoever opened it closes it."""
+    """Our tools in an agent that reaches them by programs it starts."""
 
-    def __init__(self, serving: Serving, listening: Listening) -> None:
-        self.serving = serving
-        self.listening = listening
-        self._waiting: dict[str, ToolRequest] = {}
-
-    @classmethod
-    async def open(cls, workspace: Workspace) -> TeamTools:
-        """Begin to listen, in a member's own folder."""
-        serving = Serving(workspace.others)
-        return cls(serving, await Listening.open(workspace.tmp, serving.tools))
-
-    def begin(self) -> None:
-        """A turn begins."""
-        self.forget()
-        self.serving.begin()
-
-    def hear(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
-        """Answer a call, or have something asked first."""
-        outcome = self.serving.call(call.key, call.tool, call.given) if in_turn else NO_TURN
-        if isinstance(outcome, Asked):
-            self._waiting[call.key] = call
-            return outcome
-        call.answer(outcome)
-        return None
-
-    def answer(self, key: str, response: Response) -> bool:
-        """Give the answer to a question of a call; whether it was one."""
-        call = self._waiting.pop(key, None)
-        if call is None:
-            return False
-        call.answer(self.serving.answered(key, response) or NOBODY_ANSWERED)
-        return True
-
-    def forget(self) -> None:
-        """Tell those who wait that nobody answers."""
-        for call in self._waiting.values():
-            call.answer(NOBODY_ANSWERED)
-        self._waiting.clear()
+    serving: Serving
+    listening: Listening
+    """Where those programs call; whoever opened it closes it."""
 
 
 @asynccontextmanager
@@ -254,8 +212,9 @@ async def served(
     adapter: ProgramAdapter, member: Member, workspace: Workspace
 ) -> AsyncGenerator[TeamTools]:
     """The tools for a channel that is being opened, which has them then; closed if it fails."""
+    serving = Serving(workspace.others)
     try:
-        tools = await TeamTools.open(workspace)
+        tools = TeamTools(serving, await Listening.open(workspace.tmp, serving.tools))
     except OSError as error:
         problem = f"its tools cannot be served: {error.strerror or error}"
         raise adapter.missing(member, workspace, problem) from error

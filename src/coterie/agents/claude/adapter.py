@@ -243,7 +243,7 @@ class _Opening:
     async def _opened(self, process: AgentProcess, thread: str) -> ClaudeChannel:
         server = TeamToolServer(ControlChannel(process), Serving(self.workspace.others))
         try:
-            version = await _greeted(process, server)
+            await _greet(process, server)
         except AgentProcessEnded as end:
             if _LOST in end.tail:
                 raise _ThreadLost from end
@@ -251,27 +251,25 @@ class _Opening:
         session = ClaudeSession(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
-            version=version,
             rehearsed=self.workspace.rehearsal is not None,
         )
         return ClaudeChannel(process, session, server)
 
 
-async def _greeted(process: AgentProcess, server: TeamToolServer) -> str:
-    """Say hello, without which Claude prints nothing; the version, where it tells it.
+async def _greet(process: AgentProcess, server: TeamToolServer) -> None:
+    """Say hello, without which Claude prints nothing.
 
     Claude meets our tools before it answers; the first turn is to find them.
     """
     request_id = ControlChannel(process).request("initialize", **_INITIALIZE)
-    version: str | None = None
-    while version is None or (server.is_met and not server.is_listed):
+    is_answered = False
+    while not is_answered or (server.is_met and not server.is_listed):
         message = await process.receive()
         asked, response = mapping(message.get("request")), mapping(message.get("response"))
         if asked.get("subtype") == SUBTYPE:
             server.hear(text(message.get("request_id")), asked, in_turn=False)
         elif response.get("request_id") == request_id:
-            version = text(mapping(response.get("response")).get("claude_code_version"))
-    return version
+            is_answered = True
 
 
 # -- claude's command line ---------------------------------------------------------------------

@@ -26,7 +26,7 @@ from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
 from coterie.agents.program import ProcessChannel
 from coterie.agents.team_tools.program import called, replied, result_of
-from coterie.agents.team_tools.serving import NO_TURN, SERVER, Serving, is_ours
+from coterie.agents.team_tools.serving import SERVER, Result, Serving, is_ours
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
@@ -74,8 +74,6 @@ class TeamToolServer:
         self.is_listed: bool = False
         """Whether Claude knows its tools."""
         self._control = control
-        self._waiting: dict[str, tuple[str, Object]] = {}
-        """By the key of a question: the request, and the call in it."""
 
     def hear(self, request_id: str, request: Object, *, in_turn: bool) -> Asked | None:
         """Answer a message, or have something asked first."""
@@ -86,26 +84,11 @@ class TeamToolServer:
             self._reply(request_id, replied(message, self.serving.tools) or _NOTED)
             self.is_listed = self.is_listed or message.get("method") == "tools/list"
             return None
-        key = f"ask.{request_id}"
-        outcome = self.serving.call(key, *call) if in_turn else NO_TURN
-        if isinstance(outcome, Asked):
-            self._waiting[key] = (request_id, message)
-            return outcome
-        self._reply(request_id, result_of(message, asdict(outcome)))
-        return None
 
-    def answer(self, key: str, response: Response) -> bool:
-        """Give the answer to a question of its; whether it was one."""
-        request_id, message = self._waiting.pop(key, ("", {}))
-        result = self.serving.answered(key, response)
-        if result is None or not request_id:
-            return False
-        self._reply(request_id, result_of(message, asdict(result)))
-        return True
+        def reply(result: Result) -> None:
+            self._reply(request_id, result_of(message, asdict(result)))
 
-    def forget(self) -> None:
-        """Nobody waits any more for what was asked."""
-        self._waiting.clear()
+        return self.serving.call(f"ask.{request_id}", *call, reply, in_turn=in_turn)
 
     def _reply(self, request_id: str, message: Object) -> None:
         self._control.reply(request_id, {"mcp_response": message})
@@ -129,7 +112,6 @@ class ClaudeSession:
 
     thread: str
     cwd: str
-    version: str
     rehearsed: bool
     """Whether the model is a stand-in, whose tokens nobody pays for."""
 
@@ -140,8 +122,6 @@ class ClaudeChannel(ProcessChannel):
     def __init__(self, process: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
         super().__init__(process)
         self.thread: str | None = line.thread
-        self.version = line.version
-        """What Claude says that it is."""
         self._control = ControlChannel(process)
         self._line = line
         self._server = server
@@ -153,15 +133,14 @@ class ClaudeChannel(ProcessChannel):
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
         turn = self._turn = ClaudeTurn(str(uuid4()), self._line.cwd)
-        self._clear_the_desk()
         self._server.serving.begin()
+        self._refuse_pending()
         said: Object = {"role": "user", "content": prompt.text}
         self._process.send({"type": "user", "uuid": turn.message_id, "message": said})
         try:
             async with aclosing(self._updates(turn)) as updates:
                 async for update in updates:
                     yield update
-            self.version: str = turn.version or self.version
             end = self._finished(turn.end())
         except AgentProcessEnded as gone:
             end = turn.end() if turn.interrupted else exited("claude", gone)
@@ -175,7 +154,7 @@ class ClaudeChannel(ProcessChannel):
 
     async def answer(self, key: str, response: Response) -> None:
         """Give Claude the answer to what it asked; after an interrupt nobody waits for one."""
-        if self._server.answer(key, response):
+        if self._server.serving.answer(key, response):
             return
         asked = self._open.pop(key, None)
         reply = asked.take(key, response) if asked is not None else None
@@ -191,7 +170,7 @@ class ClaudeChannel(ProcessChannel):
         turn.deadline = anyio.current_time() + AFTER_INTERRUPT
         self._waiting.deadline = min(self._waiting.deadline, turn.deadline)
         self._open.clear()  # an answer that comes now is too late
-        self._server.forget()
+        self._server.serving.forget()
         self._control.request("interrupt")
         self._stop(turn.tasks)
 
@@ -227,11 +206,9 @@ class ClaudeChannel(ProcessChannel):
             turn.deadline = math.inf
 
     def _finished(self, end: End) -> End:
-        if not isinstance(end, TurnCompleted):
-            return end
-        if self._line.rehearsed and end.usage:
+        if isinstance(end, TurnCompleted) and self._line.rehearsed and end.usage:
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
-        return replace(end, text=self._server.serving.ended(end.text))
+        return self._server.serving.finished(end)
 
     async def _foreseen(self, turn: ClaudeTurn, message: Object) -> str:
         """What an edit that is asked for would change."""
@@ -268,10 +245,9 @@ class ClaudeChannel(ProcessChannel):
                 self._control.refuse(request_id, f"Coterie does not know {other}")
                 yield Activity()
 
-    def _clear_the_desk(self) -> None:
+    def _refuse_pending(self) -> None:
         """Refuse what was asked since the last turn: Claude must not wait for it for ever."""
         self._open.clear()
-        self._server.forget()
         for message in self._process.drop_pending():
             request, request_id = mapping(message.get("request")), text(message.get("request_id"))
             if request.get("subtype") == SUBTYPE:

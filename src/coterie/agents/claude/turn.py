@@ -180,7 +180,6 @@ class ClaudeTurn:
     def __init__(self, message_id: str, cwd: str) -> None:
         self.message_id = message_id
         self.cwd = cwd
-        self.version = ""
         self.speech: ReplyText = ReplyText()
         self.calls: ClaudeCalls = ClaudeCalls()
         self.interrupted = False
@@ -306,7 +305,6 @@ class ClaudeTurn:
 
     def _init(self, message: Object) -> Iterable[update.Update]:
         self.cwd: str = text(message.get("cwd")) or self.cwd
-        self.version: str = text(message.get("claude_code_version"))
         return ()
 
     def _state_changed(self, message: Object) -> Iterable[update.Update]:

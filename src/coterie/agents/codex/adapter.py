@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -49,7 +48,6 @@ _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 ASKS_ALWAYS = "untrusted"
 """The policy under which Codex asks about every command and every patch, whatever they do."""
 _UNHEARD = ("thread/readState/changed", "turn/diff/updated")
-_VERSION = re.compile(r"/(\d+\.\d+\.\d+\S*)")
 
 
 class NoAppServer(Exception):
@@ -108,7 +106,7 @@ class CodexOpening:
         return await opened_on(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
     async def _opened(self, rpc: JsonRpc) -> CodexChannel:
-        version = await self._greeted(rpc)
+        await self._greet(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
         opened, resumed = await self._resumed_or_new(rpc)
@@ -118,14 +116,14 @@ class CodexOpening:
         if resumed:
             path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(Rollout.at_end, path)
-        known = CodexThread(str(thread["id"]), str(self.home.cwd), version, rollout)
+        known = CodexThread(str(thread["id"]), str(self.home.cwd), rollout)
         return CodexChannel(rpc, known, self.leftovers, self.serving)
 
-    async def _greeted(self, rpc: JsonRpc) -> str:
+    async def _greet(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}
         can = {"experimentalApi": True, "optOutNotificationMethods": list(_UNHEARD)}
         try:
-            told = await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
+            await rpc.request("initialize", {"clientInfo": client, "capabilities": can})
         except RpcError as error:
             raise NoAppServer from error
         except AgentProcessEnded as end:
@@ -133,8 +131,6 @@ class CodexOpening:
                 raise NoAppServer from end
             raise
         rpc.notify("initialized")
-        found = _VERSION.search(str(told.get("userAgent", "")))
-        return found[1] if found else ""
 
     async def _check_login(self, rpc: JsonRpc) -> None:
         """Stop before anything is sent: offline, Codex would only say that it reconnects.

@@ -20,10 +20,11 @@ import anyio.to_thread
 from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
 from coterie.agents.codex.permissions import CodexRequest
-from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused, tool_result
+from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused
+from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
-from coterie.agents.team_tools.serving import NOBODY_ANSWERED, Serving
+from coterie.agents.team_tools.serving import Result, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, Response
 from coterie.model.team import Member
@@ -40,7 +41,6 @@ class CodexThread:
 
     id: str
     cwd: str
-    version: str
     rollout: Rollout | None
     """Where the raw items stand, for a thread that was taken up again."""
 
@@ -64,16 +64,9 @@ class CodexChannel(ProcessChannel):
         """Codex's id of the conversation."""
         return self._thread.id
 
-    @property
-    def version(self) -> str:
-        """The version of Codex, as it told."""
-        return self._thread.version
-
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         self._serving.begin()
-        turn = self._turn = CodexTurn(
-            self._thread.id, self._thread.cwd, self._tokens, self._serving
-        )
+        turn = self._turn = CodexTurn(self._thread.id, self._thread.cwd, self._tokens)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
@@ -87,16 +80,12 @@ class CodexChannel(ProcessChannel):
         self._tokens = turn.tokens
         await anyio.to_thread.run_sync(self._leftovers.remove)
         assert turn.end is not None
-        yield turn.end
+        yield self._serving.finished(turn.end)
 
     async def answer(self, key: str, response: Response) -> None:
         """Give Codex the answer; a word that goes with a no is said to it too."""
         turn = self._turn
-        if turn is None:
-            return
-        if key in turn.waiting:
-            result = self._serving.answered(key, response)
-            self._rpc.reply(turn.waiting.pop(key), tool_result(result or NOBODY_ANSWERED))
+        if turn is None or self._serving.answer(key, response):
             return
         request, turn.request = turn.request, None
         if request is not None and request.asked.key == key:
@@ -154,14 +143,23 @@ class CodexChannel(ProcessChannel):
         updates: list[Update] = []
         for item in await self._recorded(message):
             updates += turn.raw(item)
-        updates += turn.take(message)
+        updates += [self._serve(message)] if _is_call(message) else turn.take(message)
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
-        for request_id, reply in turn.replies:
-            self._rpc.reply(request_id, reply)
-        turn.replies.clear()
         return updates
+
+    def _serve(self, message: Object) -> Update:
+        """Serve a call of a tool of ours."""
+        params = mapping(message.get("params"))
+
+        def reply(result: Result) -> None:
+            said = [{"type": "inputText", "text": result.text}]
+            answer: Object = {"contentItems": said, "success": not result.failed}
+            self._rpc.reply(message.get("id"), answer)
+
+        key, given = f"ask.{params.get('callId')}", mapping(params.get("arguments"))
+        return self._serving.call(key, str(params.get("tool")), given, reply) or Activity()
 
     async def _recorded(self, message: Object) -> list[Object]:
         """What Codex's own record has to tell: after each answer of the model, at the end, and
@@ -195,6 +193,10 @@ class CodexChannel(ProcessChannel):
         with anyio.CancelScope(deadline=deadline):
             return await self._process.receive()
         return None
+
+
+def _is_call(message: Object) -> bool:
+    return "id" in message and message.get("method") == "item/tool/call"
 
 
 _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")

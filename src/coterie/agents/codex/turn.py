@@ -13,7 +13,6 @@ from coterie.agents.codex.permissions import CodexRequest, CodexRequestContext, 
 from coterie.agents.failures import FailureCase
 from coterie.agents.fields import limit_ends_at, mapping, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError
-from coterie.agents.team_tools.serving import Result, Serving
 from coterie.model import update
 from coterie.process.streams import clean
 
@@ -150,7 +149,6 @@ class CodexLimits:
 
 SOURCE = "codex"
 _USAGE = "thread/tokenUsage/updated"
-_CALL = "item/tool/call"
 
 
 @dataclass(frozen=True)
@@ -172,7 +170,6 @@ class CodexTurn:
     thread: str
     cwd: str
     before: Tokens
-    serving: Serving = field(default_factory=lambda: Serving({}))
     id: str = ""
     interrupted: bool = False
     """Whether the user broke it off."""
@@ -181,10 +178,6 @@ class CodexTurn:
     """What was asked last; nothing comes after it until it is answered."""
     unanswerable: list[object] = field(default_factory=list[object])
     """Requests that a yes or a no does not answer, by their ids."""
-    waiting: dict[str, object] = field(default_factory=dict[str, object])
-    """By the key of a question of a tool of ours: the request that waits for its answer."""
-    replies: list[tuple[object, Object]] = field(default_factory=list[tuple[object, Object]])
-    """What is to be said at once to requests, by their ids."""
     calls: CodexCalls = field(default_factory=CodexCalls)
     _limits: CodexLimits = field(default_factory=CodexLimits)
     _spent: Tokens | None = None
@@ -237,9 +230,6 @@ class CodexTurn:
     # -- what comes ----------------------------------------------------------------------------
 
     def _asked(self, message: Object) -> Iterator[update.Update]:
-        if message.get("method") == _CALL:
-            yield from self._own_tool(message.get("id"), mapping(message.get("params")))
-            return
         around = CodexRequestContext(self.cwd, self.text, self.calls)
         self.request = request_of(message, around)
         if self.request is None:
@@ -247,17 +237,6 @@ class CodexTurn:
             yield update.Activity()
         else:
             yield self.request.asked
-
-    def _own_tool(self, request_id: object, params: Object) -> Iterator[update.Update]:
-        key = f"ask.{params.get('callId')}"
-        name, given = str(params.get("tool")), mapping(params.get("arguments"))
-        outcome = self.serving.call(key, name, given)
-        if isinstance(outcome, update.Asked):
-            self.waiting[key] = request_id
-            yield outcome
-        else:
-            self.replies.append((request_id, tool_result(outcome)))
-            yield update.Activity()
 
     def _said(self, params: Object) -> Iterator[update.Update]:
         key, delta = str(params.get("itemId")), clean(str(params.get("delta", "")))
@@ -295,7 +274,7 @@ class CodexTurn:
         match turn.get("status"):
             case "completed":
                 spent = self._spent.since(self.before) if self._spent else None
-                self.end = update.TurnCompleted(self.serving.ended(self.text), spent)
+                self.end = update.TurnCompleted(self.text, spent)
             case "interrupted" if self.interrupted:
                 self.end = update.TurnInterrupted(self.text)
             case "failed":
@@ -310,12 +289,6 @@ class CodexTurn:
         """What was late from an earlier turn, or told of one when the thread was taken up."""
         if method == _USAGE and self._spent is None:
             self.before = _total(params)
-
-
-def tool_result(result: Result) -> Object:
-    """What Codex gets for a call of a tool of ours."""
-    said = [{"type": "inputText", "text": result.text}]
-    return {"contentItems": said, "success": not result.failed}
 
 
 def _turn_of(params: Object) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coterie.agents.fields import strings, text
 from coterie.agents.process import Object
 from coterie.agents.questions import choices_of, information, said_to
 from coterie.model.interaction import Display, Response
-from coterie.model.update import Asked
+from coterie.model.update import Asked, End, TurnCompleted
 
 SERVER = "coterie"
 """What agents that know tools by a server call ours."""
@@ -69,12 +69,6 @@ def _tool(name: str, told: str, properties: Mapping[str, object], *required: str
     }
 
 
-# -- what a call of the two tools means --------------------------------------------------------
-
-
-_GAP = "\n\n"
-
-
 @dataclass(frozen=True)
 class Result:
     """What a model gets for a call."""
@@ -86,6 +80,9 @@ class Result:
 NOBODY_ANSWERED = Result("Nobody answered.", failed=True)
 NO_TURN = Result("It is not your turn, so nobody can be asked.", failed=True)
 
+Reply = Callable[[Result], None]
+"""Gives a model the result of its call."""
+
 
 class Serving:
     """Serves the tools of one member, turn by turn."""
@@ -93,48 +90,70 @@ class Serving:
     def __init__(self, others: Mapping[str, str]) -> None:
         self.tools: list[Tool] = tools_for(others)
         self._others = {name.casefold(): name for name in others}
-        self._open: dict[str, Asked] = {}
+        self._open: dict[str, tuple[Asked, Reply]] = {}
+        """By key: what was asked, and how the call that waits for the answer is replied to."""
         self._next = ""
         self._message = ""
 
     def begin(self) -> None:
         """A turn begins."""
-        self._open.clear()
+        self.forget()
         self._next = self._message = ""
 
-    def call(self, key: str, name: str, given: Object) -> Asked | Result:
-        """What is to be asked, or what the model is told at once; no key is used twice."""
-        if name == ASK:
-            return self._ask(key, given)
-        if name == HAND_OVER and self._others:
-            return self._hand_over(given)
-        known = " and ".join(str(tool["name"]) for tool in self.tools)
-        return Result(f'There is no tool "{name}" here; there is {known}.', failed=True)
+    def call(
+        self, key: str, name: str, given: Object, reply: Reply, *, in_turn: bool = True
+    ) -> Asked | None:
+        """Reply to a call, or return what is to be asked first; no key is used twice."""
+        if not in_turn:
+            outcome = NO_TURN
+        elif name == ASK:
+            outcome = self._ask(key, given)
+        elif name == HAND_OVER and self._others:
+            outcome = self._hand_over(given)
+        else:
+            known = " and ".join(str(tool["name"]) for tool in self.tools)
+            outcome = Result(f'There is no tool "{name}" here; there is {known}.', failed=True)
+        if isinstance(outcome, Asked):
+            self._open[key] = outcome, reply
+            return outcome
+        reply(outcome)
+        return None
 
-    def answered(self, key: str, response: Response) -> Result | None:
-        """What the model is told of an answer; None where the question was not one of ours."""
-        asked = self._open.pop(key, None)
-        if asked is None:
-            return None
+    def answer(self, key: str, response: Response) -> bool:
+        """Reply to the call that waits for this answer; returns whether there is one."""
+        if key not in self._open:
+            return False
+        asked, reply = self._open.pop(key)
         said = said_to(asked, response)
-        return Result(said) if said else NOBODY_ANSWERED
+        reply(Result(said) if said else NOBODY_ANSWERED)
+        return True
 
-    def ended(self, said: str) -> str:
-        """The reply of a turn that is over, with whom it hands over to."""
-        if not self._next:
-            return said
-        parts = [said.rstrip()]
+    def forget(self) -> None:
+        """Drop the calls that wait, without a reply."""
+        self._open.clear()
+
+    def give_up(self) -> None:
+        """Tell the calls that wait that nobody answers."""
+        for _, reply in self._open.values():
+            reply(NOBODY_ANSWERED)
+        self.forget()
+
+    def finished(self, end: End) -> End:
+        """The end of a turn; a reply says whom it hands over to."""
+        if not isinstance(end, TurnCompleted) or not self._next:
+            return end
+        parts = [end.text.rstrip()]
         if self._message and not parts[0].endswith(self._message):
             parts.append(self._message)
-        return _GAP.join(part for part in (*parts, f"[NEXT: {self._next}]") if part)
+        said = "\n\n".join(part for part in (*parts, f"[NEXT: {self._next}]") if part)
+        return replace(end, text=said)
 
     def _ask(self, key: str, given: Object) -> Asked | Result:
         question = text(given.get("question")).strip()
         if not question:
             return Result(f'{ASK} needs a "question".', failed=True)
         choices = choices_of(strings(given.get("options")))
-        asked = self._open[key] = information(key, Display(title=question), choices)
-        return asked
+        return information(key, Display(title=question), choices)
 
     def _hand_over(self, given: Object) -> Result:
         wanted = text(given.get("to")).strip()
