@@ -11,7 +11,7 @@ from inline_snapshot import snapshot
 
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.gemini import FACTS
-from coterie.agents.gemini.adapter import GeminiAdapter, HeadlessChannel
+from coterie.agents.gemini.adapter import GeminiAdapter, OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model.conversation import Limits
 from coterie.model.tool_call import Action
@@ -415,7 +415,7 @@ async def test_an_exit_before_anything(house: PlayingHouse) -> None:
 async def headless(house: PlayingHouse, recording: str) -> Taken:
     house.plays(NO_PROTOCOL, fixture(f"gemini/headless_{recording}"))
     async with house.open() as channel:
-        assert isinstance(channel, HeadlessChannel)
+        assert isinstance(channel, OneShotChannel)
         assert (channel.pid, channel.alive, channel.holds_past) == (None, True, False)
         assert channel.thread is None
         return await take(channel)

@@ -17,7 +17,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.agents.acp.channel import AcpChannel
-from coterie.agents.gemini.adapter import GeminiAdapter, HeadlessChannel
+from coterie.agents.gemini.adapter import GeminiAdapter, OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model.agent import AgentDefinition
 from coterie.model.interaction import Display
@@ -629,7 +629,7 @@ async def test_turns_without_the_protocol(old: RealHouse) -> None:
     read = ToolCall("read_file", {"file_path": str(file)})
     old.says(ModelReply(("Let me see. ",), (read,)), reply("It says heliotrope."))
     async with old.open() as channel:
-        assert isinstance(channel, HeadlessChannel)
+        assert isinstance(channel, OneShotChannel)
         assert (channel.holds_past, channel.thread, channel.pid) == (False, None, None)
         first = await take(channel)
         assert first.text == "Let me see. It says heliotrope."

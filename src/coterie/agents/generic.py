@@ -201,13 +201,10 @@ class GenericChannel:
 
     async def _drop(self) -> None:
         child = self._child
-        if child is None:
-            return
-        if not await child.terminate():
-            raise self._missing(f"its last process ({child.pid}) could not be ended")
-        if self._child is child:  # not yet told by another who dropped it at the same time
-            self._adapter.children.ended(child.spawn.mark)
-            self._child = None
+        if child is not None:
+            await child.close()
+            if self._child is child:  # not yet replaced after another who dropped it
+                self._child = None
 
     def _missing(self, problem: str) -> AgentMissing:
         return self._adapter.missing(self._member, self._workspace, problem)

@@ -15,7 +15,6 @@ from typing import Any, cast
 
 import anyio
 
-from coterie.errors import AgentMissing
 from coterie.ports import ChildLog
 from coterie.process.child import Child, KeeperName, Spawn, start_recorded
 from coterie.process.streams import LineSplitter, parse_object
@@ -39,14 +38,12 @@ class AgentProcess:
     """One agent process that speaks JSON lines.  Whoever opened it must close it."""
 
     child: Child
-    children: ChildLog
     _lines: LineSplitter = field(default_factory=LineSplitter)
     _messages: deque[Object] = field(default_factory=deque[Object])
     _noise: deque[str] = field(default_factory=lambda: deque[str](maxlen=NOISE))
     _news: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
     _closed: bool = False
-    _gone: bool = False
 
     @classmethod
     async def open(
@@ -54,7 +51,7 @@ class AgentProcess:
     ) -> AgentProcess:
         """Start the agent; AgentMissing when it cannot be."""
         child = await start_recorded(spawn, agent, children, keeper)
-        process = cls(child, children)
+        process = cls(child)
         child.divert(process._feed)
         # One that ended before anybody listened tells it only to who asks.  Shielded: if this were
         # cut off, nobody would close the child.
@@ -109,13 +106,7 @@ class AgentProcess:
     async def close(self) -> None:
         """End the agent and its whole tree; returns when it is proven gone."""
         self._closed = True
-        if not await self.child.terminate():
-            spawn = self.child.spawn
-            problem = f"its process ({self.child.pid}) could not be ended"
-            raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
-        if not self._gone:
-            self._gone = True
-            self.children.ended(self.child.spawn.mark)
+        await self.child.close()
 
     def _feed(self, chunk: bytes) -> None:
         for line in self._lines.feed(chunk):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import anyio
 
@@ -30,15 +29,6 @@ QUIET_AFTER = 120.0
 _Opened = TypeVar("_Opened")
 
 
-class HasEnvironment(Protocol):
-    """What is known of a member's home."""
-
-    @property
-    def env(self) -> Mapping[str, str]:
-        """The whole environment of a process that has this home."""
-        ...
-
-
 @dataclass(frozen=True)
 class ProgramAdapter:
     """An agent by its registry entry, and where the start of its processes is recorded."""
@@ -48,15 +38,10 @@ class ProgramAdapter:
     keeper: KeeperName = "auto"
     quiet_after: float = QUIET_AFTER
 
-    @staticmethod
-    def prepare_home(member: Member, workspace: Workspace) -> HasEnvironment:
-        """Write what the agent is to find in a member's home.  Blocks."""
-        return workspace
-
     @classmethod
     def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
         """Prepare a member's home; returns the environment to start its CLI in by hand.  Blocks."""
-        return cls.prepare_home(member, workspace).env
+        return workspace.env
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns: such an agent's end is an event, never silence."""
@@ -102,9 +87,8 @@ async def opened_on(
             await process.close()
         raise
     await process.close()
-    tail, spawn = readable(process.tail), process.child.spawn
-    told = f"{problem}\n{tail}" if tail else problem
-    raise AgentMissing(spawn.member, spawn.folder, spawn.command, told)
+    tail = readable(process.tail)
+    raise process.child.spawn.missing(f"{problem}\n{tail}" if tail else problem)
 
 
 class ProcessChannel:
@@ -162,13 +146,27 @@ class StartProcess(Protocol):
 
 
 class OneShotRun(Protocol):
-    """What one process has told."""
+    """One process and what it has told."""
 
     end: End | None
 
     @property
+    def thread(self) -> str | None:
+        """The agent's own id of the conversation, as far as it is known."""
+        ...
+
+    @property
     def text(self) -> str:
         """The reply so far."""
+        ...
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words that choose the way of calling."""
+        ...
+
+    def next(self) -> Self:
+        """The run after this one, on the same thread."""
         ...
 
     def take(self, event: Object) -> Iterator[Update]:
@@ -184,26 +182,21 @@ class OneShotRun(Protocol):
         ...
 
 
-Run = TypeVar("Run", bound=OneShotRun)
+class OneShotChannel:
+    """`ports.Channel` to a CLI that is run once for each turn and can ask nothing."""
 
+    holds_past = False
 
-class OneShotChannel(ABC, Generic[Run]):
-    """Most of a `ports.Channel` to a CLI that is run once for each turn and can ask nothing."""
-
-    def __init__(self, start: StartProcess, run: Run) -> None:
+    def __init__(self, start: StartProcess, run: OneShotRun) -> None:
         self._start = start
         self._run = run
         self._process: AgentProcess | None = None
         self._interrupted = False
         self._closed = False
 
-    @abstractmethod
-    def _next_run(self) -> Run:
-        """A new run, after this one."""
-
-    @abstractmethod
-    def _words(self) -> tuple[str, ...]:
-        """The words that choose the way of calling."""
+    @property
+    def thread(self) -> str | None:
+        return self._run.thread
 
     @property
     def pid(self) -> int | None:
@@ -216,9 +209,9 @@ class OneShotChannel(ABC, Generic[Run]):
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         """Run the CLI once and yield what it tells, the last of it an `End`."""
         self._interrupted = False
-        run = self._run = self._next_run()
+        run = self._run = self._run.next()
         try:
-            process = self._process = await self._start(*self._words())
+            process = self._process = await self._start(*run.words)
         except AgentMissing as error:
             yield TurnFailed("missing", str(error), retry=False, hint=error.hint)
             return

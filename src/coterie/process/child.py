@@ -44,6 +44,8 @@ class Child:
         self._errors = streams.OutputReader()
         self._ending = anyio.Lock()
         self._gone = False
+        self.on_gone: Callable[[], None] = lambda: None
+        """Called once, when all of it is proven gone."""
 
     @property
     def pid(self) -> int:
@@ -121,6 +123,11 @@ class Child:
         """
         return await shielded(self._end)
 
+    async def close(self) -> None:
+        """`terminate`, and AgentMissing if something would not die."""
+        if not await self.terminate():
+            raise self.spawn.missing(f"its process ({self.pid}) could not be ended")
+
     async def _end(self) -> bool:
         async with self._ending:
             if not self._gone:
@@ -129,6 +136,8 @@ class Child:
                 self._input.abort()
                 self._output.close()
                 self._errors.close()
+                if self._gone:
+                    self.on_gone()
         return self._gone
 
     async def _gone_within(self, seconds: float, act: Callable[[], None]) -> bool:
@@ -154,9 +163,6 @@ class Child:
             await streams.read_from(errors, self._errors)
         self._keeper.on_exit(self._exited)
         self._input.post(self._keeper.preamble)
-
-
-# -- our own keeper ------------------------------------------------------------------------------
 
 
 class Subreaper(KeeperHandle):
@@ -264,7 +270,7 @@ async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
             problem = f"its folder {spawn.cwd}: {problem}"
     except (ValueError, KeeperFailed) as error:  # ValueError: a NUL in what exec is given
         problem = str(error)
-    raise AgentMissing(spawn.member, spawn.folder, spawn.command, problem)
+    raise spawn.missing(problem)
 
 
 async def start_recorded(
@@ -275,11 +281,13 @@ async def start_recorded(
     Raises AgentMissing when it cannot be started.
     """
     mark = await children.starting(spawn.member, agent)
+    ended = partial(children.ended, mark)
     try:
         child = await start(replace(spawn, mark=mark), keeper)
     except AgentMissing:
-        children.ended(mark)
+        ended()
         raise
+    child.on_gone = ended
     children.started(mark, child.pid)
     return child
 

@@ -18,6 +18,7 @@ from typing import Literal, NoReturn, TypeVar, cast
 
 import anyio
 
+from coterie.errors import AgentMissing
 from coterie.process.processes import MARK
 from coterie.process.streams import OutputReader, Stdio, Tail, read_from
 
@@ -151,6 +152,10 @@ class Spawn:
     def marked_env(self) -> dict[str, str]:
         """The environment of the agent and its keeper, by which both can be found again."""
         return {**self.env, MARK: self.mark}
+
+    def missing(self, problem: str) -> AgentMissing:
+        """Why it cannot be started, or used any more."""
+        return AgentMissing(self.member, self.folder, self.command, problem)
 
 
 class KeeperFailed(Exception):

@@ -177,9 +177,13 @@ BETWEEN_SCANS = 0.02
 KILL_BELOW_KEEPERS, KILL_KEEPERS = 4.0, 7.0
 
 
-def find_marked(marks: Collection[str]) -> list[Process]:
+def find_marked(marks: Collection[str], parents: Mapping[int, int] | None = None) -> list[Process]:
     """The processes that carry one of the marks, and all their descendants."""
-    return _scan(marks, snapshot())
+    parents = snapshot() if parents is None else parents
+    wanted = {f"{MARK}={mark}".encode() for mark in marks}
+    marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
+    found = descendants(marked, parents)
+    return [describe(pid, parents[pid]) for pid in sorted(found)]
 
 
 def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
@@ -194,7 +198,7 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
     while True:
         parents = snapshot()
         spared = ancestors(os.getpid(), parents)
-        left = _scan(marks, parents)
+        left = find_marked(marks, parents)
         empty = 0 if left else empty + 1
         spent = time.monotonic() - begun
         if empty == 2 or spent > patience or (left and spared.issuperset(p.pid for p in left)):
@@ -213,13 +217,6 @@ def end_marked(marks: Collection[str], patience: float = PATIENCE) -> list[Proce
 async def end_marked_in_thread(marks: Collection[str], patience: float = PATIENCE) -> list[Process]:
     """`end_marked`, off the event loop; it runs to its end even if the caller is cancelled."""
     return await anyio.to_thread.run_sync(partial(end_marked, marks, patience))
-
-
-def _scan(marks: Collection[str], parents: Mapping[int, int]) -> list[Process]:
-    wanted = {f"{MARK}={mark}".encode() for mark in marks}
-    marked = {pid for pid in parents if wanted.intersection(environ(pid).split(b"\0"))}
-    found = descendants(marked, parents)
-    return [describe(pid, parents[pid]) for pid in sorted(found)]
 
 
 def _to_kill(left: list[Process], parents: Mapping[int, int], spent: float) -> list[Process]:

@@ -23,7 +23,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.tool_call import Action
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
-from coterie.process.child import Spawn, start
+from coterie.process.child import Spawn, start_recorded
 from coterie.tools import sandbox
 from coterie.tools import sandbox as sandboxes
 from coterie.tools.sandbox import Sandbox, sandbox_policy
@@ -97,14 +97,12 @@ class CommandRunner:
         ToolError when it cannot be started.
         """
         words = await anyio.to_thread.run_sync(self._words, command)
-        mark = await self.children.starting(self.member, "runCommand")
+        folder, cwd = str(self.workspace.folder), str(self.root)
+        spawn = Spawn(SHELL, words, cwd, self.env, self.member, folder)
         try:
-            folder, cwd = str(self.workspace.folder), str(self.root)
-            child = await start(Spawn(SHELL, words, cwd, self.env, self.member, folder, mark))
+            child = await start_recorded(spawn, "runCommand", self.children)
         except AgentMissing as missing:
-            self.children.ended(mark)
             raise ToolError(f"The command cannot be started: {missing.problem}.") from None
-        self.children.started(mark, child.pid)
         kept, code, gone = output or Excerpt(), None, False
         try:
             with anyio.move_on_after(seconds):
@@ -114,8 +112,6 @@ class CommandRunner:
                 code = await child.exit()
         finally:
             gone = await child.terminate()
-            if gone:
-                self.children.ended(mark)
         return CommandResult(code, kept.text, child.left if code is not None else 0, gone)
 
     def _words(self, command: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import anyio
 import anyio.to_thread
@@ -247,10 +248,8 @@ def _flat(options: list[Object]) -> Iterator[Object]:
 class AcpAdapter(ProgramAdapter):
     """Opens members' channels to an agent that speaks the protocol."""
 
-    @staticmethod
-    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
-        """Write what this program is to find in the member's home; a vendor's adapter overrides."""
-        return nothing_known(member, workspace, cwd)
+    set_up: ClassVar[SetUp] = staticmethod(nothing_known)
+    """Of a program that is known, its vendor's package says."""
 
     @classmethod
     def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:

@@ -178,9 +178,9 @@ class _ThreadLost(Exception):
 class ClaudeAdapter(ProgramAdapter):
     """Opens members' channels to Claude."""
 
-    @staticmethod
-    def prepare_home(member: Member, workspace: Workspace) -> ClaudeHome:
-        return prepare(member, workspace)
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

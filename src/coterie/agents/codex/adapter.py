@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,15 @@ import anyio.to_thread
 
 from coterie import __version__
 from coterie.agents.codex import FACTS
-from coterie.agents.codex.channel import CodexChannel, CodexExecChannel, CodexThread, Rollout
+from coterie.agents.codex.channel import (
+    CodexChannel,
+    CodexExecChannel,
+    CodexThread,
+    ExecRun,
+    Rollout,
+)
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
-from coterie.agents.codex.turn import readable, signed_out
+from coterie.agents.codex.turn import Tokens, readable, signed_out
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
@@ -62,9 +68,9 @@ class SignedOut(Exception):
 class CodexAdapter(ProgramAdapter):
     """Opens members' channels to Codex."""
 
-    @staticmethod
-    def prepare_home(member: Member, workspace: Workspace) -> CodexHome:
-        return prepare(member, workspace)
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -79,7 +85,8 @@ class CodexAdapter(ProgramAdapter):
         try:
             return await opening.on(await start("app-server", *network))
         except NoAppServer:
-            return CodexExecChannel(start, member, leftovers, thread)
+            run = ExecRun(member.system_instruction, thread, None if thread else Tokens())
+            return CodexExecChannel(start, run, leftovers)
         except SignedOut:
             return RefusedChannel(signed_out())
 

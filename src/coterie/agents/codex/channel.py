@@ -27,7 +27,6 @@ from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
 from coterie.agents.team_tools.serving import Result, Serving
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import APPROVE, Response
-from coterie.model.team import Member
 from coterie.model.update import Activity, End, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.process.streams import LineSplitter, clean, parse_object
 
@@ -248,9 +247,10 @@ _NAMES = {"aggregated_output": "aggregatedOutput", "exit_code": "exitCode"}
 
 
 @dataclass
-class _ExecRun:
-    """What one process has told."""
+class ExecRun:
+    """`OneShotRun` of `codex exec`."""
 
+    role: str
     thread: str | None
     spent: Tokens | None
     """What the thread had cost before; None where nobody knows."""
@@ -259,6 +259,19 @@ class _ExecRun:
     text: str = ""
     end: End | None = None
     calls: CodexCalls = field(default_factory=CodexCalls)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The way of calling."""
+        role = f"developer_instructions={toml_value(self.role)}"
+        sandbox = f"default_permissions={toml_value(LOOKING)}"
+        resumed = ("resume", self.thread) if self.thread else ()
+        settings = ("-c", role, "-c", sandbox)
+        return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
+
+    def next(self) -> ExecRun:
+        """The next run, on the same thread."""
+        return ExecRun(self.role, self.thread, self.spent)
 
     def take(self, event: Object) -> Iterator[Update]:
         """The updates in an event."""
@@ -304,33 +317,14 @@ class _ExecRun:
         self.end = TurnCompleted(self.text, total.since(spent) if spent else None)
 
 
-class CodexExecChannel(OneShotChannel[_ExecRun]):
+class CodexExecChannel(OneShotChannel):
     """`ports.Channel` by `codex exec`."""
 
     holds_past = True
 
-    def __init__(
-        self, start: StartProcess, member: Member, leftovers: Leftovers, thread: str | None
-    ) -> None:
-        super().__init__(start, _ExecRun(thread, None if thread else Tokens()))
-        self._member = member
+    def __init__(self, start: StartProcess, run: ExecRun, leftovers: Leftovers) -> None:
+        super().__init__(start, run)
         self._leftovers = leftovers
-
-    @property
-    def thread(self) -> str | None:
-        """Codex's id of the conversation; None before the first turn."""
-        return self._run.thread
-
-    def _next_run(self) -> _ExecRun:
-        return _ExecRun(self._run.thread, self._run.spent)
-
-    def _words(self) -> tuple[str, ...]:
-        thread = self._run.thread
-        role = f"developer_instructions={toml_value(self._member.system_instruction)}"
-        sandbox = f"default_permissions={toml_value(LOOKING)}"
-        resumed = ("resume", thread) if thread else ()
-        settings = ("-c", role, "-c", sandbox)
-        return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
 
     async def _end_process(self) -> None:
         await super()._end_process()

@@ -8,7 +8,7 @@ what was said before comes from our own store with every prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -22,7 +22,7 @@ from coterie.agents.fields import bounded, mapping, number, text
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.home import GeminiHome, prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
-from coterie.agents.program import OneShotChannel, ProgramAdapter, StartProcess
+from coterie.agents.program import OneShotChannel, ProgramAdapter
 from coterie.errors import AgentMissing
 from coterie.model import update
 from coterie.model.team import Member
@@ -37,10 +37,12 @@ _NOT_SIGNED_IN = 41
 
 
 @dataclass
-class _HeadlessRun:
-    """What one process has told."""
+class HeadlessRun:
+    """`OneShotRun` of a Gemini that does not speak the protocol."""
 
     failures: Failures
+    thread = None
+    words = ("--output-format", "stream-json")
     pieces: list[str] = field(default_factory=list[str])
     complaint: str = ""
     """What it said last of something that went wrong."""
@@ -53,6 +55,10 @@ class _HeadlessRun:
     def text(self) -> str:
         """What it said so far."""
         return "".join(self.pieces)
+
+    def next(self) -> HeadlessRun:
+        """It knows nothing of the turns before."""
+        return HeadlessRun(self.failures)
 
     def take(self, event: Object) -> Iterator[update.Update]:
         """The updates in an event."""
@@ -118,23 +124,6 @@ def _returned(event: Object) -> update.ToolCallFinished:
     return update.ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
 
 
-class HeadlessChannel(OneShotChannel[_HeadlessRun]):
-    """`ports.Channel` by a process for each turn."""
-
-    thread = None
-    holds_past = False
-
-    def __init__(self, start: StartProcess, failures: Failures) -> None:
-        super().__init__(start, _HeadlessRun(failures))
-        self._failures = failures
-
-    def _next_run(self) -> _HeadlessRun:
-        return _HeadlessRun(self._failures)
-
-    def _words(self) -> tuple[str, ...]:
-        return ("--output-format", "stream-json")
-
-
 SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
 _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 """What a Gemini says that does not know the flag for the protocol."""
@@ -144,13 +133,13 @@ _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 class GeminiAdapter(ProgramAdapter):
     """Opens members' channels to Gemini."""
 
-    @staticmethod
-    def prepare_home(member: Member, workspace: Workspace) -> GeminiHome:
-        return prepare(member, workspace)
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        return prepare(member, workspace).env
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
-    ) -> AcpChannel | HeadlessChannel:
+    ) -> AcpChannel | OneShotChannel:
         """A channel on a new thread: what Gemini keeps of an old one may be lost."""
         try:
             async with served(self, member, workspace) as tools:
@@ -172,7 +161,7 @@ class GeminiAdapter(ProgramAdapter):
                 raise
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         each = partial(self._start, member, workspace, home)
-        return HeadlessChannel(each, Failures(self.agent.name, SIGN_IN))
+        return OneShotChannel(each, HeadlessRun(Failures(self.agent.name, SIGN_IN)))
 
     async def _start(
         self, member: Member, workspace: Workspace, home: GeminiHome, *call: str

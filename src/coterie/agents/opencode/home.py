@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
@@ -94,10 +93,7 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
 class OpencodeAdapter(AcpAdapter):
     """Opens members' channels to OpenCode."""
 
-    @staticmethod
-    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
-        return set_up(member, workspace, cwd)
+    set_up = staticmethod(set_up)

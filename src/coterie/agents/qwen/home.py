@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
@@ -55,10 +54,7 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
     )
 
 
-@dataclass(frozen=True)
 class QwenAdapter(AcpAdapter):
     """Opens members' channels to Qwen Code."""
 
-    @staticmethod
-    def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
-        return set_up(member, workspace, cwd)
+    set_up = staticmethod(set_up)
