@@ -75,9 +75,6 @@ def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     return value
 
 
-# -- changes of files as people read them ------------------------------------------------------
-
-
 NOTHING = "/dev/null"
 
 
@@ -87,9 +84,6 @@ def unified(path: str, old: str, new: str) -> str:
     lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
     # A change that no line shows is still one.
     return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
-
-
-# -- when a limit ends -------------------------------------------------------------------------
 
 
 _FARTHEST = 8 * 24 * 3600
@@ -116,9 +110,6 @@ def _is_believed(seconds: float) -> bool:
 
 def _now() -> datetime:
     return datetime.fromisoformat(instant.now())
-
-
-# -- where a search looks, by what its tool was given ------------------------------------------
 
 
 _WILD = frozenset("*?[{")

@@ -150,8 +150,6 @@ class GenericChannel:
         self._closed = True
         await self._drop()
 
-    # -- the process ---------------------------------------------------------------------------
-
     async def begin(self) -> StdioTurns:
         """Start the process; AgentMissing when it cannot be."""
         children, agent, member = self._adapter.children, self._adapter.agent, self._member
@@ -208,8 +206,6 @@ class GenericChannel:
 
     def _missing(self, problem: str) -> AgentMissing:
         return self._adapter.missing(self._member, self._workspace, problem)
-
-    # -- what it is told and what it says ------------------------------------------------------
 
     def _arguments(self) -> tuple[str, ...]:
         agent, member, told = self._adapter.agent, self._member, self._told

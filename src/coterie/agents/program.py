@@ -136,9 +136,6 @@ class RefusedChannel:
         """There is nothing to end."""
 
 
-# -- a process for each turn -------------------------------------------------------------------
-
-
 class StartProcess(Protocol):
     """Starts a process of a member, by the words that choose the way of calling."""
 

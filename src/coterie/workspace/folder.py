@@ -74,9 +74,6 @@ def environment(
     return {**kept, "HOME": str(workspace.home), "TMPDIR": str(workspace.tmp)}
 
 
-# -- making ------------------------------------------------------------------------------------
-
-
 def _make(path: Path) -> None:
     try:
         path.mkdir(mode=0o700)

@@ -97,9 +97,6 @@ def link_login(link: Path, place: str, workspace: Workspace) -> bool:
     return link.exists()
 
 
-# -- the instruction file ----------------------------------------------------------------------
-
-
 def instruction_text(member: Member, team_instruction_reference: str) -> str:
     """What a member's instruction file says: its role, and where the team's text is."""
     parts = [OURS, member.system_instruction.strip(), team_instruction_reference.strip()]

@@ -241,9 +241,6 @@ def _flat(options: list[Object]) -> Iterator[Object]:
         yield from mappings(option.get("options")) or [option]
 
 
-# -- the adapter for agents of the Agent Client Protocol ---------------------------------------
-
-
 @dataclass(frozen=True)
 class AcpAdapter(ProgramAdapter):
     """Opens members' channels to an agent that speaks the protocol."""

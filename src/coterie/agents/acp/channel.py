@@ -112,8 +112,6 @@ class AcpChannel(ProcessChannel):
             with anyio.CancelScope(shield=True):
                 await self._tools.listening.close()
 
-    # -- a turn --------------------------------------------------------------------------------
-
     def _begin(self, prompt: Prompt) -> AcpTurn:
         self._open.clear()
         self._tools.serving.begin()
@@ -168,8 +166,6 @@ class AcpChannel(ProcessChannel):
     def _serve(self, call: ToolRequest, *, in_turn: bool) -> Asked | None:
         serving = self._tools.serving
         return serving.call(call.key, call.tool, call.given, call.answer, in_turn=in_turn)
-
-    # -- leave ---------------------------------------------------------------------------------
 
     async def _asked(self, turn: AcpTurn, request_id: object, params: Object) -> Iterable[Update]:
         call = turn.calls.learned(mapping(params.get("toolCall")))

@@ -217,9 +217,6 @@ def _input(told: Object) -> int:
     return max(given, total - made - thought)
 
 
-# -- one turn as it is told, update by update --------------------------------------------------
-
-
 GAP = "\n\n"
 
 
@@ -292,8 +289,6 @@ class AcpTurn:
         told, self.told = self.told, []
         return told
 
-    # -- hearing -------------------------------------------------------------------------------
-
     def _said(self, update: Object) -> Iterable[Update]:
         self._spent.hear(mapping(update.get("_meta")))
         piece = text(mapping(update.get("content")).get("text"))
@@ -316,8 +311,6 @@ class AcpTurn:
     def _used(self, update: Object) -> Iterable[Update]:
         self._spent.priced(mapping(update.get("cost")))
         yield Activity()
-
-    # -- the end -------------------------------------------------------------------------------
 
     def _ended(self, result: Object) -> End:
         reason = text(result.get("stopReason"))

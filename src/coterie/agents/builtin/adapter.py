@@ -87,9 +87,6 @@ def _described(tool: ToolSpec) -> str:
     return f"## {tool.name}\n\n{tool.description}\n\nArguments: {schema}"
 
 
-# -- the adapter -------------------------------------------------------------------------------
-
-
 if TYPE_CHECKING:
     from coterie.agents.builtin.model import LibraryModel
 

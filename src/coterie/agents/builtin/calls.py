@@ -82,9 +82,6 @@ class AssignSubtask(_TurnTool[AssignSubtaskInput]):
     inputs = AssignSubtaskInput
 
 
-# -- what the agent asks before it goes on -----------------------------------------------------
-
-
 def refused(response: Response | None) -> ToolOutcome:
     """What the model is told of a no."""
     word = response.comment or response.input_value if response is not None else None
@@ -92,9 +89,6 @@ def refused(response: Response | None) -> ToolOutcome:
         return ToolOutcome.refused("Nobody answered, so the answer is no. It was not run.")
     why = f": {word}" if word else "."
     return ToolOutcome.refused(f"It was not run; the answer was no{why}")
-
-
-# -- questions to the person -------------------------------------------------------------------
 
 
 def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
@@ -116,9 +110,6 @@ def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
         return ToolOutcome.refused("Nobody answered.")
     comment = response.comment if response is not None else None
     return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
-
-
-# -- making the calls that a model asked for ---------------------------------------------------
 
 
 REPEATED = 5
@@ -186,8 +177,6 @@ class BuiltinCalls:
         finished = ToolCallFinished(request.id, outcome.is_error, outcome.output, request.name)
         entry = Returned(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
-
-    # -- one call ------------------------------------------------------------------------------
 
     async def _one(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
         request = pending.request

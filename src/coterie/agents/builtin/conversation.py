@@ -26,9 +26,6 @@ class ToolCallRequest:
     """Ours, given when it is recorded: what models give is not always there, nor unique."""
 
 
-# -- what a model is shown ---------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Heard:
     """A text from outside: a prompt, or a word of Coterie's."""
@@ -71,8 +68,6 @@ class Conversation:
     tools: Sequence[ToolSpec] = ()
     """Those that are offered natively."""
 
-
-# -- what it answers ---------------------------------------------------------------------------
 
 Stop = Literal["end", "length", "refused"]
 

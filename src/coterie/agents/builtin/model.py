@@ -248,9 +248,6 @@ def _request(part: messages.ToolCallPart, *, is_cut: bool) -> ToolCallRequest:
     return ToolCallRequest(name, kept, CUT if is_cut else _NO_OBJECT)
 
 
-# -- a model behind the model library ----------------------------------------------------------
-
-
 _STOPS: dict[str | None, Stop] = {"length": "length", "content_filter": "refused"}
 # Further tries are ours to make, where they can be broken off and told of.
 _SETTINGS = ModelSettings(max_retries=0, cache=True)

@@ -79,9 +79,6 @@ def _certificates(env: Mapping[str, str]) -> ssl.SSLContext | bool:
     return ssl.create_default_context(cafile=file, capath=folder) if file or folder else True
 
 
-# -- one for each vendor -----------------------------------------------------------------------
-
-
 def _anthropic(choice: ModelChoice, http: httpx2.AsyncClient) -> Library[Any]:
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel

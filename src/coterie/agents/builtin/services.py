@@ -56,9 +56,6 @@ class Breaker:
         raise Interrupted
 
 
-# -- what a member of the built-in agent works with --------------------------------------------
-
-
 CONTEXT_TOKENS = 120_000
 PAUSES = (0.5, 2.0, 5.0)
 """Seconds before each further try at a request that failed for a moment."""

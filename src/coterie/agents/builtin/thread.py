@@ -138,9 +138,6 @@ def _size(one: Shown) -> int:
             return len(text)
 
 
-# -- a thread ----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Pending:
     """A call that has no result yet."""
@@ -206,8 +203,6 @@ class BuiltinThread:
             ToolCallRequest(call.name, call.arguments, call.problem, f"{prefix}_{n}")
             for n, call in enumerate(calls, 1)
         )
-
-    # -- the last turn -------------------------------------------------------------------------
 
     @property
     def turn(self) -> str | None:

@@ -103,8 +103,6 @@ class ModelRequest:
             return ()
         return text_calls(reply.text, services.tools, only_whole=services.tool_calls == "auto")
 
-    # -- until there is one --------------------------------------------------------------------
-
     async def _whole(self) -> AsyncGenerator[Update]:
         """One reply, tried for as often as trouble passes."""
         for pause in chain(self._services.pauses, [None]):
@@ -155,8 +153,6 @@ class ModelRequest:
         if trouble.too_long:
             self._characters = min(self._characters, int(characters * _SQUEEZED))
 
-    # -- room ----------------------------------------------------------------------------------
-
     async def _make_room(self) -> AsyncGenerator[Update]:
         """Leave out what is oldest, where all of it would be too long."""
         entries = self._thread.entries
@@ -177,9 +173,6 @@ class ModelRequest:
             yield self._thread.remember(Summed(needed.upto, text))
             if self._reply is not None:
                 yield Spent(self._reply.usage)
-
-
-# -- one turn ----------------------------------------------------------------------------------
 
 
 class BuiltinTurn:
@@ -230,9 +223,6 @@ class BuiltinTurn:
         """The last thing that the model said; some say nothing more after their last call."""
         said = (reply.text.strip() for reply in reversed(self._thread.replies))
         return next((text for text in said if text), "")
-
-
-# -- the channel -------------------------------------------------------------------------------
 
 
 class BuiltinChannel:

@@ -79,9 +79,6 @@ def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
     return ClaudeHome(config, _environment(workspace, config))
 
 
-# -- what it reads -----------------------------------------------------------------------------
-
-
 def _memory(workspace: Workspace) -> str:
     """The team's text, and where the user trusts the material, an import of its own."""
     # A word that begins with @ is an import to Claude: a team's text names people, not files.
@@ -96,9 +93,6 @@ def _instruction_of(material: Path) -> Path | None:
     """The file that Claude itself would read there."""
     names = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
     return next((material / name for name in names if (material / name).is_file()), None)
-
-
-# -- what its process sees ---------------------------------------------------------------------
 
 
 def _environment(workspace: Workspace, config: Path) -> dict[str, str]:

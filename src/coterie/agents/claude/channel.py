@@ -56,9 +56,6 @@ class ControlChannel:
         self.process.send({"type": "control_response", "response": body})
 
 
-# -- the server of our own tools ---------------------------------------------------------------
-
-
 SUBTYPE = "mcp_message"
 CONFIG: Object = {"mcpServers": {SERVER: {"type": "sdk", "name": SERVER}}}
 _NOTED: Object = {"jsonrpc": "2.0", "result": {}}
@@ -92,9 +89,6 @@ class TeamToolServer:
 
     def _reply(self, request_id: str, message: Object) -> None:
         self._control.reply(request_id, {"mcp_response": message})
-
-
-# -- the channel -------------------------------------------------------------------------------
 
 
 AFTER_INTERRUPT = 10.0
@@ -187,8 +181,6 @@ class ClaudeChannel(ProcessChannel):
                 yield update
             if turn.failure is not None and not turn.interrupted:
                 await self.interrupt()
-
-    # -- listening -----------------------------------------------------------------------------
 
     async def _next(self, turn: ClaudeTurn) -> Object | None:
         """The next message; None when there was none in the time that there is."""

@@ -214,9 +214,6 @@ def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuesti
     return ClaudeQuestions(request, [_permission(request, around)])
 
 
-# -- permissions -------------------------------------------------------------------------------
-
-
 def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
     given = request.input
     call = PendingCall(
@@ -246,9 +243,6 @@ def _no(response: Response) -> str:
         return "Nobody answered, so the answer is no."
     who = "The answer is" if response.author_actor_id == NOBODY else "The user said"
     return f"{who} no: {response.comment}" if response.comment else f"{who} no."
-
-
-# -- questions ---------------------------------------------------------------------------------
 
 
 def _question(key: str, given: Object, around: ClaudeRequestContext) -> Asked:

@@ -62,9 +62,6 @@ class ReplyText:
         return gap + text
 
 
-# -- the tool calls of a turn, each told once --------------------------------------------------
-
-
 class ClaudeCalls:
     """Which calls were proposed by the model, and which of them have been told of."""
 
@@ -126,9 +123,6 @@ def _decision(meta: Object) -> dict[str, object]:
     return {name: value for name, value in found.items() if value}
 
 
-# -- what a turn cost, from its results --------------------------------------------------------
-
-
 _SINCE = "model_usage_since_last_result"
 
 
@@ -159,9 +153,6 @@ def _of_old_version(results: Sequence[Object]) -> update.Usage:
 
 def _sum(used: Sequence[Object], *names: str) -> int:
     return int(sum(number(each.get(name)) for each in used for name in names))
-
-
-# -- one turn as it is told, message by message ------------------------------------------------
 
 
 _Hearing = Callable[[Object], Iterable[update.Update]]
@@ -300,8 +291,6 @@ class ClaudeTurn:
         info = mapping(message.get("rate_limit_info"))
         self._trouble = failures.ApiTrouble(self._trouble.word, failures.end_of(info))
         return ()
-
-    # -- what Claude says of itself ------------------------------------------------------------
 
     def _init(self, message: Object) -> Iterable[update.Update]:
         self.cwd: str = text(message.get("cwd")) or self.cwd

@@ -46,9 +46,6 @@ def passed_on(arguments: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-# -- the adapter for Codex ---------------------------------------------------------------------
-
-
 _NO_APP_SERVER = ("unrecognized subcommand", "stdin is not a terminal")
 """What a Codex without an app-server says: it takes the word for a prompt, or does not know it."""
 ASKS_ALWAYS = "untrusted"

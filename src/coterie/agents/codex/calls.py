@@ -139,9 +139,6 @@ class CodexCalls:
             yield ToolCallFinished(call_id, failed, output)
 
 
-# -- items -------------------------------------------------------------------------------------
-
-
 def _call_of(item: Object) -> ToolCallStarted | None:
     """The call that an item is about; None for messages, reasoning and what is not known yet."""
     given: Object
@@ -197,9 +194,6 @@ def changes_of(item: Object) -> list[Object]:
 def mcp_name(server: object, tool: object) -> str:
     """The name of a tool of an MCP server, as models call it."""
     return f"mcp__{server}__{tool}"
-
-
-# -- raw items ---------------------------------------------------------------------------------
 
 
 def _raw_call(call_id: str, item: Object) -> ToolCallStarted:

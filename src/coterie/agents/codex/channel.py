@@ -102,8 +102,6 @@ class CodexChannel(ProcessChannel):
         await self._process.close()
         await anyio.to_thread.run_sync(self._leftovers.remove)
 
-    # -- one turn ------------------------------------------------------------------------------
-
     async def _updates(self, turn: CodexTurn, prompt: Prompt) -> AsyncGenerator[Update]:
         given = {"threadId": turn.thread, "input": _text(prompt.text)}
         begun = await self._rpc.request("turn/start", given)

@@ -85,9 +85,6 @@ def _answers(method: str, params: Object) -> tuple[Object, Object]:
     return _ACCEPT, _DECLINE
 
 
-# -- commands ----------------------------------------------------------------------------------
-
-
 def _command(params: Object, around: CodexRequestContext) -> _Question:
     if params.get("kind") == "writeStdin":
         return _typed(params, around)
@@ -132,9 +129,6 @@ def _reached(reached: Object, params: Object, around: CodexRequestContext) -> _Q
     return _Question(call_id, {"address": address}, action, display=shown)
 
 
-# -- files -------------------------------------------------------------------------------------
-
-
 def _edit(params: Object, around: CodexRequestContext) -> _Question:
     call_id = text(params.get("itemId"))
     begun = around.calls.get(call_id)  # the diff stands in its item alone
@@ -164,9 +158,6 @@ def _diff(change: Object) -> str:
             sign, old, new = "+", "/dev/null", path
     lines = "\n".join(f"{sign}{line}" for line in said.splitlines())
     return f"--- {old}\n+++ {new}\n{lines}"
-
-
-# -- the rest ----------------------------------------------------------------------------------
 
 
 def _tool(params: Object, around: CodexRequestContext) -> _Question | None:

@@ -108,9 +108,6 @@ def _info(error: Object) -> tuple[str, int | None]:
     return "", int(found[1]) if found else None
 
 
-# -- the account's limits, as Codex tells them -------------------------------------------------
-
-
 UPDATED = "account/rateLimits/updated"
 _WINDOWS = ("primary", "secondary")
 _ALL = 100
@@ -226,8 +223,6 @@ class CodexTurn:
     def raw(self, item: Object) -> Iterator[update.Update]:
         """The updates in a response item."""
         yield from self.calls.raw(item)
-
-    # -- what comes ----------------------------------------------------------------------------
 
     def _asked(self, message: Object) -> Iterator[update.Update]:
         around = CodexRequestContext(self.cwd, self.text, self.calls)

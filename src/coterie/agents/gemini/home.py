@@ -77,9 +77,6 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     return GeminiHome(cwd, _environment(workspace), member.model or model)
 
 
-# -- what it reads -----------------------------------------------------------------------------
-
-
 def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:
     ours = {"discoveryCommand": tools.listing, "callCommand": tools.calling} if tools else {}
     return {
@@ -137,9 +134,6 @@ def _rule(given: Mapping[str, object]) -> str:
     # What JSON spells TOML spells alike.
     lines = (f"{name} = {json.dumps(value)}" for name, value in given.items())
     return "\n".join(["[[rule]]", *lines]) + "\n"
-
-
-# -- who pays ----------------------------------------------------------------------------------
 
 
 def _link_logins(home: Path, workspace: Workspace) -> bool:

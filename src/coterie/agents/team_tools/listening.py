@@ -153,8 +153,6 @@ class Listening:
             self._sink({"method": METHOD, "call": call})
 
 
-# -- the files; all of it blocks ---------------------------------------------------------------
-
 _SOCKET, _CONFIG, _CALLER = "s", "tools.json", "call"
 
 

@@ -27,9 +27,6 @@ STILL_HERE = 10.0
 _NEWEST = "2025-11-25"
 
 
-# -- the protocol ------------------------------------------------------------------------------
-
-
 def replied(message: Mapping[str, Any], tools: Sequence[Object]) -> Object | None:
     """The reply to all but a call of a tool; None for what needs no reply."""
     if "id" not in message or "method" not in message:
@@ -71,9 +68,6 @@ def _object(value: object) -> Object:
     return cast("Object", value) if isinstance(value, dict) else {}
 
 
-# -- to Coterie --------------------------------------------------------------------------------
-
-
 class ToolConnection:
     """One call on its way."""
 
@@ -105,9 +99,6 @@ class ToolConnection:
             return cast("Object", json.loads(self._heard))
         except ValueError:
             return NOBODY
-
-
-# -- a server ----------------------------------------------------------------------------------
 
 
 class Server:
@@ -173,9 +164,6 @@ class Server:
             if "progressToken" in meta:
                 told = {"progressToken": meta["progressToken"], "progress": 0}
                 self._say({"jsonrpc": "2.0", "method": "notifications/progress", "params": told})
-
-
-# -- the program -------------------------------------------------------------------------------
 
 
 def main(words: Sequence[str]) -> None:

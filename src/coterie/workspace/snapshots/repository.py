@@ -190,8 +190,6 @@ class SnapshotRepository:
             position = end + size + 2
         return contents
 
-    # -- spans ------------------------------------------------------------------------------------
-
     def spans(self, task: str | None = None) -> list[ChangeSpan]:
         """The spans of one task or of all, in the order in which they began."""
         if not (self.folder / "refs").is_dir():

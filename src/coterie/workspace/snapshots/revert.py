@@ -138,9 +138,6 @@ class _Undo:
         return output.encode("utf-8", "surrogateescape")
 
 
-# -- doing it ----------------------------------------------------------------------------------
-
-
 def carry_out(made: RevertPlan, known: frozenset[str]) -> RevertPlan:
     """Do what a plan says; returns what was done, and what had to be skipped after all.
 
