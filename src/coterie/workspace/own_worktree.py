@@ -12,17 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
+from coterie.workspace import worktree
 from coterie.workspace.git import Git, locked, repository_of
-from coterie.workspace.worktree import (
-    HEADS,
-    OURS,
-    Worktree,
-    connect,
-    draft_of,
-    folder_of,
-    line_of,
-    named_by,
-)
 
 
 def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> Path:
@@ -35,7 +26,7 @@ def own_worktree(root: Path, work: Path, owner: str, at: str | None = None) -> P
     git = _repository(root)
     with locked(work.parent) as lock:
         maker = _WorktreeMaker(
-            replace(git, held=(lock,)), root.resolve(), work, f"{OURS}/{owner}", at
+            replace(git, held=(lock,)), root.resolve(), work, f"{worktree.OURS}/{owner}", at
         )
         maker.remove_unfinished()
         if not maker.find():
@@ -88,7 +79,7 @@ class _WorktreeMaker:
         return self.work.with_name(self.branch.replace("/", "."))
 
     def remove_unfinished(self) -> None:
-        draft_of(self.work).unlink(missing_ok=True)
+        worktree.draft_of(self.work).unlink(missing_ok=True)
         if self.unfinished.is_symlink():
             self.unfinished.unlink()
         elif self.unfinished.exists():
@@ -98,17 +89,17 @@ class _WorktreeMaker:
         """Whether it exists; it is registered again where the repository has lost it."""
         if self._is_free():
             return False
-        named = named_by(self.work / ".git")
+        named = worktree.named_by(self.work / ".git")
         if named is None or named.parent.name != "worktrees":
             raise self._in_the_way()
         # By its name alone: a project that was moved or copied still names the old folder.
         git_dir = self.git.common_dir / "worktrees" / named.name
-        if named == git_dir and folder_of(git_dir) == self.work.resolve():
+        if named == git_dir and worktree.folder_of(git_dir) == self.work.resolve():
             return True
         if not git_dir.is_dir() and named.name.startswith(self.unfinished.name):
             self._register_again()
         elif self._is_ours(git_dir):
-            connect(self.work, git_dir)
+            worktree.connect(self.work, git_dir)
         else:
             raise self._in_the_way()
         return True
@@ -125,16 +116,16 @@ class _WorktreeMaker:
 
     def _is_ours(self, git_dir: Path) -> bool:
         """Whether a worktree's `git_dir` is this owner's, and no other folder uses it."""
-        head = line_of(git_dir / "HEAD")
-        mine = git_dir.name == self.unfinished.name or head == f"ref: {HEADS}{self.branch}"
-        other = folder_of(git_dir)
-        return mine and (other is None or named_by(other / ".git") != git_dir)
+        head = worktree.line_of(git_dir / "HEAD")
+        mine = git_dir.name == self.unfinished.name or head == f"ref: {worktree.HEADS}{self.branch}"
+        other = worktree.folder_of(git_dir)
+        return mine and (other is None or worktree.named_by(other / ".git") != git_dir)
 
     def _register_again(self) -> None:
         """Register a folder full of work as a new worktree of the repository."""
         self._add(checkout=False)
         made = self._made()
-        connect(self.work, made.git_dir)
+        worktree.connect(self.work, made.git_dir)
         shutil.rmtree(self.unfinished)
         tree = replace(made, folder=self.work)
         replace(self.git, folder=self.work, worktree=tree).run("read-tree", "HEAD")
@@ -145,19 +136,19 @@ class _WorktreeMaker:
         if self.work.is_symlink():
             self.work.unlink()
         self.unfinished.rename(self.work)
-        connect(self.work, made.git_dir)
+        worktree.connect(self.work, made.git_dir)
 
     def prepare_branch(self) -> None:
         """Make the folders its branch is written in, which a sandbox cannot permit it to make."""
         common = self.git.common_dir
-        if not (common / HEADS).is_dir():  # branches are kept in another way
+        if not (common / worktree.HEADS).is_dir():  # branches are kept in another way
             return
         for root in (common, common / "logs"):
-            (root / HEADS / self.branch).parent.mkdir(parents=True, exist_ok=True)
+            (root / worktree.HEADS / self.branch).parent.mkdir(parents=True, exist_ok=True)
 
     def _add(self, *, checkout: bool) -> None:
         try:
-            self.git.run("check-ref-format", f"{HEADS}{self.branch}")
+            self.git.run("check-ref-format", f"{worktree.HEADS}{self.branch}")
         except GitFailed:
             raise UsageError(
                 f"{self.branch} cannot be the name of a branch, which a worktree needs.",
@@ -172,8 +163,8 @@ class _WorktreeMaker:
         at = self.at or branching_point(self.root)
         self.git.add_worktree(self.unfinished, self.branch, at, checkout=checkout)
 
-    def _made(self) -> Worktree:
-        made = Worktree.at(self.unfinished)
+    def _made(self) -> worktree.Worktree:
+        made = worktree.Worktree.at(self.unfinished)
         assert made is not None, "git has just made it"
         return made
 

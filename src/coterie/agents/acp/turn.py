@@ -11,16 +11,7 @@ from coterie.agents.acp.calls import AcpCall, AcpCalls, Told
 from coterie.agents.failures import LONGEST_WORDS, FailureCase
 from coterie.agents.fields import limit_ends_after, mapping, mappings, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError, result_of
-from coterie.model.update import (
-    Activity,
-    End,
-    TextDelta,
-    TurnCompleted,
-    TurnFailed,
-    TurnInterrupted,
-    Update,
-    Usage,
-)
+from coterie.model import update
 from coterie.process.streams import parse_object
 
 SIGNED_OUT = -32000
@@ -64,10 +55,7 @@ _BY_WORDS = (
     (re.compile(r"\bquota\b.{0,40}exceeded|exhausted.{0,40}\bquota\b"), _QUOTA),
     (re.compile(r"rate.?limit|too many requests"), failures.LIMIT),
     (re.compile(r"empty response|response was blocked"), _EMPTY),
-    (
-        re.compile(r"^terminated$|socket|econnre|connection|fetch failed"),
-        failures.CUT.hinting("Try again."),
-    ),
+    (re.compile(r"^terminated$|socket|econnre|connection|fetch failed"), _CUT),
 )
 _STOPPED = {
     "refusal": failures.REFUSED,
@@ -93,7 +81,7 @@ class Failures:
     sign_in: str
     """What a person does to sign in."""
 
-    def failed(self, error: RpcError) -> TurnFailed:
+    def failed(self, error: RpcError) -> update.TurnFailed:
         """The turn was answered with an error."""
         words = words_of(error)
         if error.code == SIGNED_OUT:
@@ -105,24 +93,24 @@ class Failures:
             case = failures.BY_STATUS.get(status, failing)
         return self._told(case, words)
 
-    def signed_out(self, words: str) -> TurnFailed:
+    def signed_out(self, words: str) -> update.TurnFailed:
         """The agent will not speak before somebody signs in."""
         return self._told(failures.SIGNED_OUT, words)
 
-    def stopped(self, reason: str) -> TurnFailed | None:
+    def stopped(self, reason: str) -> update.TurnFailed | None:
         """The turn ended for this reason; None where that is no failure."""
         case = _STOPPED.get(reason)
         return self._told(case, "") if case else None
 
-    def empty(self) -> TurnFailed:
+    def empty(self) -> update.TurnFailed:
         """The turn ended well, and nothing was said or done in it."""
         return self._told(_EMPTY, "")
 
-    def gone(self, end: AgentProcessEnded) -> TurnFailed:
+    def gone(self, end: AgentProcessEnded) -> update.TurnFailed:
         """The process ended before the turn did."""
         return failures.exited(self.name, end)
 
-    def _told(self, case: FailureCase, words: str) -> TurnFailed:
+    def _told(self, case: FailureCase, words: str) -> update.TurnFailed:
         case = case.hinting(self.sign_in) if case.kind == "signed_out" else case
         until = _end_of_limit(words) if case.kind == "rate_limit" else None
         return case.failure(self.name, words, until=until)
@@ -189,7 +177,7 @@ class AcpUsage:
         if cost.get("currency") == "USD":
             self._price = float(number(cost.get("amount")))
 
-    def usage(self, result: Object) -> Usage | None:
+    def usage(self, result: Object) -> update.Usage | None:
         """The cost of the turn that this answer ends; None where nothing was told."""
         told = mapping(result.get("usage"))
         quota = mapping(mapping(mapping(result.get("_meta")).get("quota")).get("token_count"))
@@ -200,8 +188,8 @@ class AcpUsage:
             return self._sum([named | {"outputTokens": quota.get("output_tokens")}])
         return self._sum(self._told) if self._told else None
 
-    def _sum(self, told: Sequence[Object]) -> Usage:
-        return Usage(
+    def _sum(self, told: Sequence[Object]) -> update.Usage:
+        return update.Usage(
             input_tokens=sum(map(_input, told)),
             output_tokens=sum(int(number(each.get("outputTokens"))) for each in told),
             cost_usd=None if self._price is None else self._price - self._paid,
@@ -228,7 +216,7 @@ class AcpTurn:
         """The number of the request whose answer ends the turn."""
         self.interrupted = False
         """Whether the user broke it off."""
-        self.end: End | None = None
+        self.end: update.End | None = None
         self.calls: AcpCalls = AcpCalls()
         self.told: list[Told] = []
         """What is to be told besides what the agent says: the end of a call that got a no."""
@@ -236,10 +224,10 @@ class AcpTurn:
         self._spent = spent
         self._texts: list[list[str]] = []
         """What it said, text by text, each in the pieces in which it came."""
-        self._message = ""
+        self._message_id = ""
         self._apart = True
         """Whether what is said next is a text of its own."""
-        self._hearing: Mapping[str, Callable[[Object], Iterable[Update]]] = {
+        self._hearing: Mapping[str, Callable[[Object], Iterable[update.Update]]] = {
             "agent_message_chunk": self._said,
             "tool_call": self._called,
             "tool_call_update": self._called,
@@ -257,18 +245,18 @@ class AcpTurn:
         """The last thing that was said."""
         return "".join(self._texts[-1]).strip() if self._texts else ""
 
-    def hear(self, update: Object) -> Iterable[Update]:
+    def hear(self, message: Object) -> Iterable[update.Update]:
         """The updates in one of the agent's; whatever it is, it is a sign of life."""
-        heard = self._hearing.get(text(update.get("sessionUpdate")))
-        return (list(heard(update)) if heard else []) or [Activity()]
+        heard = self._hearing.get(text(message.get("sessionUpdate")))
+        return (list(heard(message)) if heard else []) or [update.Activity()]
 
-    def answered(self, message: Object) -> Iterable[Update]:
+    def answered(self, message: Object) -> Iterable[update.Update]:
         """The answer to the prompt, which ends the turn."""
         try:
             result = result_of("session/prompt", message)
         except RpcError as error:
             failure = self._failures.failed(error)
-            self.end = TurnInterrupted(self.text) if self.interrupted else failure
+            self.end = update.TurnInterrupted(self.text) if self.interrupted else failure
         else:
             self.end = self._ended(result)
         return self.calls.leave(broken_off=self.interrupted)
@@ -284,39 +272,39 @@ class AcpTurn:
         told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
         self.told += self.calls.end(call, told, failed=True)
 
-    def rest(self) -> Iterable[Update]:
+    def rest(self) -> Iterable[update.Update]:
         """What is to be told now besides, once."""
         told, self.told = self.told, []
         return told
 
-    def _said(self, update: Object) -> Iterable[Update]:
-        self._spent.hear(mapping(update.get("_meta")))
-        piece = text(mapping(update.get("content")).get("text"))
-        message = text(update.get("messageId"))
+    def _said(self, message: Object) -> Iterable[update.Update]:
+        self._spent.hear(mapping(message.get("_meta")))
+        piece = text(mapping(message.get("content")).get("text"))
+        message_id = text(message.get("messageId"))
         if not piece:
             return
         gap = ""
-        if self._apart or message != self._message:
+        if self._apart or message_id != self._message_id:
             gap = GAP if self._texts else ""
             self._texts.append([])
         self._apart = False
-        self._message = message
+        self._message_id = message_id
         self._texts[-1].append(piece)
-        yield TextDelta(gap + piece)
+        yield update.TextDelta(gap + piece)
 
-    def _called(self, update: Object) -> Iterable[Update]:
+    def _called(self, message: Object) -> Iterable[update.Update]:
         self._apart = True
-        yield from self.calls.hear(update, broken_off=self.interrupted)
+        yield from self.calls.hear(message, broken_off=self.interrupted)
 
-    def _used(self, update: Object) -> Iterable[Update]:
-        self._spent.priced(mapping(update.get("cost")))
-        yield Activity()
+    def _used(self, message: Object) -> Iterable[update.Update]:
+        self._spent.priced(mapping(message.get("cost")))
+        yield update.Activity()
 
-    def _ended(self, result: Object) -> End:
+    def _ended(self, result: Object) -> update.End:
         reason = text(result.get("stopReason"))
         if self.interrupted:
-            return TurnInterrupted(self.text)
+            return update.TurnInterrupted(self.text)
         failure = self._failures.stopped(reason)
         if failure is None and not (self.text or self.calls.any):
             failure = self._failures.empty()
-        return failure or TurnCompleted(self.text, self._spent.usage(result))
+        return failure or update.TurnCompleted(self.text, self._spent.usage(result))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, Protocol, cast
 
-from coterie.agents.fields import bounded, mapping, mappings, number, text
+from pydantic import TypeAdapter
+
+from coterie.agents.fields import bounded, mapping, text
 from coterie.agents.process import Object
 from coterie.model.update import Activity, TextDelta, TurnFailed, Usage
 from coterie.tools.toolbox import ToolSpec
@@ -185,75 +187,37 @@ class UnreadableEntry:
 Entry = Prompted | Replied | Begun | Returned | Noted | Trimmed | Summed | UnreadableEntry
 
 
-_KINDS: Mapping[type[Entry], str] = {
-    Prompted: "prompt",
-    Begun: "begun",
-    Returned: "result",
-    Noted: "note",
-    Trimmed: "trim",
-    Summed: "summary",
-    UnreadableEntry: "unreadable",
+_KINDS: Mapping[str, type[Entry]] = {
+    "prompt": Prompted,
+    "reply": Replied,
+    "begun": Begun,
+    "result": Returned,
+    "note": Noted,
+    "trim": Trimmed,
+    "summary": Summed,
+    "unreadable": UnreadableEntry,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_CODECS: Mapping[str, TypeAdapter[Entry]] = {
+    name: TypeAdapter(kind) for name, kind in _KINDS.items()
 }
 
 
 def written(entry: Entry) -> Object:
     """The entry as JSON data."""
-    if not isinstance(entry, Replied):
-        # Not `vars`: what was worked out from an entry is no part of it.
-        facts = {one.name: getattr(entry, one.name) for one in fields(entry)}
-        return {"kind": _KINDS[type(entry)], **facts}
-    marks = {"written": True} if entry.written else {}
-    marks |= {"cut": True} if entry.cut else {}
-    calls = [_call(one) for one in entry.calls]
-    return {"kind": "reply", "text": entry.text, "calls": calls, **marks}
-
-
-def _call(request: ToolCallRequest) -> Object:
-    kept: Object = {"id": request.id, "name": request.name, "arguments": request.arguments}
-    return {**kept, "problem": request.problem} if request.problem else kept
+    kind = _NAMES[type(entry)]
+    return {"kind": kind, **_CODECS[kind].dump_python(entry, exclude_defaults=True)}
 
 
 def read(entry: str) -> Entry:
     """The entry in a JSON text."""
     try:
         found = mapping(json.loads(entry))
-    except (ValueError, RecursionError):
+        return _CODECS[text(found.pop("kind", ""))].validate_python(found)
+    except (ValueError, RecursionError, KeyError):
         return UnreadableEntry()
-    make = _READ.get(text(found.get("kind")))
-    return make(found) if make else UnreadableEntry()
-
-
-def _request(found: Object) -> ToolCallRequest:
-    return ToolCallRequest(
-        text(found.get("name")),
-        exactly(found.get("arguments")),
-        text(found.get("problem")),
-        text(found.get("id")),
-    )
 
 
 def exactly(arguments: object) -> Mapping[str, object]:
     """The arguments of a call, in a form that any store can take."""
     return cast("Object", bounded(mapping(arguments), _EXACT))
-
-
-def _place(found: Object) -> int:
-    return int(number(found.get("upto")))
-
-
-_READ: Mapping[str, Callable[[Object], Entry]] = {
-    "prompt": lambda found: Prompted(text(found.get("turn")), text(found.get("text"))),
-    "reply": lambda found: Replied(
-        text(found.get("text")),
-        tuple(_request(one) for one in mappings(found.get("calls"))),
-        found.get("written") is True,
-        found.get("cut") is True,
-    ),
-    "begun": lambda found: Begun(text(found.get("call"))),
-    "result": lambda found: Returned(
-        text(found.get("call")), mapping(found.get("output")), found.get("is_error") is True
-    ),
-    "note": lambda found: Noted(text(found.get("text"))),
-    "trim": lambda found: Trimmed(_place(found)),
-    "summary": lambda found: Summed(_place(found), text(found.get("text"))),
-}

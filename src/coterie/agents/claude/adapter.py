@@ -16,16 +16,8 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude import FACTS
-from coterie.agents.claude.channel import (
-    CONFIG,
-    SUBTYPE,
-    ClaudeChannel,
-    ClaudeSession,
-    ControlChannel,
-    TeamToolServer,
-)
-from coterie.agents.claude.failures import signed_out
+from coterie.agents.claude import FACTS, channel
+from coterie.agents.claude.failures import SIGNED_OUT, told
 from coterie.agents.fields import mapping, text
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object
 from coterie.agents.program import ProgramAdapter, RefusedChannel, opened_on
@@ -178,7 +170,7 @@ class ClaudeAdapter(ProgramAdapter):
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
-    ) -> ClaudeChannel | RefusedChannel:
+    ) -> channel.ClaudeChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Claude cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         opening = _Opening(self, member, workspace, home)
@@ -188,7 +180,7 @@ class ClaudeAdapter(ProgramAdapter):
             except _ThreadLost:
                 pass
         elif await opening.is_refused():
-            return RefusedChannel(signed_out())
+            return RefusedChannel(told(SIGNED_OUT))
         new = str(uuid4())
         return await opening.on(new, f"--session-id={new}")
 
@@ -202,7 +194,7 @@ class _Opening:
     workspace: Workspace
     home: ClaudeHome
 
-    async def on(self, thread: str, choice: str) -> ClaudeChannel:
+    async def on(self, thread: str, choice: str) -> channel.ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
         words = arguments(self.adapter.agent, self.member, choice)
         process = await self._start(self.workspace.execution_dir, *words)
@@ -234,33 +226,35 @@ class _Opening:
     async def _start(self, cwd: Path, *words: str) -> AgentProcess:
         return await self.adapter.start(self.member, self.workspace, cwd, self.home.env, *words)
 
-    async def _opened(self, process: AgentProcess, thread: str) -> ClaudeChannel:
-        server = TeamToolServer(ControlChannel(process), Serving(self.workspace.others))
+    async def _opened(self, process: AgentProcess, thread: str) -> channel.ClaudeChannel:
+        server = channel.TeamToolServer(
+            channel.ControlChannel(process), Serving(self.workspace.others)
+        )
         try:
             await _greet(process, server)
         except AgentProcessEnded as end:
             if _LOST in end.tail:
                 raise _ThreadLost from end
             raise
-        session = ClaudeSession(
+        session = channel.ClaudeSession(
             thread=thread,
             cwd=str(self.workspace.execution_dir),
             rehearsed=self.workspace.rehearsal is not None,
         )
-        return ClaudeChannel(process, session, server)
+        return channel.ClaudeChannel(process, session, server)
 
 
-async def _greet(process: AgentProcess, server: TeamToolServer) -> None:
+async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
     """Say hello, without which Claude prints nothing.
 
     Claude meets our tools before it answers; the first turn is to find them.
     """
-    request_id = ControlChannel(process).request("initialize", **_INITIALIZE)
+    request_id = channel.ControlChannel(process).request("initialize", **_INITIALIZE)
     is_answered = False
     while not is_answered or (server.is_met and not server.is_listed):
         message = await process.receive()
         asked, response = mapping(message.get("request")), mapping(message.get("response"))
-        if asked.get("subtype") == SUBTYPE:
+        if asked.get("subtype") == channel.SUBTYPE:
             server.hear(text(message.get("request_id")), asked, in_turn=False)
         elif response.get("request_id") == request_id:
             is_answered = True
@@ -279,7 +273,7 @@ _CALL = (
     # Without these two a repository has its hooks and servers run by being opened.
     "--setting-sources=user",
     "--strict-mcp-config",
-    f"--mcp-config={json.dumps(CONFIG, separators=(',', ':'))}",
+    f"--mcp-config={json.dumps(channel.CONFIG, separators=(',', ':'))}",
     # Whoever the member is: what may be done unasked is not for Claude to say.
     "--permission-mode=default",
 )

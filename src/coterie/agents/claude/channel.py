@@ -11,15 +11,7 @@ from uuid import uuid4
 import anyio
 import anyio.to_thread
 
-from coterie.agents.claude.permissions import (
-    EDITS,
-    ClaudeQuestions,
-    ClaudeRequest,
-    ClaudeRequestContext,
-    asking,
-    diff_of,
-    is_harmless,
-)
+from coterie.agents.claude import permissions
 from coterie.agents.claude.turn import ClaudeTurn
 from coterie.agents.failures import exited
 from coterie.agents.fields import mapping, text
@@ -120,7 +112,7 @@ class ClaudeChannel(ProcessChannel):
         self._line = line
         self._server = server
         self._turn: ClaudeTurn | None = None
-        self._open: dict[str, ClaudeQuestions] = {}
+        self._open: dict[str, permissions.ClaudeQuestions] = {}
         """By its key: the request that a question belongs to."""
         self._waiting = anyio.CancelScope()
 
@@ -206,10 +198,10 @@ class ClaudeChannel(ProcessChannel):
         """What an edit that is asked for would change."""
         request = mapping(message.get("request"))
         tool = text(request.get("tool_name"))
-        if request.get("subtype") != "can_use_tool" or tool not in EDITS:
+        if request.get("subtype") != "can_use_tool" or tool not in permissions.EDITS:
             return ""
         given = mapping(request.get("input"))
-        return await anyio.to_thread.run_sync(diff_of, tool, given, turn.cwd)
+        return await anyio.to_thread.run_sync(permissions.diff_of, tool, given, turn.cwd)
 
     def _read(self, turn: ClaudeTurn, message: Object, diff: str) -> Iterable[Update]:
         if message.get("type") != "control_request":
@@ -217,7 +209,7 @@ class ClaudeChannel(ProcessChannel):
         request_id = text(message.get("request_id"))
         request = mapping(message.get("request"))
         if request.get("subtype") == "can_use_tool":
-            return self._permission(turn, ClaudeRequest.of(request_id, request), diff)
+            return self._permission(turn, permissions.ClaudeRequest.of(request_id, request), diff)
         return self._asked(turn, request_id, request)
 
     # -- what Claude asks of us ----------------------------------------------------------------
@@ -247,9 +239,11 @@ class ClaudeChannel(ProcessChannel):
             elif message.get("type") == "control_request":
                 self._control.refuse(request_id, "It is nobody's turn.")
 
-    def _permission(self, turn: ClaudeTurn, request: ClaudeRequest, diff: str) -> Iterable[Update]:
+    def _permission(
+        self, turn: ClaudeTurn, request: permissions.ClaudeRequest, diff: str
+    ) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
-        asked = asking(request, ClaudeRequestContext(folder, turn.speech.last, diff))
+        asked = permissions.asking(request, folder, turn.speech.last, diff)
         for question in asked.questions:
             if not turn.interrupted:
                 self._open[question.key] = asked
@@ -265,7 +259,7 @@ def _opinion(tool: str) -> Object:
 
     What is asked then goes through the rules, which may say yes by themselves.
     """
-    if is_harmless(tool) and not is_ours(tool):
+    if permissions.is_harmless(tool) and not is_ours(tool):
         return {}
     decision = "allow" if is_ours(tool) else "ask"
     told = {"hookEventName": "PreToolUse", "permissionDecision": decision}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coterie.agents import failures
-from coterie.agents.failures import FailureCase
+from coterie.agents.failures import LIMIT, FailureCase
 from coterie.agents.fields import limit_ends_at, number, text
 from coterie.agents.process import Object
 from coterie.model.update import TurnFailed
@@ -29,23 +29,23 @@ def end_of(limit: Object) -> str | None:
     return limit_ends_at(number(limit.get("resetsAt")))
 
 
-_SIGNED_OUT = failures.SIGNED_OUT.hinting(
+SIGNED_OUT = failures.SIGNED_OUT.hinting(
     f"In another terminal: {SIGN_IN} (it serves every claude member). Then try again."
 )
-_BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend ANTHROPIC_API_KEY")
+BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend ANTHROPIC_API_KEY")
 _OWN_LIMIT = FailureCase(
     "refused", "claude stopped at a limit it was started with", "Raise the limit in additionalArgs."
 )
 _BY_STATUS: Mapping[int, FailureCase] = {
     **failures.BY_STATUS,
-    401: _BAD_KEY,
+    401: BAD_KEY,
     403: failures.FORBIDDEN.hinting(SIGN_IN),
 }
 _BY_WORD: Mapping[str, FailureCase] = {
-    "authentication_failed": _SIGNED_OUT,
+    "authentication_failed": SIGNED_OUT,
     "billing_error": failures.NO_CREDIT,
     "model_not_found": failures.UNKNOWN_MODEL,
-    "rate_limit": failures.LIMIT,
+    "rate_limit": LIMIT,
     "server_error": failures.UNREACHABLE,
 }
 
@@ -56,27 +56,7 @@ def failed(result: Object, trouble: ApiTrouble) -> TurnFailed:
     status = int(number(result.get("api_error_status")))
     errors = result.get("errors")
     words = text(result.get("result")) or "; ".join(map(str, errors if errors else ()))
-    return _told(case, status, words, trouble.until)
-
-
-def signed_out() -> TurnFailed:
-    """The failure of a turn that was not begun: nobody has signed in."""
-    return _told(_SIGNED_OUT)
-
-
-def key_refused(status: int) -> TurnFailed:
-    """The failure of a turn whose key is refused again and again; Claude would go on trying."""
-    return _told(_BAD_KEY, status)
-
-
-def limited(status: int, until: str) -> TurnFailed:
-    """The failure of a turn at a limit that is known to end later than Claude will try."""
-    return _told(failures.LIMIT, status, until=until)
-
-
-def unanswered() -> TurnFailed:
-    """Claude says that it is done with a message, and there is no result."""
-    return TurnFailed("protocol", "claude took the message and gave no result for it")
+    return told(case, status, words, trouble.until)
 
 
 def _case(result: Object, word: str) -> FailureCase:
@@ -96,10 +76,11 @@ def _case(result: Object, word: str) -> FailureCase:
     )
 
 
-def _told(
+def told(
     case: FailureCase, status: int = 0, words: str = "", until: str | None = None
 ) -> TurnFailed:
-    until = until if case is failures.LIMIT else None
+    """A failure of this kind, with the status and the words that Claude gives."""
+    until = until if case is LIMIT else None
     code = f" ({status})" if status else ""
     when = f" until {until[:10]} {until[11:16]} UTC" if until else ""
     return case.failure("claude", words, more=code + when, until=until)

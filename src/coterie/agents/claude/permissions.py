@@ -162,17 +162,6 @@ class ClaudeRequest:
         return {"behavior": "allow", "updatedInput": self.input}
 
 
-@dataclass(frozen=True)
-class ClaudeRequestContext:
-    """What stands around a request."""
-
-    cwd: str
-    said: str
-    """The last thing that Claude said."""
-    diff: str = ""
-    """What it would change, where that can be said."""
-
-
 @dataclass
 class ClaudeQuestions:
     """A request on its way: its questions, and the answers so far."""
@@ -204,29 +193,32 @@ class ClaudeQuestions:
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
-def asking(request: ClaudeRequest, around: ClaudeRequestContext) -> ClaudeQuestions:
-    """The questions of a request."""
+def asking(request: ClaudeRequest, cwd: str, said: str, diff: str = "") -> ClaudeQuestions:
+    """The questions of a request; `said` is the last thing that Claude said.
+
+    `diff` is what the call would change, where that can be told.
+    """
     if request.tool == QUESTION:
         found = mappings(request.input.get("questions"))
-        asked = [_question(f"{request.id}.{n}", one, around) for n, one in enumerate(found, 1)]
+        asked = [_question(f"{request.id}.{n}", one, said) for n, one in enumerate(found, 1)]
         if asked:
             return ClaudeQuestions(request, asked)
-    return ClaudeQuestions(request, [_permission(request, around)])
+    return ClaudeQuestions(request, [_permission(request, cwd, said, diff)])
 
 
-def _permission(request: ClaudeRequest, around: ClaudeRequestContext) -> Asked:
+def _permission(request: ClaudeRequest, cwd: str, said: str, diff: str) -> Asked:
     given = request.input
     call = PendingCall(
         call_id=request.call_id,
         name=request.tool,
         input=given,
-        cwd=around.cwd,
-        action=action_of(request.tool, given, around.cwd),
+        cwd=cwd,
+        action=action_of(request.tool, given, cwd),
         why=brief(text(given.get("description"))),
-        said=brief(around.said),
+        said=brief(said),
         note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
     )
-    asked = permission(request.id, call, around.diff)
+    asked = permission(request.id, call, diff)
     if request.tool != PLAN:
         return asked
     plan = Display(title="Approve a plan", content=text(given.get("plan")))
@@ -245,13 +237,11 @@ def _no(response: Response) -> str:
     return f"{who} no: {response.comment}" if response.comment else f"{who} no."
 
 
-def _question(key: str, given: Object, around: ClaudeRequestContext) -> Asked:
+def _question(key: str, given: Object, said: str) -> Asked:
     offered = mappings(given.get("options"))
     choices = choices_of(text(one.get("label")) for one in offered)
     listed = "\n".join(
         f"{text(one.get('label'))}: {text(one.get('description'))}" for one in offered
     )
-    display = Display(
-        title=text(given.get("question")), description=brief(around.said), content=listed
-    )
+    display = Display(title=text(given.get("question")), description=brief(said), content=listed)
     return information(key, display, () if given.get("multiSelect") is True else choices)

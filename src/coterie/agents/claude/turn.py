@@ -225,7 +225,9 @@ class ClaudeTurn:
         if self.interrupted:
             return update.TurnInterrupted(self.speech.text)
         if not self._results:
-            return failures.unanswered()
+            return update.TurnFailed(
+                "protocol", "claude took the message and gave no result for it"
+            )
         own = self._results[0]  # what follows was started by something in the background
         if own.get("is_error") is True:
             return failures.failed(own, self._trouble)
@@ -319,9 +321,9 @@ class ClaudeTurn:
         tried, most = number(message.get("attempt")), number(message.get("max_retries"))
         until = self._trouble.until
         if word == "authentication_failed" and tried >= _HOPELESS:
-            self.failure = failures.key_refused(status)
+            self.failure = failures.told(failures.BAD_KEY, status)
         elif word == "rate_limit" and until and seconds_until(until) > _LONG:
-            self.failure = failures.limited(status, until)
+            self.failure = failures.told(failures.LIMIT, status, until=until)
         what = status or (word if word != "unknown" else "no answer")
         return (update.Waiting(f"model: {what}, retry {tried} of {most}"),)
 

@@ -12,16 +12,9 @@ import anyio
 import anyio.to_thread
 
 from coterie import __version__
-from coterie.agents.codex import FACTS
-from coterie.agents.codex.channel import (
-    CodexChannel,
-    CodexExecChannel,
-    CodexThread,
-    ExecRun,
-    Rollout,
-)
+from coterie.agents.codex import FACTS, channel
 from coterie.agents.codex.home import NETWORK, PROFILE, CodexHome, Leftovers, prepare, toml_value
-from coterie.agents.codex.turn import Tokens, readable, signed_out
+from coterie.agents.codex.turn import SIGNED_OUT, Tokens, readable
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
@@ -71,7 +64,7 @@ class CodexAdapter(ProgramAdapter):
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
-    ) -> CodexChannel | CodexExecChannel | RefusedChannel:
+    ) -> channel.CodexChannel | channel.CodexExecChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Codex cannot find it."""
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
@@ -82,10 +75,10 @@ class CodexAdapter(ProgramAdapter):
         try:
             return await opening.on(await start("app-server", *network))
         except NoAppServer:
-            run = ExecRun(member.system_instruction, thread, None if thread else Tokens())
-            return CodexExecChannel(start, run, leftovers)
+            run = channel.ExecRun(member.system_instruction, thread, None if thread else Tokens())
+            return channel.CodexExecChannel(start, run, leftovers)
         except SignedOut:
-            return RefusedChannel(signed_out())
+            return RefusedChannel(SIGNED_OUT.failure("codex"))
 
     async def _start(
         self, member: Member, workspace: Workspace, home: CodexHome, *call: str
@@ -105,11 +98,11 @@ class CodexOpening:
     thread: str | None
     serving: Serving
 
-    async def on(self, process: AgentProcess) -> CodexChannel:
+    async def on(self, process: AgentProcess) -> channel.CodexChannel:
         """A channel on this process, which is ended if there will be none."""
         return await opened_on(process, self._opened(JsonRpc(process, jsonrpc=False)), readable)
 
-    async def _opened(self, rpc: JsonRpc) -> CodexChannel:
+    async def _opened(self, rpc: JsonRpc) -> channel.CodexChannel:
         await self._greet(rpc)
         await self._check_login(rpc)
         await self._without_skills(rpc)
@@ -119,9 +112,9 @@ class CodexOpening:
         rollout = None
         if resumed:
             path = Path(str(thread.get("path")))
-            rollout = await anyio.to_thread.run_sync(Rollout.at_end, path)
-        known = CodexThread(str(thread["id"]), str(self.home.cwd), rollout)
-        return CodexChannel(rpc, known, self.leftovers, self.serving)
+            rollout = await anyio.to_thread.run_sync(channel.Rollout.at_end, path)
+        known = channel.CodexThread(str(thread["id"]), str(self.home.cwd), rollout)
+        return channel.CodexChannel(rpc, known, self.leftovers, self.serving)
 
     async def _greet(self, rpc: JsonRpc) -> None:
         client = {"name": "coterie", "title": "Coterie", "version": __version__}

@@ -139,7 +139,7 @@ class CodexChannel(ProcessChannel):
         """What a message has to tell, after we have answered what needs no person."""
         updates: list[Update] = []
         for item in await self._recorded(message):
-            updates += turn.raw(item)
+            updates += turn.calls.raw(item)
         updates += [self._serve(message)] if _is_call(message) else turn.take(message)
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")

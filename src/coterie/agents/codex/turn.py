@@ -23,7 +23,7 @@ _TAIL = 4000
 
 
 SIGN_IN = "codex login"
-_SIGNED_OUT = failures.SIGNED_OUT.hinting(
+SIGNED_OUT = failures.SIGNED_OUT.hinting(
     f"In another terminal: {SIGN_IN} (it serves every codex member). Then try again."
 )
 _BAD_KEY = failures.BAD_KEY.hinting(f"{SIGN_IN}, or mend CODEX_API_KEY")
@@ -57,11 +57,6 @@ def failed(error: Object, until: str | None = None) -> update.TurnFailed:
     case = _case(*_info(error), theirs)
     # Another 429 may come while an account that pays by use is past its limits.
     return case.failure("codex", clean(theirs), until=until if case is _USED_UP else None)
-
-
-def signed_out() -> update.TurnFailed:
-    """A turn that was not begun: nobody has signed in."""
-    return _SIGNED_OUT.failure("codex")
 
 
 def refused(error: RpcError) -> update.TurnFailed:
@@ -220,10 +215,6 @@ class CodexTurn:
         updates = list(handle(params)) if handle else []
         yield from updates or (update.Activity(),)
 
-    def raw(self, item: Object) -> Iterator[update.Update]:
-        """The updates in a response item."""
-        yield from self.calls.raw(item)
-
     def _asked(self, message: Object) -> Iterator[update.Update]:
         around = CodexRequestContext(self.cwd, self.text, self.calls)
         self.request = request_of(message, around)
@@ -253,7 +244,7 @@ class CodexTurn:
         yield from self.calls.item_completed(item)
 
     def _raw(self, params: Object) -> Iterator[update.Update]:
-        yield from self.raw(mapping(params.get("item")))
+        yield from self.calls.raw(mapping(params.get("item")))
 
     def _usage(self, params: Object) -> Iterator[update.Update]:
         self._spent = _total(params)
