@@ -42,7 +42,7 @@ class HeadlessRun:
 
     failures: Failures
     thread = None
-    words = ("--output-format", "stream-json")
+    words: tuple[str, ...] = ("--output-format", "stream-json")
     pieces: list[str] = field(default_factory=list[str])
     complaint: str = ""
     """What it said last of something that went wrong."""

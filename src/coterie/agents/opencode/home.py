@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
-from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup, SetUp
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -96,4 +97,4 @@ def _plugins_of(cwd: Path, workspace: Workspace) -> str | None:
 class OpencodeAdapter(AcpAdapter):
     """Opens members' channels to OpenCode."""
 
-    set_up = staticmethod(set_up)
+    set_up: ClassVar[SetUp] = staticmethod(set_up)

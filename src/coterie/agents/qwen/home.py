@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import ClassVar
 
-from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup, SetUp
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -57,4 +58,4 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
 class QwenAdapter(AcpAdapter):
     """Opens members' channels to Qwen Code."""
 
-    set_up = staticmethod(set_up)
+    set_up: ClassVar[SetUp] = staticmethod(set_up)
