@@ -159,9 +159,9 @@ class _Answering(Surface):
         if isinstance(record, InteractionRecord) and record.state == "open":
             self._answer(record.interaction)
 
-    def finished(self, result: ResultRecord) -> None:
+    async def finished(self, app: App, result: ResultRecord) -> None:
         """How it ended."""
-        self._surface.finished(replace(result, next=self._following))
+        await self._surface.finished(app, replace(result, next=self._following))
 
 
 # -- tickets -----------------------------------------------------------------------------------
@@ -210,10 +210,12 @@ async def _in_lines(
     call: Call, app: App, stage: DemoProject, task_id: str, parking: StopRequest
 ) -> int:
     from coterie.app.demo import GOAL
+    from coterie.cli.lines import PlainOutput
     from coterie.cli.running import Patience, run_task
-    from coterie.cli.ticket_events import PlainTickets
+    from coterie.cli.ticket_events import TicketEvents
 
-    surface: Surface = _Outcome(call) if call.json else PlainTickets(call, stage.view.team)
+    team = stage.view.team
+    surface: Surface = _Outcome(call) if call.json else PlainOutput(call, team, TicketEvents)
     surface.opened(GOAL)
     return await run_task(call, app, task_id, surface, parking, Patience(_UNATTENDED))
 
@@ -224,21 +226,15 @@ class _Outcome(JsonLines):
     def __init__(self, call: Call) -> None:
         super().__init__(call.record)
         self._record = call.record
-        self._result: ResultRecord | None = None
 
-    def finished(self, result: ResultRecord) -> None:
-        self._result = result
-
-    async def conclude(self, app: App) -> None:
+    async def finished(self, app: App, result: ResultRecord) -> None:
         """Say what came of it, then how it ended."""
         from coterie.app.demo import kept
 
-        if self._result is None:
-            return
-        if self._result.status == "completed":
-            promises = await kept(app, self._result.task)
+        if result.status == "completed":
+            promises = await kept(app, result.task)
             self._record("outcome", {"promises": {one.what: one.kept for one in promises}})
-        super().finished(self._result)
+        await super().finished(app, result)
 
 
 async def _on_screen(

@@ -33,6 +33,7 @@ from coterie.cli.text import (
 )
 from coterie.model.conversation import YOU
 from coterie.model.record import (
+    Entry,
     ErrorRecord,
     InteractionRecord,
     MemberRecord,
@@ -180,12 +181,9 @@ class Surface:
         """Show one thing that happened."""
         raise NotImplementedError
 
-    def finished(self, result: ResultRecord) -> None:
-        """Show how the run ended."""
+    async def finished(self, app: App, result: ResultRecord) -> None:
+        """Show how the run ended; called last, when nothing runs."""
         raise NotImplementedError
-
-    async def conclude(self, app: App) -> None:
-        """Show what needs a look at all that was done; called last, when nothing runs."""
 
 
 @dataclass
@@ -200,9 +198,29 @@ class RecordLines:
     """Whether long lines are folded; a pipe gets them as they are, to be searched and cut."""
     cards: bool = True
     """Whether an open question is shown whole."""
+    _began: float = field(default_factory=time.monotonic, init=False)
+    _ran: report.CommandLog = field(default_factory=report.CommandLog, init=False)
+
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        """Take in the tickets that were there before this run."""
+
+    def past(self, entry: Entry) -> list[str]:
+        """What a reader should see of what happened before this run."""
+        return self.lines(entry.record)
+
+    async def report(self, app: App, result: ResultRecord) -> list[str]:
+        """How the run ended."""
+        if result.reason == "interrupted":
+            return [report.stopped_line(result.task)]
+        return report.lines(result, self._seconds, self.paint, self._ran.lines())
+
+    @property
+    def _seconds(self) -> float:
+        return time.monotonic() - self._began
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""
+        self._ran.saw(record)
         text = describe(record)
         return [] if text is None else self._laid_out(record, text)
 
@@ -350,22 +368,21 @@ class PlainOutput(Surface):
 
     def __init__(self, call: Call, team: Team, renderer: type[RecordLines] = Transcript) -> None:
         self._call = call
-        self._began = time.monotonic()
-        self._ran = report.CommandLog()
         self._renderer = renderer(team, lambda: call.width, call.paint, fold=call.attended)
 
+    def knows(self, tickets: Iterable[TicketView]) -> None:
+        self._renderer.knows(tickets)
+
     def saw(self, record: Record) -> None:
-        self._ran.saw(record)
         lines = self._renderer.lines(record)
         if isinstance(record, ErrorRecord) and lines:
             self._call.note("\n".join(lines))
         else:
             self._call.lines(lines)
 
-    def finished(self, result: ResultRecord) -> None:
-        """The report at the end."""
+    async def finished(self, app: App, result: ResultRecord) -> None:
+        lines = await self._renderer.report(app, result)
         if result.reason == "interrupted":
-            self._call.note(report.stopped_line(result.task))
-            return
-        seconds, paint = time.monotonic() - self._began, self._call.paint
-        self._call.lines(report.lines(result, seconds, paint, self._ran.lines()))
+            self._call.note("\n".join(lines))
+        else:
+            self._call.lines(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from coterie.cli.lines import Surface
 from coterie.model.conversation import YOU
@@ -20,6 +21,9 @@ from coterie.model.record import (
     TaskView,
 )
 from coterie.model.update import Usage
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
 
 
 def fields_of(record: Record) -> dict[str, object]:
@@ -138,6 +142,6 @@ class JsonLines(Surface):
         if not isinstance(record, DeltaRecord | ResultRecord):
             self._emit(record.type, fields_of(record), getattr(record, "at", None) or None)
 
-    def finished(self, result: ResultRecord) -> None:
+    async def finished(self, app: App, result: ResultRecord) -> None:
         """The last line."""
         self._emit(result.type, fields_of(result), None)

@@ -120,9 +120,9 @@ def _surface(call: Call, team: Team, workflow: str) -> Surface:
         return JsonLines(call.record)
     if workflow != _TICKETS:
         return PlainOutput(call, team)
-    from coterie.cli.ticket_events import PlainTickets
+    from coterie.cli.ticket_events import TicketEvents
 
-    return PlainTickets(call, team)
+    return PlainOutput(call, team, TicketEvents)
 
 
 def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
@@ -191,10 +191,20 @@ class GuardedObserver:
 
     def tell(self, show: Callable[[], None]) -> None:
         """Show something, if anybody is there to read it."""
-        if self.left:
-            return
+        if not self.left:
+            with self._guarded():
+                show()
+
+    async def finished(self, app: App, result: ResultRecord) -> None:
+        """Show how the run ended, as far as that is known."""
+        if not self.left:
+            with self._guarded(), suppress(CoterieError):  # what happened has been shown
+                await self._surface.finished(app, result)
+
+    @contextmanager
+    def _guarded(self) -> Generator[None]:
         try:
-            show()
+            yield
         except BrokenPipeError:
             self.left: bool = True
             self._stop()
@@ -223,11 +233,9 @@ async def run_task(
         result = report.parked(task_id, "interrupted", watched.turns)
     if isinstance(result.stop, RateLimited):
         watched.saw(await _rate_limited(app, task_id, result.stop))
-    watched.tell(lambda: surface.finished(result))
+    await watched.finished(app, result)
     if watched.left:
         call.note(report.stopped_line(task_id))
-    with suppress(CoterieError):  # what happened has been shown; a look back can wait
-        await surface.conclude(app)
     return report.exit_code(result) if code is None else code
 
 

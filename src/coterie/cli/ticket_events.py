@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from coterie.cli import report
-from coterie.cli.lines import FAILED, FENCE, PlainOutput, RecordLines, RecordText
-from coterie.cli.main import Call
+from coterie.cli.lines import FAILED, FENCE, RecordLines, RecordText
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.model import instant
@@ -23,7 +21,7 @@ from coterie.model.record import (
     ResultRecord,
     TicketRecord,
 )
-from coterie.model.team import Team, base_of
+from coterie.model.team import base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
 if TYPE_CHECKING:
@@ -92,6 +90,20 @@ class TicketEvents(RecordLines):
     def knows(self, tickets: Iterable[TicketView]) -> None:
         """Tickets that were there before."""
         self._known |= {view.ticket.id: view.ticket for view in tickets}
+
+    async def report(self, app: App, result: ResultRecord) -> list[str]:
+        """The report of a whole session; of one that is not over, how far it came."""
+        if result.status == "completed":
+            from coterie.cli import ticket_report
+
+            ended = await ticket_report.session_report(app, result.task)
+            return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
+        if result.reason == "interrupted":
+            return [report.stopped_line(result.task)]
+        lines = report.lines(result, self._seconds, self.paint)
+        if listed := rows(await app.tickets(result.task), self.team):
+            lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")
+        return lines
 
     def past(self, entry: Entry) -> list[str]:
         """The lines of what happened before; how tickets stand is not taken from it."""
@@ -189,48 +201,3 @@ def _prose(text: str) -> str:
     """A reply on one line, without the JSON that was asked for."""
     bare = FENCE.sub("", text).strip()
     return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
-
-
-class PlainTickets(PlainOutput):
-    """The same for a session with tickets, whose report needs a look at all that was done."""
-
-    def __init__(self, call: Call, team: Team) -> None:
-        super().__init__(call, team)
-        self._renderer: TicketEvents = TicketEvents(
-            team, lambda: call.width, call.paint, fold=call.attended
-        )
-        self._result: ResultRecord | None = None
-
-    def knows(self, tickets: Iterable[TicketView]) -> None:
-        """Tickets that were there before."""
-        self._renderer.knows(tickets)
-
-    def finished(self, result: ResultRecord) -> None:
-        """How it ended is told by `conclude`."""
-        self._result = result
-
-    async def conclude(self, app: App) -> None:
-        """The report at the end."""
-        result = self._result
-        if result is None:
-            return
-        if result.reason == "interrupted":
-            self._call.note(report.stopped_line(result.task))
-        else:
-            seconds = time.monotonic() - self._began
-            self._call.lines(await closing_lines(app, self._call, result, seconds))
-
-
-async def closing_lines(app: App, call: Call, result: ResultRecord, seconds: float) -> list[str]:
-    """How a run of a session ended: the report of a whole one, else how far it came."""
-    if result.status == "completed":
-        from coterie.cli import ticket_report
-
-        ended = await ticket_report.session_report(app, result.task)
-        return ["", *ticket_report.report_lines(ended, call.width, call.paint)]
-    team = (await app.show(result.task)).state.created.team
-    listed = rows(await app.tickets(result.task), team)
-    lines = report.lines(result, seconds, call.paint)
-    if listed:
-        lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")
-    return lines

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class Screen(Surface):
     """An observer that shows a run on a terminal and takes what is typed there."""
 
+    renderer: type[RecordLines] = Transcript
+
     def __init__(
         self,
         call: Call,
@@ -46,23 +48,18 @@ class Screen(Surface):
         self._parked: Callable[[], None] = lambda: None
         self._board = self._make_board(max_turns)
         self._paint = call.paint
-        self._began = time.monotonic()
-        self._ran = report.CommandLog()
         self._report: list[str] = []
         self._entry = InputHandler(self._board, self)
         names = [member.id for member in team.in_order]
         self._prompt = PromptArea(
             self, self._entry, names, history, colour=call.colour, streams=streams
         )
-        self._transcript = self._make_transcript()
+        self._renderer = self.renderer(
+            team, lambda: self._prompt.width, call.paint, fold=True, cards=False
+        )
 
     def _make_board(self, max_turns: int | None) -> ChatStatus:
         return ChatStatus(self._team, max_turns)
-
-    def _make_transcript(self) -> RecordLines:
-        return Transcript(
-            self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
-        )
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -109,20 +106,16 @@ class Screen(Surface):
     # -- what happens --------------------------------------------------------------------------
 
     def saw(self, record: Record) -> None:
-        self._ran.saw(record)
         self._board.saw(record)
         own = isinstance(record, InteractionRecord) and self._board.is_person(record.member)
         if not own:  # a human's own turn shows in the live lines
-            self._prompt.print(self._transcript.lines(record))
+            self._prompt.print(self._renderer.lines(record))
         self.redraw()
 
-    def finished(self, result: ResultRecord) -> None:
-        """The report, for when the live lines are gone."""
-        if result.reason == "interrupted":
-            self._report = [report.stopped_line(result.task)]
-        else:
-            seconds = time.monotonic() - self._began
-            self._report = report.lines(result, seconds, self._paint, self._ran.lines())
+    async def finished(self, app: App, result: ResultRecord) -> None:
+        """Keep the report for when the live lines are gone."""
+        self._report = [report.stopped_line(result.task)]  # should the look at it all fail
+        self._report = await self._renderer.report(app, result)
 
     # -- for the entry -------------------------------------------------------------------------
 

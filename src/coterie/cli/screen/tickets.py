@@ -10,17 +10,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.cli import card, report
+from coterie.cli import card
+from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
-from coterie.cli.ticket_events import AT_WORK, TicketEvents, closing_lines, ticket_of
+from coterie.cli.ticket_events import AT_WORK, TicketEvents, ticket_of
 from coterie.cli.ticket_report import TicketPage, page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
-from coterie.model.record import Entry, MessageRecord, Record, ResultRecord, TicketRecord
+from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket, TicketView
 
@@ -197,17 +198,11 @@ class TicketScreen(Screen):
     _is_stale: bool = False
     """Whether something happened since the table was last read."""
     _rests_until: float = 0.0
-    _result: ResultRecord | None = None
+    renderer: type[RecordLines] = TicketEvents
 
     def _make_board(self, max_turns: int | None) -> TicketStatus:
         self._tickets = TicketStatus(self._team, max_turns)
         return self._tickets
-
-    def _make_transcript(self) -> TicketEvents:
-        self._events = TicketEvents(
-            self._team, lambda: self._prompt.width, self._paint, fold=True, cards=False
-        )
-        return self._events
 
     # -- life ----------------------------------------------------------------------------------
 
@@ -223,26 +218,13 @@ class TicketScreen(Screen):
 
     def look_back(self, entries: Sequence[Entry]) -> None:
         """The end of what happened before; how tickets stand is read from what is kept."""
-        self._prompt.print([line for entry in entries for line in self._events.past(entry)])
+        self._prompt.print([line for entry in entries for line in self._renderer.past(entry)])
 
     def saw(self, record: Record) -> None:
         super().saw(record)
         if record.type in _CHANGING:
             self._is_stale = True
             self._refresh_soon()
-
-    def finished(self, result: ResultRecord) -> None:
-        """How it ended is told by `conclude`, which can look at all that was done."""
-        self._result = result
-
-    async def conclude(self, app: App) -> None:
-        """The report, for when the live lines are gone."""
-        result = self._result
-        if result is None or result.reason == "interrupted":
-            self._report = [report.stopped_line(self._board.task)]
-            return
-        seconds = time.monotonic() - self._began
-        self._report = await closing_lines(app, self._call, result, seconds)
 
     # -- what is kept --------------------------------------------------------------------------
 
@@ -257,7 +239,7 @@ class TicketScreen(Screen):
         self._tickets.spent(sum((cost.usage.cost_usd or 0.0) for cost in costs if cost.usage))
         views = await self._app.tickets(task)
         self._tickets.load(views)
-        self._events.knows(views)
+        self._renderer.knows(views)
 
     def _refresh_soon(self) -> None:
         if self._is_stale and self._app is not None and time.monotonic() > self._rests_until:
