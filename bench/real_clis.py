@@ -23,6 +23,7 @@ from coterie.agents.claude.adapter import arguments as claude_arguments
 from coterie.agents.codex import home as codex_home
 from coterie.agents.gemini import home as gemini_home
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.config.project import passthrough
 from coterie.model.agent import AgentDefinition
 from coterie.model.record import MessageRecord, Record
@@ -97,7 +98,7 @@ class Place:
         async with App.open(self.folder, home, self.url) as app:
             caps = Caps(max_turns=TURNS + 1, max_rounds=None)
             team = Team(name="bench", members=(self.member,))
-            task = await app.start(team, "Say yes.", caps, rehearsal=True)
+            task = await app.create(StartRequest(team, "Say yes.", caps, rehearsal=True))
             await app.run(task, timing, patience=0)
         return timing.turns
 

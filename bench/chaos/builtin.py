@@ -20,9 +20,9 @@ import anyio.to_thread
 
 from bench.chaos.forked import ROOT, Parent, Silent, serve
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused
 from coterie.model.conversation import YOU
-from coterie.model.task import Caps
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry
 from coterie.rehearsal.model_api import (
@@ -237,7 +237,9 @@ async def _own(root: Path, url: str) -> int:
         tasks = await app.tasks()
         task = tasks[0].id if tasks else None
         if task is None:
-            task = await app.start(_TEAM, "Do all of it.", Caps(), workflow="solo", rehearsal=True)
+            task = await app.create(
+                StartRequest(_TEAM, "Do all of it.", rehearsal=True, workflow="solo")
+            )
         result = await app.run(task, Silent(), patience=None)
     return 0 if result.status == "completed" else 1
 

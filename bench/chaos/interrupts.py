@@ -22,6 +22,7 @@ import anyio.to_thread
 from bench.chaos.chats import furnish, is_locked
 from bench.chaos.forked import ROOT, Parent, Silent, serve
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.errors import AnswerRefused, UsageError
 from coterie.model.conversation import YOU, Message
 from coterie.model.journal import Turn
@@ -235,7 +236,7 @@ async def _own(project: Path, turns: int) -> int:
         task = tasks[0].id if tasks else None
         if task is None:
             caps = Caps(max_turns=turns, max_rounds=None, floor="ask")
-            task = await app.start(_TEAM, "turn 0", caps)
+            task = await app.create(StartRequest(_TEAM, "turn 0", caps))
         result = await app.run(task, Silent(), patience=None)
     return 0 if result.status == "completed" else 1
 

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from inline_snapshot import snapshot
 
+from coterie.app.demo import Promise
+from coterie.cli.demo import _farewell
+from coterie.cli.main import Call
 from coterie.rehearsal import demo_shop
 from coterie.rehearsal.demo_shop import DemoShop
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
@@ -119,6 +123,37 @@ def test_a_promise_that_is_not_kept_is_a_failure(
         "met a conflict, settled by its author": True,
         "tests green, run by Coterie": True,
     }
+
+
+class Narrow(Call):
+    @property
+    def width(self) -> int:
+        return 44
+
+
+def test_a_narrow_terminal_breaks_no_word_and_no_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    promise = Promise("met a conflict, settled by its author", "T2, T3 and T4", kept=True)
+    _farewell(Narrow(), Path("/shop"), "k3f9", [promise])
+    assert capsys.readouterr().out == snapshot("""\
+
+ ok     met a conflict, settled by its
+        author: T2, T3 and T4
+
+ Look   cd /shop
+        coterie tickets
+          the tickets, and who did them
+        coterie show k3f9/T4
+          the one that was sent back
+        coterie log k3f9
+          all that was said
+        coterie diff k3f9
+          what was changed
+        coterie accept k3f9
+          take it into main; until then it
+          is on a branch
+""")
 
 
 def test_an_agent_that_is_not_there_is_told(bare: Cli) -> None:

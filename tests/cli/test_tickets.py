@@ -206,5 +206,6 @@ def test_the_table_is_live(terminal: Terminal) -> None:
  CHECKED       mkdir -p built exit 0, at tree 9c1e44
  YOU DECIDED   plan 12:00 · q2 once
 
- Next   coterie diff k3f9 · coterie accept k3f9 · coterie revert k3f9
+ Next   coterie diff k3f9 · coterie accept k3f9
+        coterie revert k3f9
 """)

@@ -12,6 +12,7 @@ import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
 from coterie.config.team_file import LoadedTeam
@@ -72,8 +73,8 @@ def loaded(project: Path) -> LoadedTeam:
 async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) -> None:
     roles = await anyio.to_thread.run_sync(loaded, project)
     async with App.open(project) as app:
-        given = {"workflow": "tickets", "team_file": roles.path}
-        task = await app.start(roles.team, "Make them", Caps(yes=True), **given)
+        given = {"team_file": roles.path, "workflow": "tickets"}
+        task = await app.create(StartRequest(roles.team, "Make them", Caps(yes=True), **given))
         with anyio.fail_after(100):
             result = await app.run(task, Recorder(), patience=0.0)
         assert (result.status, result.summary) == ("completed", "2 done")
@@ -108,7 +109,7 @@ async def test_a_mistake_in_the_limits_is_told_before_anything_is_made(project: 
     (project / ".coterie" / "scheduler_config.json").write_text('{"retries": -1}')
     async with App.open(project) as app:
         with pytest.raises(ConfigError, match="retries is -1; expected at least 0"):
-            await app.start(roles.team, "x", Caps(), workflow="tickets")
+            await app.create(StartRequest(roles.team, "x", workflow="tickets"))
         assert await app.tasks() == []
 
 

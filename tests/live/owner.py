@@ -19,6 +19,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.cli.records import fields_of
 from coterie.model.record import Record
 from coterie.model.task import Caps
@@ -49,7 +50,7 @@ async def main(words: list[str]) -> None:
             goal, turns = more
             caps = Caps(max_turns=int(turns), max_rounds=None)
             team = Team.model_validate_json(what)
-            task = await app.start(team, goal, caps, rehearsal=True)
+            task = await app.create(StartRequest(team, goal, caps, rehearsal=True))
             print(json.dumps({"type": "started", "task": task}), flush=True)
         Printing().saw(await app.run(task, Printing(), patience=None))
 

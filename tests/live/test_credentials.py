@@ -15,6 +15,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.model.record import ErrorRecord, InteractionRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
@@ -133,7 +134,7 @@ async def test_one_login_serves_three(
             ),
         )
         async with App.open(house.project) as app:
-            task = await app.start(team, "Who is there?", Caps(max_turns=3))
+            task = await app.create(StartRequest(team, "Who is there?", Caps(max_turns=3)))
             result = await app.run(task, keeping, patience=0)
         assert (result.status, result.turns) == ("completed", 3), keeping.records
         assert [turn.token.reveal() == secret for turn in server.turns] == [True] * 3
@@ -175,7 +176,9 @@ async def test_signing_in_and_trying_again(
         kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
         kept.rename(house.home / "not yet")
         async with App.open(house.project) as app, anyio.create_task_group() as group:
-            task = await app.start(Team(name="one", members=(ann,)), "Hello?", Caps(max_turns=1))
+            task = await app.create(
+                StartRequest(Team(name="one", members=(ann,)), "Hello?", Caps(max_turns=1))
+            )
 
             async def sign_in() -> None:
                 await signing.question.wait()

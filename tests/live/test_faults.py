@@ -15,6 +15,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.engine.turns import ATTEMPTS
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -124,7 +125,7 @@ async def skipped(
         async with anyio.create_task_group() as group:
             group.start_soon(skip, questions)
             caps = Caps(max_turns=rounds * len(team.members), max_rounds=None)
-            task = await app.start(team, "Hello?", caps, rehearsal=rehearsal)
+            task = await app.create(StartRequest(team, "Hello?", caps, rehearsal=rehearsal))
             results.append(await app.run(task, watching, patience=None))
             send.close()
     assert [result.status for result in results] == ["completed"]

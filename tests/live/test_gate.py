@@ -14,6 +14,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.model.interaction import Interaction
 from coterie.model.record import InteractionRecord, Record
 from coterie.model.task import Caps
@@ -114,7 +115,7 @@ async def run(house: House, team: Team, script: list[Answer], answers: Answers) 
     ):
         group.start_soon(answering, app, questions)
         caps = Caps(max_turns=2, max_rounds=None)
-        task = await app.start(team, "Try it.", caps, rehearsal=True)
+        task = await app.create(StartRequest(team, "Try it.", caps, rehearsal=True))
         result = await app.run(task, Told(send), patience=None)
         send.close()
         bodies = [json.dumps(turn.body) for turn in server.turns]

@@ -18,6 +18,7 @@ import anyio.to_thread
 import pytest
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.config.teams import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record, ResultRecord
@@ -154,7 +155,9 @@ async def test_a_model_that_obeys_ends_as_a_question(
     with anyio.fail_after(SLOWEST):
         async with RehearsalServer(brain) as server:
             async with App.open(house.project, None, server.url) as app:
-                task = await app.start(team, "Look around.", Caps(max_turns=1), rehearsal=True)
+                task = await app.create(
+                    StartRequest(team, "Look around.", Caps(max_turns=1), rehearsal=True)
+                )
                 async with anyio.create_task_group() as group:
                     group.start_soon(run, app, task, watching, None if trusted else 0)
                     await watching.question.wait()

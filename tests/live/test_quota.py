@@ -14,6 +14,7 @@ import anyio
 import pytest
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.model.record import MemberRecord, MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
@@ -99,7 +100,7 @@ async def test_the_task_parks_until_the_limit_ends(
     model = Limited([ErrorReply(429, "No more.", resets_in=HOUR)])
     watching = Watching()
     async with RehearsalServer(model) as server, opened(house, server) as app:
-        task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)
+        task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
         result = await app.run(task, watching, patience=0)
         assert await app.questions() == []
     assert (result.status, result.reason) == ("waiting", "rate_limit")
@@ -113,7 +114,7 @@ async def test_the_task_goes_on_by_itself_when_the_limit_ends(house: House) -> N
     model = Limited([ErrorReply(429, "No more.", resets_in=1), reply("Here I am.")])
     watching = Watching()
     async with RehearsalServer(model) as server, opened(house, server) as app:
-        task = await app.start(team, "Hello?", ONE_TURN, rehearsal=True)
+        task = await app.create(StartRequest(team, "Hello?", ONE_TURN, rehearsal=True))
         result = await app.run(task, watching, patience=0, at_reset=True)
     assert result.status == "completed"
     assert watching.said == ["Here I am."]

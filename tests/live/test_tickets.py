@@ -19,7 +19,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 from jsonschema import Draft202012Validator
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.demo import DemoProject, kept, start_tickets_demo, tickets_demo
+from coterie.app.demo import DemoProject, kept, tickets_demo
 from coterie.app.project import App
 from coterie.config.registry_edit import by_hand
 from coterie.config.schemas import FOLDER
@@ -113,7 +113,7 @@ async def test_the_whole_diagram_with_real_clis(stage: DemoProject) -> None:
         RehearsalServer(Diagram()) as server,
         App.open(root, stage.home, server.url) as app,
     ):
-        task = await start_tickets_demo(app, stage)
+        task = await app.create(stage.start)
         with anyio.fail_after(SLOWEST):
             result, answered = await answered_run(app, task)
         assert (result.status, result.reason, answered) == ("completed", "done", ["q1"])

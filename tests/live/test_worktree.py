@@ -14,6 +14,7 @@ import pytest
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.config.teams import trust_material
 from coterie.model import instant
 from coterie.model.record import InteractionRecord, Record
@@ -165,7 +166,7 @@ async def run(house: House, team: Team) -> Ran:
         anyio.create_task_group() as group,
     ):
         group.start_soon(approve, app, asked)
-        task = await app.start(team, "Commit it.", Caps(max_turns=3), rehearsal=True)
+        task = await app.create(StartRequest(team, "Commit it.", Caps(max_turns=3), rehearsal=True))
         result = await app.run(task, Approving(ask), patience=None)
         ask.close()
         askers = [one.member and one.member.id for one in await app.questions(only_open=False)]

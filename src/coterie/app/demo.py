@@ -16,7 +16,8 @@ from coterie.agents.builtin import FACTS as BUILT_IN
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import Agents
 from coterie.app.project import App
-from coterie.app.teams import Teams, TeamView
+from coterie.app.run import TICKETS, StartRequest
+from coterie.app.teams import Teams
 from coterie.config.project import Project, make_project
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.registry_edit import by_hand, program, save_registry
@@ -29,14 +30,14 @@ from coterie.model.conversation import YOU
 from coterie.model.envelope import ArtifactRef, Envelope, Review
 from coterie.model.task import DEMO, Caps
 from coterie.model.ticket import Ticket
-from coterie.rehearsal.demo_shop import GOAL, TESTS, TICKETS, initial_files
+from coterie.rehearsal.demo_shop import GOAL, TESTS, initial_files
+from coterie.rehearsal.demo_shop import TICKETS as PLANNED
 from coterie.workspace.git import Git
 
 REVIEWERS = ("security", "performance", "readability")
 REVIEW_GOAL = "Review cart.py before it ships. What would you fix first?"
 _SCRIPTED = "scripted"
 _SHIPPED = Path(str(files("coterie.rehearsal")))
-_TEAM = "tickets"
 _WORKERS = 2
 _MAY_RUN = {"allow": [f"{TESTS} *"]}
 
@@ -47,7 +48,7 @@ class DemoProject:
 
     project: Project
     home: Path
-    view: TeamView
+    start: StartRequest
 
 
 def review_demo(base: Path) -> DemoProject:
@@ -62,7 +63,8 @@ def review_demo(base: Path) -> DemoProject:
         {"completionDetection": "jsonl", "completionTypes": ["result"]},
     )
     entries = [_reviewer(name) for name in REVIEWERS]
-    return DemoProject(project, home, Teams(project, home).write("review", [*entries, {"id": YOU}]))
+    view = Teams(project, home).write("review", [*entries, {"id": YOU}])
+    return DemoProject(project, home, StartRequest(view.team, REVIEW_GOAL))
 
 
 def _reviewer(name: str) -> dict[str, object]:
@@ -94,8 +96,10 @@ def tickets_demo(
     save_registry(load_registry(KNOWN_AGENTS, registry_path(home)).with_agents(*known))
     manager, *workers = agents
     seated_on = [manager, *islice(cycle(workers or agents), _WORKERS)]
-    entries = [_permitted(entry) for entry in seated(_TEAM, seated_on)]
-    return DemoProject(project, home, Teams(project, home).write(_TEAM, [*entries], preset=_TEAM))
+    entries = [_permitted(entry) for entry in seated(TICKETS, seated_on)]
+    view = Teams(project, home).write(TICKETS, [*entries], preset=TICKETS)
+    start = StartRequest(view.team, GOAL, Caps(yes=True), view.loaded.path, DEMO, TICKETS)
+    return DemoProject(project, home, start)
 
 
 def _agent(name: str) -> AgentDefinition:
@@ -122,18 +126,6 @@ def _commit(folder: Path) -> None:
     git.run("commit", "-q", "-m", "A small shop", env=git.identity())
 
 
-async def start_tickets_demo(app: App, demo: DemoProject) -> str:
-    """Start the session; returns its id."""
-    return await app.start(
-        demo.view.team,
-        GOAL,
-        Caps(yes=True),
-        workflow=_TEAM,
-        team_file=demo.view.loaded.path,
-        rehearsal=DEMO,
-    )
-
-
 # -- what it promised --------------------------------------------------------------------------
 
 
@@ -151,7 +143,7 @@ async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
     """Each promise of the demo, with what became of it."""
     views = await app.tickets(task_id)
     done = [view.ticket for view in views if view.ticket.state == "done"]
-    planned = len(TICKETS)
+    planned = len(PLANNED)
     said = await app.envelopes(task_id)
     git = Git(app.root)
     name = f"{await app.branch(task_id)}^{{tree}}"

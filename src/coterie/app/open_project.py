@@ -15,7 +15,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from coterie.app.project import App
 from coterie.app.projects import open_folder
-from coterie.app.start import Rehearsal
+from coterie.app.run import Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, find_project
 from coterie.engine.run import plain_errors
@@ -67,14 +67,8 @@ class OpenProject(App):
             team = await self.team(team)
         if isinstance(team, TeamView):
             team, team_file = team.team, team_file or team.loaded.path
-        return await super().start(
-            team,
-            goal,
-            caps or Caps(),
-            workflow=workflow or team.workflow,
-            team_file=team_file,
-            rehearsal=rehearsal,
-        )
+        caps, workflow = caps or Caps(), workflow or team.workflow
+        return await self.create(StartRequest(team, goal, caps, team_file, rehearsal, workflow))
 
     async def stream(
         self, task_id: str, *, wait: float | None = None, at_reset: bool = False

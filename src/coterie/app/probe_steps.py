@@ -16,6 +16,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from coterie.app.project import App
+from coterie.app.run import StartRequest
 from coterie.errors import CoterieError
 from coterie.model.agent import ShellTool
 from coterie.model.conversation import YOU
@@ -132,9 +133,8 @@ class ProbeTask:
 
     async def begin(self) -> None:
         """A new task, which waits for our first word."""
-        self.task: str = await self.app.start(
-            self._team, "", Caps(max_rounds=1, floor="ask"), rehearsal=True
-        )
+        caps = Caps(max_rounds=1, floor="ask")
+        self.task: str = await self.app.create(StartRequest(self._team, "", caps, rehearsal=True))
         self.run()
 
     def run(self) -> None:

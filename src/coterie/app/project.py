@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import anyio.to_thread
 
@@ -18,6 +18,7 @@ from coterie.app.run import (
     WORKFLOWS,
     ByHand,
     MemberFactory,
+    StartRequest,
     by_hand,
     checks_of,
     load_workflow,
@@ -47,7 +48,7 @@ from coterie.model.record import (
     TaskDetail,
     TaskView,
 )
-from coterie.model.task import Caps, TaskCreated
+from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
 from coterie.ports import Observer
@@ -108,28 +109,17 @@ class App:
 
     # -- work ----------------------------------------------------------------------------------
 
-    async def start(
-        self,
-        team: Team,
-        goal: str,
-        caps: Caps,
-        *,
-        workflow: str = "chat",
-        team_file: Path | None = None,
-        rehearsal: bool | Path | Literal["demo"] = False,
-    ) -> str:
+    async def create(self, start: StartRequest) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
 
         A session with tickets keeps the project's `scheduler_config.json` as it is now.
-        A `rehearsal` runs on a stand-in for the models; a path is the file of its replies,
-        `demo` the model of `coterie demo`.
         """
-        version = (await load_workflow(workflow)).version
+        version = (await load_workflow(start.workflow)).version
         owner = await self._own()
-        rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), team.name)
-        team = with_learned(team, rules)
+        rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), start.team.name)
+        team, goal = with_learned(start.team, rules), start.goal or ""
         scheduler = SchedulerConfig()
-        if workflow == TICKETS:
+        if start.workflow == TICKETS:
             from coterie.workflows.tickets import check_team
 
             check_team(team)
@@ -141,16 +131,16 @@ class App:
                 task_id=(task_id := _new_id(length)),
                 at=instant.now(),
                 session_id=task_id,
-                workflow=workflow,
+                workflow=start.workflow,
                 workflow_version=version,
                 goal=goal,
                 author=author,
                 team=team.sealed(),
-                team_file=str(team_file) if team_file else None,
-                caps=caps,
+                team_file=str(start.team_file) if start.team_file else None,
+                caps=start.caps,
                 scheduler=scheduler,
-                rehearsal=rehearsal is not False,
-                script=None if isinstance(rehearsal, bool) else str(rehearsal),
+                rehearsal=start.rehearsal is not False,
+                script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
             )
             said = Message(task_id, 1, author, "", created.at)
             opening = spoken(team, said, goal)[0] if goal else None

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
@@ -25,7 +25,7 @@ from coterie.errors import AgentMissing, CoterieError, UsageError
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
-from coterie.model.task import DEMO, TaskCreated
+from coterie.model.task import DEMO, Caps, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore, Workflow
@@ -43,6 +43,21 @@ if TYPE_CHECKING:
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
 _WITHOUT_CHECKS = frozenset({"chat", "solo"})
+Rehearsal = bool | Path | Literal["demo"]
+"""Whether models are stood in for; a path is the file of the replies, `demo` the demo's model."""
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """A task to be started."""
+
+    team: Team
+    goal: str | None
+    """None: not known yet."""
+    caps: Caps = Caps()
+    team_file: Path | None = None
+    rehearsal: Rehearsal = False
+    workflow: str = "chat"
 
 
 @dataclass(frozen=True)

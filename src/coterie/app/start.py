@@ -6,9 +6,8 @@ import shlex
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from coterie.app.run import WORKFLOWS
+from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
@@ -20,23 +19,6 @@ from coterie.model.team import Member, Team, member_folder
 from coterie.model.ticket import SchedulerConfig
 from coterie.rehearsal.script import read_script
 from coterie.workspace.git import repository_of
-
-TICKETS = "tickets"
-Rehearsal = bool | Path | Literal["demo"]
-"""Whether models are stood in for; a path is the file of the replies."""
-
-
-@dataclass(frozen=True)
-class StartRequest:
-    """A task to be started."""
-
-    team: Team
-    goal: str | None
-    """None: not known yet."""
-    caps: Caps = Caps()
-    team_file: Path | None = None
-    rehearsal: Rehearsal = False
-    workflow: str = "chat"
 
 
 def chat(
@@ -85,7 +67,7 @@ def workflow_of(view: TeamView, wanted: str | None) -> str:
     return name
 
 
-def rehearsal_of(script: str | None, *, wanted: bool) -> bool | Path:
+def rehearsal_of(script: str | None, *, wanted: bool) -> Rehearsal:
     """Whether models are stood in for, and by which file; raises where that cannot be read."""
     if script is None:
         return wanted

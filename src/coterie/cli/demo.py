@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +16,17 @@ import click
 from coterie.cli.lines import Surface
 from coterie.cli.main import Call, command, pass_call
 from coterie.cli.records import JsonLines
-from coterie.cli.text import wrap
+from coterie.cli.text import cells, hanging, wrap
 from coterie.errors import CoterieError, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import InteractionRecord, Record, ResultRecord
 
 if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
     from coterie.app.demo import DemoProject, Promise
     from coterie.app.project import App
-    from coterie.cli.running import StopRequest
 
 DEFAULT_ANSWER = "Fix the query in the loop and the SQL injection first. Thank you. [DONE]"
 PATIENCE = 20.0
@@ -102,66 +104,59 @@ def _chat(call: Call, *, keep: bool) -> int:
 async def _talk(call: Call, stage: DemoProject, following: tuple[str, ...]) -> int:
     import anyio
 
-    from coterie.app.demo import REVIEW_GOAL
-    from coterie.app.project import App
-    from coterie.cli.lines import PlainOutput
-    from coterie.cli.running import Patience, StopRequest, run_task, signals
-    from coterie.model.task import Caps
+    from coterie.cli.running import Patience, start_task
 
-    parking = StopRequest()
-    code = 1
-    shown: Surface = JsonLines(call.record) if call.json else PlainOutput(call, stage.view.team)
-    with signals(parking):
-        async with (
-            App.open(stage.project.root, home=stage.home) as app,
-            anyio.create_task_group() as group,
-        ):
-            task_id = await app.start(stage.view.team, REVIEW_GOAL, Caps())
-
-            def answer(question: Interaction) -> None:
-                group.start_soon(_answered, call, app, question)
-
-            face = _Answering(shown, answer, following)
-            face.opened(REVIEW_GOAL)
-            code = await run_task(call, app, task_id, face, parking, Patience(PATIENCE))
-    return code
-
-
-async def _answered(call: Call, app: App, question: Interaction) -> None:
-    """Answer a question by its default, and say so."""
-    default = next((option.id for option in question.options if option.default), None)
-    if question.kind != "Input" and default is None:
-        return
-    text = DEFAULT_ANSWER if question.kind == "Input" else None
-    note = f"{question.interaction_id} is answered by default in the demo"
-    call.record("note", {"message": note})
-    call.line(f"     {note}" + (f": {default}\n" if default else "\n"))
-    with contextlib.suppress(CoterieError):  # the task may have ended meanwhile
-        await app.answer(question.interaction_id, choice=default, text=text, author=YOU)
+    async with anyio.create_task_group() as group:
+        answering = partial(_Answering, call, group, following)
+        patience = Patience(PATIENCE)
+        return await start_task(call, stage.project, stage.start, patience, stage.home, answering)
+    return 1  # never: to a type checker a task group might swallow an error
 
 
 class _Answering(Surface):
-    """Shows the run, and has every question answered."""
+    """Shows the run, and answers every question by its default."""
 
     def __init__(
-        self, surface: Surface, answer: Callable[[Interaction], None], following: tuple[str, ...]
+        self, call: Call, group: TaskGroup, following: tuple[str, ...], surface: Surface
     ) -> None:
-        self._surface = surface
-        self._answer = answer
+        import anyio
+
+        self._call = call
+        self._group = group
         self._following = following
+        self._surface = surface
+        self._app: App | None = None
+        self._answering = anyio.Lock()
+
+    def attach(self, app: App, task_id: str) -> None:
+        self._app = app
 
     def opened(self, goal: str, author: str = YOU) -> None:
-        """The word that the task starts with."""
         self._surface.opened(goal, author)
 
     def saw(self, record: Record) -> None:
         self._surface.saw(record)
         if isinstance(record, InteractionRecord) and record.state == "open":
-            self._answer(record.interaction)
+            self._group.start_soon(self._answer, record.interaction)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        """How it ended."""
+        async with self._answering:  # the project is closed next
+            self._app = None
         await self._surface.finished(app, replace(result, next=self._following))
+
+    async def _answer(self, question: Interaction) -> None:
+        """Answer a question by its default, and say so."""
+        default = next((option.id for option in question.options if option.default), None)
+        if question.kind != "Input" and default is None:
+            return
+        text = DEFAULT_ANSWER if question.kind == "Input" else None
+        note = f"{question.interaction_id} is answered by default in the demo"
+        self._call.record("note", {"message": note})
+        self._call.line(f"     {note}" + (f": {default}\n" if default else "\n"))
+        async with self._answering:
+            with contextlib.suppress(CoterieError):  # the task may have ended meanwhile
+                if self._app is not None:
+                    await self._app.answer(question.interaction_id, default, text)
 
 
 # -- tickets -----------------------------------------------------------------------------------
@@ -176,7 +171,7 @@ def _tickets(call: Call, spec: str | None) -> int:
     agents, known = demo_agents(spec)
     stage = tickets_demo(_folder(), agents, known)
     root = stage.project.root
-    members = {member.id: member.agent for member in stage.view.team.members}
+    members = {member.id: member.agent for member in stage.start.team.members}
     call.record("demo", {"folder": str(root), "kept": True, "members": members})
     who = "built-in agents" if not known else ", ".join(agents)
     _prose(
@@ -191,75 +186,48 @@ def _tickets(call: Call, spec: str | None) -> int:
 
 
 async def _work(call: Call, stage: DemoProject) -> int:
-    from coterie.app.demo import kept, start_tickets_demo
+    from coterie.app.demo import kept
     from coterie.app.project import App
-    from coterie.cli.running import StopRequest, signals
+    from coterie.cli.running import Patience, start_task
 
-    parking = StopRequest()
-    with signals(parking):
-        async with App.open(stage.project.root, stage.home) as app:
-            task_id = await start_tickets_demo(app, stage)
-            show = _on_screen if call.live else _in_lines
-            code = await show(call, app, stage, task_id, parking)
-            promises = await kept(app, task_id) if code == 0 else ()
+    outcome = partial(_Outcome, call) if call.json else None
+    patience = Patience(_UNATTENDED)
+    code = await start_task(call, stage.project, stage.start, patience, stage.home, outcome)
+    async with App.open(stage.project.root, stage.home) as app:
+        task_id = await app.find_task("last")
+        promises = await kept(app, task_id) if code == 0 else ()
     _farewell(call, stage.project.root, task_id, promises)
     return code or int(not all(promise.kept for promise in promises))
-
-
-async def _in_lines(
-    call: Call, app: App, stage: DemoProject, task_id: str, parking: StopRequest
-) -> int:
-    from coterie.app.demo import GOAL
-    from coterie.cli.lines import PlainOutput
-    from coterie.cli.running import Patience, run_task
-    from coterie.cli.ticket_events import TicketEvents
-
-    team = stage.view.team
-    surface: Surface = _Outcome(call) if call.json else PlainOutput(call, team, TicketEvents)
-    surface.opened(GOAL)
-    return await run_task(call, app, task_id, surface, parking, Patience(_UNATTENDED))
 
 
 class _Outcome(JsonLines):
     """JSON lines with what came of the demo before the result, which is always the last."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, _: Surface) -> None:
         super().__init__(call.record)
-        self._record = call.record
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        """Say what came of it, then how it ended."""
         from coterie.app.demo import kept
 
         if result.status == "completed":
             promises = await kept(app, result.task)
-            self._record("outcome", {"promises": {one.what: one.kept for one in promises}})
+            self._emit("outcome", {"promises": {one.what: one.kept for one in promises}}, None)
         await super().finished(app, result)
-
-
-async def _on_screen(
-    call: Call, app: App, stage: DemoProject, task_id: str, parking: StopRequest
-) -> int:
-    from coterie.app.demo import GOAL
-    from coterie.cli.running import Patience, run_task
-    from coterie.cli.screen.tickets import TicketScreen
-
-    screen = TicketScreen(call, stage.view.team, None, stage.project.folder / "history")
-    async with screen.shown(parking.request):
-        screen.attach(app, task_id)
-        screen.opened(GOAL)
-        return await run_task(call, app, task_id, screen, parking, Patience(_UNATTENDED))
 
 
 def _farewell(call: Call, root: Path, task_id: str, promises: Sequence[Promise]) -> None:
     call.line()
     for promise in promises:
         mark = call.paint("ok", "good") if promise.kept else call.paint("NO", "bad")
-        call.line(f" {mark}     {promise.what}: {promise.how}")
+        call.lines(hanging(f" {mark}     ", f"{promise.what}: {promise.how}", call.width, 8))
     call.line()
     call.line(f" Look   cd {root}")
     for words, what in _LOOK if promises else _STOPPED:
-        call.line(f"        coterie {words.format(task=task_id):<14} {what}")
+        command = f"        coterie {words.format(task=task_id):<14}"
+        beside = f"{command} {what}"
+        # A command is never broken: it is there to be pasted.
+        below = [command.rstrip(), *hanging(" " * 10, what, call.width, 10)]
+        call.lines([beside] if cells(beside) <= call.width else below)
 
 
 _STOPPED = (

@@ -8,7 +8,7 @@ from coterie.app.start import TICKETS, DryRun, MemberPlan
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
-from coterie.cli.text import FULL, Paint, counted, one_line, warned, wrap
+from coterie.cli.text import FULL, Paint, counted, field, hanging, one_line, warned
 from coterie.model.workspace import shown
 
 _NAME = 11
@@ -58,11 +58,11 @@ def _fields(found: DryRun) -> dict[str, object]:
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     team = found.view.team
     lines = [f"Would run {found.workflow} with team {team.name}. Nothing was started or written."]
-    lines += _field("goal", found.goal, width)
+    lines += field("goal", found.goal, width, _NAME)
     for member in found.members:
         lines += _member(member, width, paint)
     for name, value in _facts(found):
-        lines += _field(name, value, width)
+        lines += field(name, value, width, _NAME)
     plan = found.plan
     if plan is None:
         return lines
@@ -70,7 +70,7 @@ def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     lines += [f"  plan       {counted(len(needs), 'ticket')}, in the script"]
     lines += [f"            {line}" for line in graph(needs, width - 13)]
     for task in plan.tasks:
-        lines += _field("", f"{task.task_id}: {one_line(task.description)}", width)
+        lines += field("", f"{task.task_id}: {one_line(task.description)}", width, _NAME)
     return lines
 
 
@@ -91,9 +91,8 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
     if limit := budgets.limits(member.budget):
         facts.append(("budget", limit))
     for fact, value in facts:
-        first, *rest = wrap(one_line(value), width - _NAME - 12)
-        lines.append(f"{'':{_NAME + 2}}{fact:<9}{first}")
-        lines += [f"{'':{_NAME + 11}}{line}" for line in rest]
+        head = f"{'':{_NAME + 2}}{fact:<9}"
+        lines += hanging(head, one_line(value), width - 1, _NAME + 11)
     return lines
 
 
@@ -138,8 +137,3 @@ def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
             "work is merged. Your own branch and files are touched only by: coterie accept"
         ),
     )
-
-
-def _field(name: str, value: str, width: int) -> list[str]:
-    first, *rest = wrap(value, width - _NAME - 1)
-    return [f"  {name:<{_NAME - 2}}  {first}", *(f"{'':{_NAME + 2}}{line}" for line in rest)]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from coterie.cli.text import cells, clip
+from coterie.cli.text import cells, clip, packed
 
 _MOST = 60
 """More than so many are listed: nobody follows lines through such a picture."""
@@ -32,7 +32,7 @@ def graph(needs: Needs, width: int, shown: Shown = str, painted: Shown = str) ->
     picture = _drawn(joined, width, shown) if joined else None
     if joined and picture is None:
         return _listed(known, width, shown)
-    rest = [f" {line}" for line in _packed([shown(name) for name in free], "   ", width - 1)]
+    rest = packed([clip(shown(name), width - 1) for name in free], "   ", width, " ")
     return [*(picture.lines(painted) if picture else []), *rest]
 
 
@@ -60,19 +60,8 @@ def _listed(needs: Needs, width: int, shown: Shown) -> list[str]:
             for name in needs
             if depths[name] == step
         ]
-        first, *rest = _packed(told, " · ", width - 10)
-        lines += [f" step {number:<3} {first}", *(f"{'':10}{line}" for line in rest)]
-    return lines
-
-
-def _packed(words: Sequence[str], between: str, width: int) -> list[str]:
-    """Words one after the other, none of them broken; what is longer than a line is clipped."""
-    lines: list[str] = []
-    for word in words:
-        if lines and cells(lines[-1]) + cells(between) + cells(word) <= width:
-            lines[-1] += between + word
-        else:
-            lines.append(clip(word, width))
+        clipped = [clip(text, width - 10) for text in told]
+        lines += packed(clipped, " · ", width, f" step {number:<3} ")
     return lines
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -212,11 +213,11 @@ class RecordLines:
         """How the run ended."""
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
-        return report.lines(result, self._seconds, self.paint, self._ran.lines())
+        return self._report(result, self._ran.lines())
 
-    @property
-    def _seconds(self) -> float:
-        return time.monotonic() - self._began
+    def _report(self, result: ResultRecord, ran: Sequence[str]) -> list[str]:
+        seconds, width = time.monotonic() - self._began, self.width() if self.fold else sys.maxsize
+        return report.lines(result, seconds, self.paint, width, ran)
 
     def lines(self, record: Record) -> list[str]:
         """What a reader should see of it, if anything."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.cli.text import Paint, clip, counted, duration, one_line, printable, usage_text
+from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, printable, usage_text
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
 from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
@@ -76,7 +76,9 @@ def in_words(reason: str) -> str:
     return _REASONS.get(reason, printable(reason))
 
 
-def lines(result: ResultRecord, seconds: float, paint: Paint, ran: Sequence[str] = ()) -> list[str]:
+def lines(
+    result: ResultRecord, seconds: float, paint: Paint, width: int, ran: Sequence[str] = ()
+) -> list[str]:
     """The report; only what is known to be true stands in it.  `ran` is what agents ran."""
     parts = [result.task, counted(result.turns, "turn"), duration(seconds)]
     if cost := usage_text(result.usage):
@@ -93,9 +95,7 @@ def lines(result: ResultRecord, seconds: float, paint: Paint, ran: Sequence[str]
     shown += [f"  {'' if place else 'ran':<9}{line}" for place, line in enumerate(ran)]
     if result.changed:
         shown.append(f"  undo     coterie revert {result.task}")
-    if result.next:
-        shown.append("  next     " + " · ".join(result.next))
-    return shown
+    return shown + packed(result.next, " · ", width, "  next     ")
 
 
 def _changed(files: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ import signal
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -17,7 +18,7 @@ import anyio
 from coterie.app.costs import tally
 from coterie.app.project import App
 from coterie.app.projects import Project
-from coterie.app.start import StartRequest
+from coterie.app.run import StartRequest
 from coterie.cli import report
 from coterie.cli.lines import PlainOutput, Surface
 from coterie.cli.main import Call
@@ -53,13 +54,24 @@ class Patience:
         return cls(default if wait is None else wait, at_reset)
 
 
-async def start_task(call: Call, project: Project, start: StartRequest, patience: Patience) -> int:
-    """Start a task and run it until it ends or parks; returns the exit code."""
+async def start_task(
+    call: Call,
+    project: Project,
+    start: StartRequest,
+    patience: Patience,
+    home: Path | None = None,
+    wrapper: Callable[[Surface], Surface] | None = None,
+) -> int:
+    """Start a task and run it until it ends or parks; returns the exit code.
+
+    `home` takes the place of the user's `~/.coterie`, and `wrapper` is put around plain output.
+    """
     parking = StopRequest()
     with signals(parking):
-        async with App.open(project.root) as app:
-            if not call.live:
+        async with App.open(project.root, home) as app:
+            if wrapper is not None or not call.live:
                 surface = _surface(call, start.team, start.workflow)
+                surface = wrapper(surface) if wrapper else surface
                 return await _run_new(call, app, start, surface, parking, patience)
             screen = _screen(call, start.team, start.caps, project, start.workflow)
             async with screen.shown(parking.request):
@@ -79,17 +91,9 @@ async def _run_new(
     parking: StopRequest,
     patience: Patience,
 ) -> int:
-    goal = start.goal or ""
-    task_id = await app.start(
-        start.team,
-        goal,
-        start.caps,
-        workflow=start.workflow,
-        team_file=start.team_file,
-        rehearsal=start.rehearsal,
-    )
+    task_id = await app.create(start)
     surface.attach(app, task_id)
-    surface.opened(goal)
+    surface.opened(start.goal or "")
     return await run_task(call, app, task_id, surface, parking, patience)
 
 

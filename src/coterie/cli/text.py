@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, TextIO
 
@@ -152,10 +152,26 @@ def _reach(text: str, start: int, width: int) -> int:
     return len(text)
 
 
+def hanging(head: str, value: str, width: int, indent: int) -> list[str]:
+    """A value after its head, in at most `width` columns; further lines begin at `indent`."""
+    first, *rest = wrap(value, max(width - indent, 20))
+    return [(head + first).rstrip(), *(" " * indent + line for line in rest)]
+
+
 def field(name: str, value: str, width: int, size: int = 9) -> list[str]:
     """A named value; its further lines stand below the first."""
-    first, *rest = wrap(value, max(width - size - 2, 20))
-    return [f"  {name:<{size}}{first}", *(f"{'':{size + 2}}{line}" for line in rest)]
+    return hanging(f"  {name:<{size}}", value, width, size + 2)
+
+
+def packed(parts: Iterable[str], between: str, width: int, head: str = "") -> list[str]:
+    """Parts after a head, as many on a line as fit; none of them, such as a command, is broken."""
+    lines: list[str] = []
+    for part in parts:
+        if lines and cells(lines[-1]) + cells(between) + cells(part) <= width:
+            lines[-1] += between + part
+        else:
+            lines.append((" " * cells(head) if lines else head) + part)
+    return lines
 
 
 def table(

@@ -100,7 +100,7 @@ class TicketEvents(RecordLines):
             return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
-        lines = report.lines(result, self._seconds, self.paint)
+        lines = self._report(result, ())
         if listed := rows(await app.tickets(result.task), self.team):
             lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")
         return lines

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from coterie.cli import card
-from coterie.cli.text import Paint, cells, clock, counted, ends, field, one_line, wrap
+from coterie.cli.text import Paint, cells, clock, counted, ends, field, hanging, one_line, packed
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.errors import CoterieError
 from coterie.model import envelope
@@ -227,10 +227,9 @@ def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     head = ends(f" DONE  {view.id}  {goal}", " · ".join(facts), width - 1)
     shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(ended)}", ""]
     for name, value in _parts(ended):
-        first, *rest = wrap(value, max(width - _NAME - 2, 20))
-        shown += [f" {name:<{_NAME}}{first}", *(f"{'':{_NAME + 1}}{line}" for line in rest)]
-    nexts = " · ".join(f"coterie {verb} {view.id}" for verb in ("diff", "accept", "revert"))
-    return [*shown, "", f" Next   {nexts}"]
+        shown += hanging(f" {name:<{_NAME}}", value, width - 1, _NAME + 1)
+    nexts = [f"coterie {verb} {view.id}" for verb in ("diff", "accept", "revert")]
+    return [*shown, "", *packed(nexts, " · ", width, " Next   ")]
 
 
 def _summary(ended: SessionReport) -> str:

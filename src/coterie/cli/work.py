@@ -15,7 +15,7 @@ from coterie.cli.text import Span
 from coterie.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
-    from coterie.app.start import StartRequest
+    from coterie.app.run import Rehearsal, StartRequest
     from coterie.app.teams import Teams, TeamView
     from coterie.model.task import Caps
 
@@ -241,7 +241,7 @@ def _goal(call: Call, words: tuple[str, ...], example: str) -> str | None:
     return text.strip("\n")
 
 
-def _rehearsal(call: Call, more: dict[str, Any]) -> bool | Path:
+def _rehearsal(call: Call, more: dict[str, Any]) -> Rehearsal:
     """Whether models are stood in for, and by which file; checked before anything is made."""
     if not more["rehearse"] and more["script"] is None:
         return False
