@@ -8,8 +8,7 @@ from pathlib import Path
 
 from bench.bare import TEXT, Cost, bare_loop, side_by_side
 from coterie.model.task import Caps
-from coterie.testing.scripted import ScriptedChannels, team
-from coterie.testing.stage import stage
+from coterie.testing.scripted import ScriptedChannels, stage, team
 
 
 def chat(folder: Path, turns: int) -> Cost:

@@ -24,8 +24,7 @@ from coterie.model.conversation import Message, Prompt
 from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.stores.envelope_files import EnvelopeFiles
-from coterie.testing.scripted import ScriptedChannels
-from coterie.testing.stage import TASK, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, stage
 from coterie.workflows.tickets import Tickets
 
 T = TypeVar("T")

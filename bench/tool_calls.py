@@ -23,8 +23,7 @@ from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta
 from coterie.model.workspace import Workspace
 from coterie.ports import Channel
-from coterie.testing.scripted import ChildRecorder, ScriptedChannels, team
-from coterie.testing.stage import stage
+from coterie.testing.scripted import ChildRecorder, ScriptedChannels, stage, team
 from coterie.tools.standard import open_toolbox
 from coterie.tools.workspace_files import FileVersions
 

@@ -23,8 +23,7 @@ from coterie.model.update import (
     Update,
     Usage,
 )
-from coterie.testing.scripted import ScriptedChannels, team
-from coterie.testing.stage import Stage, stage
+from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
 
 TURNS = Caps(max_turns=4, max_rounds=None)
 

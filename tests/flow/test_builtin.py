@@ -36,8 +36,7 @@ from coterie.rehearsal.model_api import Answer, CompletionRequest, ToolCall, Too
 from coterie.rehearsal.server import RehearsalServer
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import Recorder
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, Recorder, Stage, stage
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.toolbox import Tool, Toolbox, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import FileVersions

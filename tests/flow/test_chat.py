@@ -16,8 +16,15 @@ from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord, R
 from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed, Update
-from coterie.testing.scripted import Recorder, ScriptedChannel, ScriptedChannels, team
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import (
+    TASK,
+    Recorder,
+    ScriptedChannel,
+    ScriptedChannels,
+    Stage,
+    stage,
+    team,
+)
 
 
 def echo(member: Member, prompt: Prompt) -> str:

@@ -19,8 +19,7 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed, Update
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import ScriptedChannels, team
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, Stage, stage, team
 
 TURNS = 7
 deaths = st.builds(Death, st.integers(1, 40), st.booleans(), st.booleans())

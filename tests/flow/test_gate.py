@@ -17,8 +17,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member, Permissions, Team
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallStarted, TurnCompleted, Update
-from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
 
 
 def asks(call_id: str, command: str, effect: Effect = "run", *, words: bool = True) -> Asked:

@@ -18,8 +18,7 @@ from coterie.model.team import Member
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
 
 
 async def halting(member: Member, prompt: Prompt) -> str | list[Update]:

@@ -21,8 +21,7 @@ from coterie.model.update import (
     TurnFailed,
     Update,
 )
-from coterie.testing.scripted import ScriptedChannels, team
-from coterie.testing.stage import stage
+from coterie.testing.scripted import ScriptedChannels, stage, team
 
 COMMAND = {"command": "rm -rf build"}
 

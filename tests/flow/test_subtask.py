@@ -10,8 +10,7 @@ from coterie.engine import steering
 from coterie.model.conversation import Prompt
 from coterie.model.team import Member
 from coterie.model.update import Delegated, TurnCompleted, Update
-from coterie.testing.scripted import ScriptedChannel, ScriptedChannels, team
-from coterie.testing.stage import TASK, stage
+from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, stage, team
 from coterie.workflows.chat import Chat, Solo
 
 

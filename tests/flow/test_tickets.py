@@ -14,7 +14,7 @@ from coterie.model.task import Caps
 from coterie.model.team import Member, Permissions
 from coterie.model.ticket import SchedulerConfig
 from coterie.model.update import TurnFailed
-from coterie.testing.stage import TASK
+from coterie.testing.scripted import TASK
 from tests.flow.ticket_stage import (
     PLAN,
     FakeChecks,

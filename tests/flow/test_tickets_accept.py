@@ -10,7 +10,7 @@ import pytest
 from coterie.app.project import App
 from coterie.errors import NotAccepted, UsageError
 from coterie.model.ticket import SchedulerConfig
-from coterie.testing.stage import TASK
+from coterie.testing.scripted import TASK
 from coterie.workspace.snapshots.revert import RevertResult
 from tests.conftest import House
 from tests.flow.ticket_stage import FakeChecks, but, git, part, plan, repository, session

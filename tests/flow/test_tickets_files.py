@@ -28,7 +28,7 @@ from coterie.ports import ChildLog
 from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.contracts.samples import created, envelope
-from coterie.testing.stage import TASK
+from coterie.testing.scripted import TASK
 from coterie.workspace.session_files import key_path
 from tests.conftest import House
 from tests.flow.ticket_stage import (

@@ -17,8 +17,7 @@ from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import ScriptedChannels
-from coterie.testing.stage import TASK, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, stage
 from coterie.workflows.tickets import Tickets
 from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
 

@@ -16,8 +16,7 @@ from coterie.model.record import ErrorRecord, Record
 from coterie.model.team import Member
 from coterie.model.ticket import Alerts, SchedulerConfig
 from coterie.model.update import TurnFailed
-from coterie.testing.scripted import Recorder
-from coterie.testing.stage import TASK
+from coterie.testing.scripted import TASK, Recorder
 from tests.flow.ticket_stage import (
     PLAN,
     FakeChecks,

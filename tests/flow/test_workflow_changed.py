@@ -11,8 +11,7 @@ from coterie.errors import StepRepeated
 from coterie.model.conversation import Message
 from coterie.model.task import Ended, TaskCreated
 from coterie.ports import Context
-from coterie.testing.scripted import ScriptedChannels, team
-from coterie.testing.stage import Stage, stage
+from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
 
 
 class Named:

@@ -21,8 +21,7 @@ from coterie import (
 )
 from coterie.model.interaction import Interaction
 from coterie.testing.contracts.workflow import WorkflowContract
-from coterie.testing.scripted import Played, team
-from coterie.testing.stage import TASK, Stage
+from coterie.testing.scripted import TASK, Played, Stage, team
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from tests.docs.test_docs import ROOT, files

@@ -24,8 +24,7 @@ from coterie.model.team import Member, Team
 from coterie.model.ticket import SchedulerConfig, Ticket
 from coterie.model.update import TurnCompleted, TurnFailed, Update
 from coterie.ports import ChildLog
-from coterie.testing.scripted import Script, ScriptedChannels
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, Script, ScriptedChannels, Stage, stage
 from coterie.workflows.tickets import Tickets
 
 Say = Callable[[Member, str], object]

@@ -91,10 +91,7 @@ class Agent:
         self.options = options
         self.turns: int = 0
 
-    # -- in and out ----------------------------------------------------------------------------
-
     def raw(self, data: bytes) -> None:
-        """Print bytes as they are."""
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
@@ -120,35 +117,16 @@ class Agent:
             self.take(_prompt(line.decode(errors="replace").rstrip("\n")))
 
     def take(self, prompt: str) -> None:
-        """Act on one prompt."""
         self.turns += 1
         last = prompt.rpartition("\n")[2]
-        words = last[1:].split() if last.startswith("!") else self.options.act
-        act: Callable[..., None] = getattr(self, "do_" + words[0].replace("-", "_"))
-        act(prompt, *words[1:])
+        name, *words = last[1:].split() if last.startswith("!") else self.options.act
+        if name in REPLIES:
+            self.reply(REPLIES[name](self, prompt, words))
+        else:
+            act: Callable[..., None] = getattr(self, "do_" + name.replace("-", "_"))
+            act(prompt, *words)
 
-    # -- plain acts ----------------------------------------------------------------------------
-
-    def do_echo(self, prompt: str) -> None:
-        self.reply(f"heard: {prompt}")
-
-    def do_turn(self, prompt: str) -> None:
-        self.reply(f"turn {self.turns}")
-
-    def do_whoami(self, prompt: str) -> None:
-        self.reply(self.options.system)
-
-    def do_env(self, prompt: str, name: str) -> None:
-        self.reply(os.environ.get(name, ""))
-
-    def do_args(self, prompt: str) -> None:
-        self.reply(json.dumps(sys.argv[1:]))
-
-    def do_cwd(self, prompt: str) -> None:
-        self.reply(os.getcwd())  # noqa: PTH109 - pathlib would double the time to start
-
-    def do_count(self, prompt: str) -> None:
-        self.reply(str(len(prompt.encode())))
+    # -- what it runs in -----------------------------------------------------------------------
 
     def do_fds(self, prompt: str) -> None:
         listed = sorted(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
@@ -175,9 +153,6 @@ class Agent:
     def do_huge(self, prompt: str, size: str) -> None:
         self.raw(b"x" * int(size) * MIB + b"\n")
         self.reply("after a huge line")
-
-    def do_big(self, prompt: str, size: str) -> None:
-        self.reply("x" * int(size) * MIB)
 
     def do_half(self, prompt: str) -> None:
         data = self.replying(b"two halves")
@@ -258,6 +233,19 @@ class Agent:
     def do_swarm(self, prompt: str, token: str) -> None:
         _leave([SWARM, token], alone=True)
         self.reply("swarm left")
+
+
+REPLIES: dict[str, Callable[[Agent, str, list[str]], str]] = {
+    "echo": lambda agent, prompt, words: f"heard: {prompt}",
+    "turn": lambda agent, prompt, words: f"turn {agent.turns}",
+    "whoami": lambda agent, prompt, words: agent.options.system,
+    "env": lambda agent, prompt, words: os.environ.get(words[0], ""),
+    "args": lambda agent, prompt, words: json.dumps(sys.argv[1:]),
+    "cwd": lambda agent, prompt, words: os.getcwd(),  # noqa: PTH109 - starts faster
+    "count": lambda agent, prompt, words: str(len(prompt.encode())),
+    "big": lambda agent, prompt, words: "x" * int(words[0]) * MIB,
+}
+"""The acts that do nothing but reply."""
 
 
 def _leave(words: list[str], *, alone: bool) -> None:

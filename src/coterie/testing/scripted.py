@@ -1,21 +1,35 @@
-"""An agent in this process that says what it is told to: for tests of what stands above agents."""
+"""Members that say what a script says, on a real store and engine: for tests of workflows and of
+whatever else stands above agents.
+"""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import anyio
+import anyio.to_thread
 
 from coterie.agents.human import HumanAdapter, HumanChannel
+from coterie.engine.lease import Claimant, Owner
+from coterie.engine.reader import TaskReader
+from coterie.engine.run import Engine
 from coterie.errors import AgentMissing
-from coterie.model.conversation import Limits, Prompt
+from coterie.model import instant
+from coterie.model.conversation import YOU, Limits, Message, Prompt, spoken
 from coterie.model.interaction import Response
-from coterie.model.record import Record
+from coterie.model.journal import ChildLease, Fence
+from coterie.model.record import MessageRecord, Record, ResultRecord
+from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team
 from coterie.model.update import TurnCompleted, TurnInterrupted, Update
-from coterie.ports import Channel, ChildLog
+from coterie.ports import Channel, ChildLog, Storage, Workflow
+from coterie.process.processes import Machine
+from coterie.stores.sqlite import SqliteStorage
+from coterie.workflows.chat import Chat
 
 Played = str | Sequence[Update]
 """What a member answers: a reply, or the updates of its turn."""
@@ -37,7 +51,6 @@ class ScriptedChannel:
     interrupted: bool = False
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
-        """Play the script."""
         self.sent.append(prompt)
         answer = self.script(self.member, prompt)
         played = await answer if isinstance(answer, Awaitable) else answer
@@ -71,13 +84,11 @@ class ChildRecorder:
     pids: list[int] = field(default_factory=list[int])
 
     async def starting(self, member: str, agent: str) -> str:
-        """A mark of its own for every process."""
         mark = f"{member}.{secrets.token_hex(8)}"
         self.living[mark] = None
         return mark
 
     def started(self, mark: str, pid: int) -> None:
-        """Remember the process."""
         self.living[mark] = pid
         self.pids.append(pid)
 
@@ -106,20 +117,16 @@ class ScriptedChannels:
         return HumanAdapter().limits(member) if member.type == "human" else self.clocks
 
     def folder(self, member: Member) -> str:
-        """A folder that nobody made."""
         return f"teams/t/{member.id}"
 
     @property
     def children(self) -> ChildLog:
-        """Nobody keeps track."""
         return ChildRecorder()
 
     def work_folder(self, member: Member) -> str:
-        """Nobody works anywhere."""
         return "/w"
 
     async def channel(self, member: Member, thread: str | None) -> Channel:
-        """The member's channel, opened once."""
         if member.id in self.missing:
             raise AgentMissing(member.id, self.folder(member), "ghost", "not installed")
         known = self.open.get(member.id)
@@ -162,7 +169,6 @@ class Recorder:
         self.records.append(record)
 
     def of(self, kind: type[Record]) -> list[Record]:
-        """The records of one type."""
         return [record for record in self.records if isinstance(record, kind)]
 
 
@@ -176,3 +182,84 @@ def team(*names: str, human: str | None = None) -> Team:
         place = len(members) + 1
         members.append(Member(id=human, name=human, display_name="You", type="human", order=place))
     return Team(name="t", members=tuple(members))
+
+
+TASK = "k3f9"
+
+
+class NothingToEnd:
+    """A reaper for owners without children."""
+
+    async def end(self, children: Sequence[ChildLease]) -> Sequence[int]:
+        return []
+
+
+@dataclass
+class Stage:
+    """One project with one task."""
+
+    folder: Path
+    storage: Storage
+    engine: Engine
+    owner: Owner
+    recorder: Recorder = field(default_factory=Recorder)
+
+    @property
+    def look(self) -> TaskReader:
+        return TaskReader(
+            self.storage, self.folder, self.owner.folder, lambda _, m: self.folder / m.id
+        )
+
+    async def start(
+        self, team: Team, goal: str = "hello", caps: Caps | None = None, workflow: str = "chat"
+    ) -> None:
+        author = next((m.id for m in team.in_order if m.type == "human"), YOU)
+        created = TaskCreated(
+            task_id=TASK,
+            at=instant.now(),
+            session_id=TASK,
+            workflow=workflow,
+            workflow_version=self.engine.workflow(workflow).version,
+            goal=goal,
+            author=author,
+            team=team,
+            caps=caps or Caps(),
+        )
+        said = spoken(team, Message(TASK, 1, author, "", created.at), goal)[0] if goal else None
+        assert await self.storage.create(created, self.owner.id, said) is not None
+
+    async def run(self, channels: ScriptedChannels, patience: float | None = 0.0) -> ResultRecord:
+        def ready(fence: Fence, task: TaskCreated) -> ScriptedChannels:
+            return channels
+
+        return await self.engine.run(TASK, ready, self.recorder, patience)
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        records = [r for r in self.recorder.records if isinstance(r, MessageRecord)]
+        return [(record.member, record.text) for record in records]
+
+    async def conversation(self) -> list[tuple[str, str]]:
+        return [(m.member, m.text) for m in await self.storage.conversation.messages(TASK)]
+
+
+@asynccontextmanager
+async def stage(
+    folder: Path,
+    storage: Storage | None = None,
+    workflow: Workflow | None = None,
+    more: Sequence[Workflow] = (),
+) -> AsyncGenerator[Stage]:
+    """A project in a folder; opened a second time it is the same project with another owner."""
+    mine = storage or await SqliteStorage.open(folder / "coterie.db")
+    owner = await anyio.to_thread.run_sync(Owner, folder / "owners", "here")
+    machine = await anyio.to_thread.run_sync(Machine.here)
+    claimant = Claimant(owner, mine.leases, NothingToEnd(), machine)
+    flows = [workflow or Chat(), *more]
+    engine = Engine(mine, {flow.name: flow for flow in flows}, claimant)
+    try:
+        yield Stage(folder, mine, engine, owner)
+    finally:
+        await anyio.to_thread.run_sync(owner.release)
+        if storage is None:
+            await mine.close()

@@ -30,8 +30,8 @@ from coterie.testing.contracts.samples import (
 )
 
 
-class InboxContract(OpenedStorage):
-    """The inbox."""
+class ProcessesContract(OpenedStorage):
+    """The inbox, leases, and waking up."""
 
     async def test_ids_are_never_given_out_twice(self, tmp_path: Path, storage: Storage) -> None:
         async with self.opened(tmp_path) as other:
@@ -134,10 +134,6 @@ class InboxContract(OpenedStorage):
         await storage.commit(fence, journal.TakeRequest(first))
         assert await storage.inbox.request(TASK, "say", "max", "two") > first
 
-
-class LeasesContract(OpenedStorage):
-    """Who may run a task."""
-
     async def test_a_lease_goes_from_hand_to_hand(self, storage: Storage, fence: Fence) -> None:
         leases = storage.leases
         await leases.park(fence)
@@ -196,10 +192,6 @@ class LeasesContract(OpenedStorage):
         with pytest.raises(LeaseLost):
             await storage.leases.record_child(fence, child("m1"))
         assert await storage.leases.children() == []
-
-
-class WakeupContract(OpenedStorage):
-    """`changed`."""
 
     async def test_the_first_look_is_at_once(self, storage: Storage) -> None:
         with anyio.fail_after(1):

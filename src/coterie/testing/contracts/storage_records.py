@@ -302,17 +302,9 @@ class RecordsContract(OpenedStorage):
         storage.post(fence, state("ann", "working"), state("bob", "idle"))
         assert await storage.member_states(TASK) == []
 
-
-class TicketsContract(OpenedStorage):
-    """A ticket's state and its envelope are one."""
-
-    async def _fence(self, storage: Storage) -> Fence:
-        fence = await storage.create(created(), "me", None)
-        assert fence is not None
-        return fence
-
-    async def test_tickets_come_back_in_the_order_they_were_made(self, storage: Storage) -> None:
-        fence = await self._fence(storage)
+    async def test_tickets_come_back_in_the_order_they_were_made(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         other = Ticket("T0", "t-0", "Price rules", dependencies=("T1",))
         await storage.commit(
             fence, journal.PutTicket(TASK, TICKET, None), journal.PutTicket(TASK, other, None)
@@ -324,8 +316,9 @@ class TicketsContract(OpenedStorage):
         assert await storage.tickets.tickets(TASK, {"T1": 1, "T0": 0}) == [moved]
         assert await storage.tickets.tickets(TASK, {"T1": 2}) == [other]
 
-    async def test_envelopes_have_numbers_without_gaps(self, storage: Storage) -> None:
-        fence = await self._fence(storage)
+    async def test_envelopes_have_numbers_without_gaps(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         with pytest.raises(IllegalWrite):
             await storage.commit(
                 fence,
@@ -338,8 +331,9 @@ class TicketsContract(OpenedStorage):
         assert await storage.tickets.envelopes(TASK) == [(1, envelope(2)), (2, report)]
         assert await storage.tickets.envelopes(TASK, after=1) == [(2, report)]
 
-    async def test_a_move_that_the_table_does_not_have_is_refused(self, storage: Storage) -> None:
-        fence = await self._fence(storage)
+    async def test_a_move_that_the_table_does_not_have_is_refused(
+        self, storage: Storage, fence: Fence
+    ) -> None:
         await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
         with pytest.raises(IllegalWrite, match="never done"):
             await storage.commit(

@@ -26,8 +26,7 @@ from coterie.model.team import Member, Team
 from coterie.ports import Workflow
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import Played, ScriptedChannels, team
-from coterie.testing.stage import TASK, Stage, stage
+from coterie.testing.scripted import TASK, Played, ScriptedChannels, Stage, stage, team
 
 LONGEST = 60.0
 """No run of a workflow may take longer than this many seconds here."""
