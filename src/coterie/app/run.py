@@ -13,6 +13,7 @@ import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
 from coterie.config import team_entry
+from coterie.config.files import read_document
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import load_settings
@@ -38,6 +39,7 @@ from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 if TYPE_CHECKING:
     from coterie.rehearsal.model_api import Responder
+    from coterie.rehearsal.script import Script
 
 
 TICKETS = "tickets"
@@ -298,7 +300,7 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
         yield given if created.rehearsal else None
         return
     from coterie.rehearsal.demo_shop import DemoShop
-    from coterie.rehearsal.script import ScriptedResponder, read_script
+    from coterie.rehearsal.script import ScriptedResponder
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
@@ -306,11 +308,17 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
     if created.script == DEMO:
         responder = DemoShop()
     elif created.script is not None:
-        responder = ScriptedResponder(
-            await anyio.to_thread.run_sync(read_script, Path(created.script)), responder
-        )
+        script = await anyio.to_thread.run_sync(script_in, Path(created.script))
+        responder = ScriptedResponder(script, responder)
     async with RehearsalServer(responder) as server:
         yield server.url
+
+
+def script_in(path: Path) -> Script:
+    """The script of a rehearsal in a file; raises ConfigError where it is none.  Blocks."""
+    from coterie.rehearsal.script import parse_script
+
+    return parse_script(read_document(path).data, str(path))
 
 
 # -- workflows: a table for ours, entry points for those of others -------------------------------

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest
+from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest, script_in
 from coterie.app.teams import Teams, TeamView
 from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
@@ -17,7 +17,6 @@ from coterie.model.envelope import Plan
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.ticket import SchedulerConfig
-from coterie.rehearsal.script import read_script
 from coterie.workspace.git import repository_of
 
 
@@ -72,7 +71,7 @@ def rehearsal_of(script: str | None, *, wanted: bool) -> Rehearsal:
     if script is None:
         return wanted
     path = Path(script).expanduser().absolute()  # the task may be resumed from elsewhere
-    read_script(path)
+    script_in(path)
     return path
 
 
@@ -153,7 +152,7 @@ def _member_plan(teams: Teams, team: Team, workflow: str, member: Member) -> Mem
 
 
 def _plan_of(script: Path) -> Plan | None:
-    for rule in read_script(script).rules:
+    for rule in script_in(script).rules:
         for line in rule.replies:
             text = line.text if isinstance(line.text, str) else "".join(line.text)
             with suppress(ValueError):

@@ -8,7 +8,7 @@ from coterie.rehearsal import model_api as api
 from coterie.rehearsal.lenient_json import Json, mapping, mappings, nested, text, texts
 from coterie.rehearsal.wire import ParsedRequest, SseEvent, WireFormat, by_role, unix_time
 
-_STOPS = {"end": "end_turn", "length": "max_tokens", "refusal": "refusal"}
+_STOPS = {"end": "end_turn", "tools": "tool_use", "length": "max_tokens", "refusal": "refusal"}
 _ERRORS = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -54,7 +54,7 @@ def _items(message: Json) -> Iterator[api.ConversationItem]:
 def _whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
     content = [full for _, _, full in _blocks(reply)]
     usage = _usage(asked, reply, reply.counted(asked).output)
-    end: Json = {"stop_reason": _stop(reply), "usage": usage}
+    end: Json = {"stop_reason": _STOPS[reply.stopped], "usage": usage}
     return {**_opening(asked, reply), "content": content, **end}
 
 
@@ -65,7 +65,7 @@ def _events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterator[Sse
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
-    end: Json = {"stop_reason": _stop(reply), "stop_sequence": None}
+    end: Json = {"stop_reason": _STOPS[reply.stopped], "stop_sequence": None}
     usage = _usage(asked, reply, reply.counted(asked).output)
     yield _event("message_delta", delta=end, usage=usage)
     yield _event("message_stop")
@@ -97,10 +97,6 @@ def _usage(asked: api.CompletionRequest, reply: api.ModelReply, output: int) -> 
         "output_tokens": output,
         "service_tier": "standard",
     }
-
-
-def _stop(reply: api.ModelReply) -> str:
-    return "tool_use" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
 def _blocks(reply: api.ModelReply) -> Iterator[tuple[Json, list[Json], Json]]:

@@ -22,7 +22,7 @@ Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "ot
 """The program that asks, by its User-Agent."""
 
 Stop = Literal["end", "length", "refusal"]
-"""Why the model stopped; that it stopped to call tools follows from the calls."""
+"""Why the model stopped, as far as a script says."""
 
 # Texts that the CLIs themselves put beside the user's message, in the user's name.
 _CONTEXT = re.compile(
@@ -151,6 +151,11 @@ class ModelReply:
     @property
     def text(self) -> str:
         return "".join(self.pieces)
+
+    @property
+    def stopped(self) -> Literal["tools", "end", "length", "refusal"]:
+        """Why the model stopped; it stops at its end to have tools called."""
+        return "tools" if self.calls and self.stop == "end" else self.stop
 
     def counted(self, asked: CompletionRequest) -> ReplyUsage:
         if self.usage is not None:

@@ -23,7 +23,7 @@ _CODES = {
 }
 _OVERLOADED = 529
 """Anthropic's number alone; here it is 503."""
-_STOPS = {"end": "stop", "length": "length", "refusal": "content_filter"}
+_STOPS = {"end": "stop", "tools": "tool_calls", "length": "length", "refusal": "content_filter"}
 
 
 def _read_chat(request: ParsedRequest) -> api.CompletionRequest:
@@ -53,7 +53,7 @@ def _chat_whole(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:
         message["reasoning_content"] = reply.thinking
     if reply.calls:
         message["tool_calls"] = [_chat_call(call) for call in reply.calls]
-    choice: Json = {"index": 0, "message": message, "finish_reason": _chat_stop(reply)}
+    choice: Json = {"index": 0, "message": message, "finish_reason": _STOPS[reply.stopped]}
     head = _chat_head(asked, "chat.completion")
     return {**head, "choices": [choice], "usage": _chat_usage(asked, reply)}
 
@@ -67,7 +67,7 @@ def _chat_events(asked: api.CompletionRequest, reply: api.ModelReply) -> Iterato
         yield _chunk(head, {"content": piece}, piece=True)
     for index, call in enumerate(reply.calls):
         yield _chunk(head, {"tool_calls": [{"index": index, **_chat_call(call)}]})
-    yield _chunk(head, {}, stop=_chat_stop(reply))
+    yield _chunk(head, {}, stop=_STOPS[reply.stopped])
     # Sent unasked as well: a client that did not ask for usage passes over a chunk without choices.
     yield SseEvent({**head, "choices": [], "usage": _chat_usage(asked, reply)})
     yield SseEvent("[DONE]")
@@ -86,10 +86,6 @@ def _chunk(head: Json, delta: Json, *, stop: str | None = None, piece: bool = Fa
 def _chat_call(call: api.ToolCall) -> Json:
     function: Json = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _chat_stop(reply: api.ModelReply) -> str:
-    return "tool_calls" if reply.calls and reply.stop == "end" else _STOPS[reply.stop]
 
 
 def _chat_usage(asked: api.CompletionRequest, reply: api.ModelReply) -> Json:

@@ -15,10 +15,8 @@ as a title, reaches no rule.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -255,24 +253,8 @@ class ScriptedResponder:
         return await self._otherwise.answer(asked)
 
 
-def read_script(path: Path) -> Script:
-    """The script in a file; a mistake is a ConfigError that names file and place."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", None, str(path)) from None
-    return parse_script(text, str(path))
-
-
-def parse_script(text: str, name: str) -> Script:
-    """The script in a text that came from the file of this name."""
-    try:
-        data: object = json.loads(text)
-    except json.JSONDecodeError as error:
-        at = f"{name}:{error.lineno}:{error.colno}"
-        raise ConfigError(f"{at} is not valid JSON: {error.msg}.", None, at) from None
-    except RecursionError:
-        raise ConfigError(f"{name} is nested too deeply.", None, name) from None
+def parse_script(data: object, name: str) -> Script:
+    """The script that the file of this name holds; a mistake is a ConfigError with its place."""
     try:
         return Script.model_validate(data)
     except ValidationError as error:

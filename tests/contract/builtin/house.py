@@ -176,6 +176,6 @@ async def house(
     """A house whose model gives these replies, one after the other."""
     (folder / "project").mkdir(exist_ok=True)
     script = {"rules": [*rules, {"replies": list(replies)}] if replies else list(rules)}
-    responder = ScriptedResponder(parse_script(json.dumps(script), "script"), Simulation())
+    responder = ScriptedResponder(parse_script(script, "script"), Simulation())
     async with RehearsalServer(responder) as server:
         yield House(folder, server, capabilities)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from coterie.app.run import script_in
 from coterie.errors import ConfigError
 from coterie.rehearsal.model_api import (
     Answer,
@@ -21,7 +21,7 @@ from coterie.rehearsal.model_api import (
     ToolCall,
     ToolResult,
 )
-from coterie.rehearsal.script import Script, ScriptedResponder, parse_script, read_script
+from coterie.rehearsal.script import Script, ScriptedResponder, parse_script
 
 
 class Nobody:
@@ -175,7 +175,7 @@ async def test_faults(line: dict[str, Any], answer: Answer) -> None:
 
 def mistakes(script: object) -> str:
     with pytest.raises(ConfigError) as caught:
-        parse_script(json.dumps(script), "play.json")
+        parse_script(script, "play.json")
     return str(caught.value)
 
 
@@ -227,15 +227,19 @@ def test_what_is_no_script() -> None:
 def test_a_script_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "play.json"
     path.write_text('{"rules": [{"replies": [{"text": "hi"}]}]}')
-    assert read_script(path).rules[0].replies[0].text == "hi"
+    assert script_in(path).rules[0].replies[0].text == "hi"
     path.write_text('{"rules": [\n{"replies": [}')
-    with pytest.raises(ConfigError, match=r"play\.json:2:14 is not valid JSON"):
-        read_script(path)
+    with pytest.raises(ConfigError, match=r"play\.json:2:14 is not valid JSON: expecting value"):
+        script_in(path)
+    path.write_text('{"rules": [\n{"replies": [],}]}')
+    comma = r"play\.json:2:15 is not valid JSON: trailing comma before end of object"
+    with pytest.raises(ConfigError, match=comma):  # on every Python
+        script_in(path)
     path.write_text("[" * 100_000)
     with pytest.raises(ConfigError, match="nested too deeply"):
-        read_script(path)
+        script_in(path)
     path.write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_script(path)
-    with pytest.raises(ConfigError, match="cannot be read"):
-        read_script(tmp_path / "none.json")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        script_in(path)
+    with pytest.raises(ConfigError, match="does not exist"):
+        script_in(tmp_path / "none.json")
