@@ -67,14 +67,14 @@ class Count(Tool[CountInput]):
 
     inputs = CountInput
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+    def action(self, asked: CountInput, cwd: str) -> Action:
         if self.read_only:
             return Action("read", self.name, cwd)
-        return Action("run", self.name, cwd, command=f"count {given['what']}")
+        return Action("run", self.name, cwd, command=f"count {asked.what}")
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        await anyio.to_thread.run_sync(self._count, str(given["what"]))
-        return ToolOutcome({"counted": given["what"]})
+    async def run(self, asked: CountInput) -> ToolOutcome:
+        await anyio.to_thread.run_sync(self._count, asked.what)
+        return ToolOutcome({"counted": asked.what})
 
     def _count(self, what: str) -> None:
         with (self.root / "counted").open("a") as file:

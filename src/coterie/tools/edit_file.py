@@ -6,7 +6,7 @@ import difflib
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -193,8 +193,8 @@ class EditFile(Tool[EditFileInput]):
     root: workspace_files.WorkspaceRoot
     versions: workspace_files.FileVersions
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        return Action("write", self.name, cwd, paths=(str(given["path"]),))
+    def action(self, asked: EditFileInput, cwd: str) -> Action:
+        return Action("write", self.name, cwd, paths=(asked.path,))
 
     def _run(self, asked: EditFileInput) -> ToolOutcome:
         making = asked.old_str == ""

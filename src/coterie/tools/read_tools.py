@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, groupby, islice
 from pathlib import Path
@@ -243,9 +243,8 @@ class Grep(Tool[GrepInput]):
     search_path: str
     """The PATH on which ripgrep is looked up."""
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+    async def run(self, asked: GrepInput) -> ToolOutcome:
         """The lines; those that are too many are left out and said to be."""
-        asked = GrepInput.model_validate(given)
         folder, name, path = await anyio.to_thread.run_sync(self._reach, asked.path)
         try:
             words = await anyio.to_thread.run_sync(self._words, asked, name)

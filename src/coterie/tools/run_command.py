@@ -24,9 +24,7 @@ from coterie.model.tool_call import Action
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import Spawn, start_recorded
-from coterie.tools import sandbox
 from coterie.tools import sandbox as sandboxes
-from coterie.tools.sandbox import Sandbox, sandbox_policy
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
 from coterie.workspace.session_files import artifacts_folder
@@ -72,7 +70,7 @@ class CommandRunner:
     """The work folder, without links."""
     workspace: Workspace
     children: ChildLog
-    sandbox: Sandbox
+    sandbox: sandboxes.Sandbox
 
     @classmethod
     async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
@@ -92,8 +90,7 @@ class CommandRunner:
     ) -> CommandResult:
         """Run it to its end or its time limit; nothing of it is left when this returns.
 
-        `output` collects what it prints, where more is wanted than a model may see.  The process is
-        recorded before it starts, so that whoever takes over after a crash finds it.  Raises
+        `output` collects what it prints, where more is wanted than a model may see.  Raises
         ToolError when it cannot be started.
         """
         words = await anyio.to_thread.run_sync(self._words, command)
@@ -115,7 +112,7 @@ class CommandRunner:
         return CommandResult(code, kept.text, child.left if code is not None else 0, gone)
 
     def _words(self, command: str) -> tuple[str, ...]:
-        held = self.sandbox.words(sandbox_policy(self.root, self.workspace), self.root)
+        held = self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
         shell = BASH if Path(BASH).exists() else SHELL
         return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
 
@@ -148,11 +145,10 @@ class RunCommand(Tool[RunCommandInput]):
         """What the model is told, with what the sandbox allows here."""
         return f"{super().description} {self.commands.sandbox.description}"
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
-        return Action("run", self.name, cwd, command=str(given["command"]))
+    def action(self, asked: RunCommandInput, cwd: str) -> Action:
+        return Action("run", self.name, cwd, command=asked.command)
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        asked = RunCommandInput.model_validate(given)
+    async def run(self, asked: RunCommandInput) -> ToolOutcome:
         ran = await self.commands.run(asked.command, asked.timeout_seconds)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
         if notes := _notes(ran, asked.timeout_seconds):
@@ -196,7 +192,7 @@ class SandboxedChecks:
 
     async def loose(self) -> str:
         """A warning for the person who allows a command, if nothing confines it."""
-        best = await sandbox.best()
+        best = await sandboxes.best()
         return "" if best.confines else best.description
 
     async def run(self, command: str, folder: Path, children: ChildLog) -> CheckOutcome:

@@ -131,17 +131,18 @@ class Tool(Generic[_Input]):
         """What it does and when to use it, for the model."""
         return " ".join((self.inputs.__doc__ or "").split())
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+    def action(self, asked: _Input, cwd: str) -> Action:
         """What it would do, in the terms of the permission rules."""
-        return Action("read", self.name, cwd, paths=(str(given.get("path", ".")),), confined=True)
+        path: str = getattr(asked, "path", ".")
+        return Action("read", self.name, cwd, paths=(path,), confined=True)
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        """Do it; `given` is validated.  ToolError and OSError become an outcome too."""
-        return await anyio.to_thread.run_sync(self._run, self.inputs.model_validate(given))
+    async def run(self, asked: _Input) -> ToolOutcome:
+        """Do it.  ToolError and OSError become an outcome too."""
+        return await anyio.to_thread.run_sync(self._run, asked)
 
-    async def preview(self, given: Mapping[str, object]) -> ToolOutcome:
+    async def preview(self, asked: _Input) -> ToolOutcome:
         """The change as a `diff`; or the error that running it would give."""
-        return await anyio.to_thread.run_sync(self._preview, self.inputs.model_validate(given))
+        return await anyio.to_thread.run_sync(self._preview, asked)
 
     def _run(self, asked: _Input) -> ToolOutcome:
         raise NotImplementedError
@@ -167,7 +168,9 @@ class PreparedCall:
     """A tool call that can be run."""
 
     tool: AnyTool
+    asked: ToolInput
     given: Mapping[str, object]
+    """The same as a JSON object, for people and the audit."""
     action: Action
     must_ask: bool = False
     """No sandbox would confine it, so a person is asked even where a rule allows it."""
@@ -183,10 +186,8 @@ class Toolbox:
         self._tools = {tool.name: tool for tool in tools}
 
     def specs(self) -> list[ToolSpec]:
-        return [
-            ToolSpec(tool.name, tool.description, schema(tool.inputs))
-            for tool in self._tools.values()
-        ]
+        tools = self._tools.values()
+        return [ToolSpec(tool.name, tool.description, schema(tool.inputs)) for tool in tools]
 
     def check(self, name: str, arguments: object) -> PreparedCall | ToolOutcome:
         """A call that can be run, or what is wrong with it, so that the model can correct it."""
@@ -198,9 +199,9 @@ class Toolbox:
         except ValidationError as error:
             return ToolOutcome.refused(mistakes(name, tool.inputs, error))
         given = cast("dict[str, object]", checked.model_dump(mode="json", by_alias=True))
-        action = tool.action(given, str(self.root))
+        action = tool.action(checked, str(self.root))
         unconfined = action.effect == "run" and not self.sandbox.confines
-        return PreparedCall(tool, given, action, must_ask=unconfined)
+        return PreparedCall(tool, checked, given, action, must_ask=unconfined)
 
     async def preview(self, prepared: PreparedCall) -> ToolOutcome:
         """What a call would change, to be shown before it is allowed.
@@ -221,10 +222,10 @@ class Toolbox:
 
 
 async def _explained(
-    call: Callable[[Mapping[str, object]], Awaitable[ToolOutcome]], prepared: PreparedCall
+    call: Callable[[ToolInput], Awaitable[ToolOutcome]], prepared: PreparedCall
 ) -> ToolOutcome:
     try:
-        return await call(prepared.given)
+        return await call(prepared.asked)
     except ToolError as refusal:
         return ToolOutcome.refused(str(refusal))
     except OSError as error:

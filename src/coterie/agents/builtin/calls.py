@@ -59,10 +59,10 @@ _Input = TypeVar("_Input", bound=ToolInput)
 class _TurnTool(Tool[_Input]):
     """A tool that the turn serves itself; it touches nothing."""
 
-    def action(self, given: Mapping[str, object], cwd: str) -> Action:
+    def action(self, asked: _Input, cwd: str) -> Action:
         return Action("read", self.name, cwd)
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
+    async def run(self, asked: _Input) -> ToolOutcome:
         return ToolOutcome.refused(f"{self.name} works only in a turn.")
 
 

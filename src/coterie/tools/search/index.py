@@ -23,7 +23,7 @@ from pydantic import Field
 from coterie.tools.read_tools import files_below
 from coterie.tools.search.database import IndexDatabase
 from coterie.tools.search.passages import best_lines, digest, split_file
-from coterie.tools.search.ranking import Embedder, Vector, by_meaning, fused, packed, rank
+from coterie.tools.search.ranking import HttpEmbedder, Vector, by_meaning, fused, packed, rank
 from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
 from coterie.tools.workspace_files import ToolError, WorkspaceRoot
 
@@ -228,17 +228,16 @@ class SearchCode(Tool[SearchCodeInput]):
     """Finds places in a member's workspace by what they are about."""
 
     index: CodeIndex
-    embedder: Embedder | None = None
+    embedder: HttpEmbedder | None = None
     """An embedding model of the user's, if there is one."""
 
     name = "searchCode"
     inputs = SearchCodeInput
 
-    async def run(self, given: Mapping[str, object]) -> ToolOutcome:
-        query = SearchCodeInput.model_validate(given).query
+    async def run(self, asked: SearchCodeInput) -> ToolOutcome:
         await anyio.to_thread.run_sync(self.index.refresh)
-        query_vector, problem = await self._query_vector(query)
-        hits = await anyio.to_thread.run_sync(self.index.search, query, 10, query_vector)
+        query_vector, problem = await self._query_vector(asked.query)
+        hits = await anyio.to_thread.run_sync(self.index.search, asked.query, 10, query_vector)
         output: dict[str, object] = {"count": len(hits), "results": _shown(hits)}
         if problem:
             output["note"] = f"Found by words alone: the embedding model failed ({problem})."
@@ -255,7 +254,7 @@ class SearchCode(Tool[SearchCodeInput]):
             return None, str(error)
         return (self.embedder.model, vector), ""
 
-    async def _embed_passages(self, embedder: Embedder) -> None:
+    async def _embed_passages(self, embedder: HttpEmbedder) -> None:
         for _ in range(MOST_BATCHES):
             texts = await anyio.to_thread.run_sync(self.index.unembedded, embedder.model, BATCH)
             if not texts:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from operator import mul
-from typing import Any, Protocol
+from typing import Any
 
 import anyio.to_thread
 
@@ -156,28 +156,17 @@ FUSION_CONSTANT = 60
 """The constant of reciprocal rank fusion."""
 
 
-class Embedder(Protocol):
-    """A model that turns texts into vectors."""
-
-    @property
-    def model(self) -> str:
-        """Its name: vectors of different models are never compared."""
-        ...
-
-    async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text; OSError or ValueError where it cannot."""
-        ...
-
-
 @dataclass(frozen=True)
 class HttpEmbedder:
-    """Any server with an `/embeddings` like OpenAI's."""
+    """A model that turns texts into vectors: any server with an `/embeddings` like OpenAI's."""
 
     base_url: str
     model: str
+    """Vectors of different models are never compared."""
     api_key: str = ""
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector for each text; raises OSError or ValueError where it cannot."""
         return await anyio.to_thread.run_sync(self._ask, list(texts), abandon_on_cancel=True)
 
     def _ask(self, texts: list[str]) -> list[Vector]:

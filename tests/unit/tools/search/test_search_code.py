@@ -12,7 +12,7 @@ import pytest
 
 from coterie.model.tool_call import Action
 from coterie.tools.search.index import CodeIndex, SearchCode
-from coterie.tools.search.ranking import Embedder, HttpEmbedder
+from coterie.tools.search.ranking import HttpEmbedder
 from coterie.tools.toolbox import PreparedCall, ToolOutcome
 from tests.unit.tools.workshop import Workshop, call, toolbox, workshop
 
@@ -63,7 +63,7 @@ def shop(tmp_path: Path) -> Workshop:
     return made
 
 
-def tool(shop: Workshop, embedder: Embedder | None = None) -> SearchCode:
+def tool(shop: Workshop, embedder: HttpEmbedder | None = None) -> SearchCode:
     return SearchCode(CodeIndex(shop.workspace.tmp / "search.db", shop.root), embedder)
 
 
