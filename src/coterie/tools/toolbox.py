@@ -169,11 +169,14 @@ class PreparedCall:
 
     tool: AnyTool
     asked: ToolInput
-    given: Mapping[str, object]
-    """The same as a JSON object, for people and the audit."""
     action: Action
     must_ask: bool = False
     """No sandbox would confine it, so a person is asked even where a rule allows it."""
+
+    @property
+    def given(self) -> Mapping[str, object]:
+        """Its arguments as a JSON object, for people and the audit."""
+        return self.asked.model_dump(mode="json", by_alias=True)
 
 
 class Toolbox:
@@ -198,10 +201,9 @@ class Toolbox:
             checked = tool.inputs.model_validate(arguments)
         except ValidationError as error:
             return ToolOutcome.refused(mistakes(name, tool.inputs, error))
-        given = cast("dict[str, object]", checked.model_dump(mode="json", by_alias=True))
         action = tool.action(checked, str(self.root))
         unconfined = action.effect == "run" and not self.sandbox.confines
-        return PreparedCall(tool, checked, given, action, must_ask=unconfined)
+        return PreparedCall(tool, checked, action, must_ask=unconfined)
 
     async def preview(self, prepared: PreparedCall) -> ToolOutcome:
         """What a call would change, to be shown before it is allowed.
