@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from importlib import import_module
-from typing import Protocol, cast
 
 import anyio
 from anyio.abc import ByteStream
@@ -18,6 +18,8 @@ MAX_HEAD = 64 * 1024
 MAX_BODY = 64 * 1024 * 1024
 """A request with a few images has some megabytes; more than this is a mistake."""
 _MAX_LINE = 4096
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
+"""How zlib knows gzip, and its own wrapping, which is what "deflate" means."""
 
 _CLOSED = (anyio.BrokenResourceError, anyio.ClosedResourceError)
 GONE: tuple[type[Exception], ...] = (*_CLOSED, anyio.EndOfStream, anyio.IncompleteRead)
@@ -49,13 +51,21 @@ class HttpRequest:
         return "upgrade" in self.headers.get("connection", "").lower()
 
     def unpacked(self) -> bytes:
-        """The body without its Content-Encoding."""
-        packing = self.headers.get("content-encoding", "identity").strip().lower()
-        try:
-            return _unpacked(self.body, packing)
-        except (zlib.error, ImportError, KeyError, ValueError):
+        """The body without its Content-Encoding; a small body cannot become a huge one."""
+        packing = self.headers.get("content-encoding", "").strip().lower()
+        if packing in ("identity", ""):
+            return self.body
+        data = None
+        with suppress(zlib.error, ImportError, KeyError):
+            if packing == "zstd":  # which Python has since 3.14
+                unpacker = import_module("compression.zstd").ZstdDecompressor()
+            else:
+                unpacker = zlib.decompressobj(_WINDOW_BITS[packing])
+            data: bytes | None = unpacker.decompress(self.body, MAX_BODY + 1)
+        if data is None or len(data) > MAX_BODY:
             problem = f"The body cannot be unpacked as {packing!r}."
-            raise MalformedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem) from None
+            raise MalformedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, problem)
+        return data
 
 
 class Connection:
@@ -163,28 +173,3 @@ def _chunk_size(line: bytes) -> int:
     if not re.fullmatch(rb"[0-9A-Fa-f]+", digits):
         raise MalformedRequest(400, "A chunk does not begin with its size.")
     return int(digits, 16)
-
-
-class _Zstd(Protocol):
-    """What we use of `compression.zstd`, which Python has since 3.14."""
-
-    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
-
-
-def _unpacked(body: bytes, packing: str) -> bytes:
-    if packing in ("identity", ""):
-        return body
-    if packing == "zstd":
-        found = import_module("compression.zstd").ZstdDecompressor()
-        return _bounded(cast("_Zstd", found), body)
-    # By window bits: gzip, zlib's own wrapping (which "deflate" means).
-    wrapping = {"gzip": 31, "x-gzip": 31, "deflate": 15}[packing]
-    return _bounded(zlib.decompressobj(wrapping), body)
-
-
-def _bounded(unpacker: _Zstd, body: bytes) -> bytes:
-    """So that a small body cannot become a huge one."""
-    data = unpacker.decompress(body, MAX_BODY + 1)
-    if len(data) > MAX_BODY:
-        raise ValueError("too large")
-    return data

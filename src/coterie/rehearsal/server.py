@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 from math import ceil
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import anyio
 from anyio.abc import ByteStream, SocketAttribute
@@ -119,13 +118,8 @@ class RehearsalServer:
             self._open = opening.pop_all()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return await self._open.__aexit__(kind, error, traceback)
+    async def __aexit__(self, *ended: Any) -> bool | None:
+        return await self._open.__aexit__(*ended)
 
     async def _serve(self, stream: ByteStream) -> None:
         connection = Connection(stream)

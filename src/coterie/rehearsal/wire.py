@@ -120,12 +120,12 @@ class ParsedRequest:
     @property
     def redacted_headers(self) -> Mapping[str, str]:
         """The headers with any credential in them replaced by its digest."""
-        headers = self.http.headers
-        carried = {name: headers[name] for name in _CREDENTIAL_HEADERS if name in headers}
-        hidden = {
-            name: repr(Credential(value.rpartition(" ")[2])) for name, value in carried.items()
+        return {
+            name: repr(Credential(value.rpartition(" ")[2]))
+            if name in _CREDENTIAL_HEADERS
+            else value
+            for name, value in self.http.headers.items()
         }
-        return {**headers, **hidden}
 
     def asks(
         self,

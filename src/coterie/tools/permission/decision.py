@@ -11,7 +11,7 @@ from coterie.model.team import Mode, Permissions
 from coterie.model.tool_call import Action, Ruling, Verdict
 from coterie.tools.permission import paths, rules
 from coterie.tools.permission.allow import ActionPart, AllowRules, PartKind, parts_of
-from coterie.tools.permission.nested_commands import ExpandedLine, expand, program
+from coterie.tools.permission.nested_commands import ExpandedLine, program
 from coterie.tools.permission.paths import PathPattern, ResolvedPath
 from coterie.tools.permission.read_only import ReadAccess, read_access
 from coterie.tools.permission.rules import Rule
@@ -45,10 +45,11 @@ def decide(
     deny, broken = _read(text for one in both for text in one.deny)
     top = paths.resolve(str(root), "/").real
     cwd = paths.resolve(action.cwd or ".", top)
-    nobody_asks = permissions.mode == "full"
-    forbidden = denying_rule(action, deny, top, cwd.real, nobody_asks=nobody_asks)
-    if forbidden:
-        return Ruling("deny", f"deny {forbidden}")
+    reach, nobody_asks = _Reach(action, top, cwd.real), permissions.mode == "full"
+    for rule in deny:
+        # Where nobody is asked, searching a folder is forbidden for a single file in it.
+        if reach.is_forbidden_by(rule) or (nobody_asks and reach.searches_through(rule)):
+            return Ruling("deny", f"deny {rule}")
     globs = (rule.about for rule in deny if rule.kind == "read")
     allow_rules = AllowRules(
         top,
@@ -107,22 +108,6 @@ _RECURSIVE = name_set("chmod chown mv rm rmdir rsync shred unlink")
 _CD_COMMANDS = frozenset({"cd", "pushd", "chdir"})
 
 
-def denying_rule(
-    action: Action, deny: Sequence[Rule], root: str, cwd: str, *, nobody_asks: bool
-) -> Rule | None:
-    """The first rule that forbids an action, if one does.
-
-    Where nobody would be asked, searching a folder is forbidden for a single file in it.
-    """
-    seen = _Reach(action, root, cwd)
-    found = (
-        rule
-        for rule in deny
-        if seen.is_forbidden_by(rule) or (nobody_asks and seen.searches_through(rule))
-    )
-    return next(found, None)
-
-
 @dataclass(frozen=True)
 class _TouchedPath:
     """A path that an action may read or write."""
@@ -171,7 +156,7 @@ class _Reach:
 
     @cached_property
     def _expanded(self) -> ExpandedLine:
-        return expand(parse(self._action.command))
+        return ExpandedLine(parse(self._action.command))
 
     def _runs(self, pattern: rules.CommandPattern) -> bool:
         if any(pattern.forbids(command.words) for command in self._expanded.commands):

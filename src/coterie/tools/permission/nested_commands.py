@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from coterie.tools.permission import shell_parser
 from coterie.tools.permission.shell_lexer import Word, name_set
@@ -130,32 +130,19 @@ def without_wrappers(command: SimpleCommand) -> SimpleCommand:
 # -- for deny rules ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
 class ExpandedLine:
-    """Every command that a line may run, as far as can be told."""
+    """Every command that a line may run, and those that they run, as far as can be told."""
 
-    commands: tuple[SimpleCommand, ...]
-    sure: bool
-    """Whether there can be no others."""
-    said: str
-    """All that was written, to look for a name in where it is not sure."""
-
-
-def expand(line: CommandLine) -> ExpandedLine:
-    """All commands of a line, and those that they run."""
-    found = _Expansion()
-    found.follow(line, 0)
-    return ExpandedLine(tuple(found.commands), found.sure, "\n".join(found.said))
-
-
-class _Expansion:
-    def __init__(self) -> None:
+    def __init__(self, line: CommandLine) -> None:
         self.commands: list[SimpleCommand] = []
-        self.said: list[str] = []
-        self.sure = True
+        self.sure: bool = True
+        """Whether there can be no others."""
+        self.said: str = ""
+        """All that was written, to look for a name in where it is not sure."""
+        self._follow(line, 0)
 
-    def follow(self, line: CommandLine, depth: int) -> None:
-        self.said.append(line.said)
+    def _follow(self, line: CommandLine, depth: int) -> None:
+        self.said += f"{line.said}\n"
         self.sure = self.sure and line.understood and depth <= shell_parser.DEEPEST
         for command in line.commands:
             self.commands.append(command)
@@ -175,7 +162,7 @@ class _Expansion:
         for script in _scripts(words):
             if self._is_full():
                 return
-            self.follow(parse(script), depth + 1)
+            self._follow(parse(script), depth + 1)
 
     def _is_full(self) -> bool:
         full = len(self.commands) > MOST_COMMANDS

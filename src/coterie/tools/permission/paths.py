@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from glob import iglob
@@ -50,15 +50,10 @@ class ResolvedPath:
         """Whether it certainly is the folder or something in it."""
         return self.sure and is_below(self.real, root)
 
-    def names_below(self, folder: str) -> Iterator[str]:
-        """The names between the folder and it, in lower case, lexically and by links."""
-        for path in (self.named, self.real):
-            if is_below(path, folder):
-                yield from path[len(folder) :].casefold().split("/")
-
     def touches(self, names: frozenset[str], root: str) -> bool:
-        """Whether one of these names is on its path below `root`."""
-        return not names.isdisjoint(self.names_below(root))
+        """Whether one of these names, in whatever case, is on its path below `root`."""
+        inside = (path[len(root) :] for path in (self.named, self.real) if is_below(path, root))
+        return any(not names.isdisjoint(path.casefold().split("/")) for path in inside)
 
 
 def is_below(path: str, folder: str) -> bool:

@@ -166,5 +166,4 @@ class IndexDatabase:
 
     def _insert(self, table: str, number: int | None, words: IndexedText) -> None:
         sql = f"INSERT INTO {table} (rowid, path, names, prose, code) VALUES (?, ?, ?, ?, ?)"  # noqa: S608
-        row = (number, words.path, words.names, words.prose, words.code)
-        self._connection.execute(sql, row)
+        self._connection.execute(sql, (number, *words))

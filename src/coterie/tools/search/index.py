@@ -12,7 +12,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -84,24 +84,16 @@ class CodeIndex:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._locked():
             try:
-                return self._with_open(use)
+                with closing(self._open()) as database:
+                    if self._is_sound(database):
+                        return use(database)
             except sqlite3.Error as error:
                 if error.sqlite_errorcode & 0xFF not in _DAMAGE:
                     raise ToolError(f"The index of the code cannot be used: {error}.") from error
             # All of it can be built again from the files.
             self._remove()
-            return self._with_open(use)
-
-    def _with_open(self, use: Callable[[IndexDatabase], _T]) -> _T:
-        database = self._open()
-        if not self._is_sound(database):
-            database.close()
-            self._remove()
-            database = self._open()
-        try:
-            return use(database)
-        finally:
-            database.close()
+            with closing(self._open()) as database:
+                return use(database)
 
     def _is_sound(self, database: IndexDatabase) -> bool:
         state = self._path.stat()

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 SHORTEST_WORD = 2
 MOST_TERMS = 24
@@ -135,8 +136,7 @@ _COMMENT_OR_STRING = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class IndexedText:
+class IndexedText(NamedTuple):
     """What is indexed of a text, by where in it the words stand."""
 
     path: str
@@ -183,12 +183,8 @@ def split_file(path: str, text: str) -> IndexedFile:
         )
         for first, last in _cuts(lines, defined)
     )
-    whole = IndexedText(
-        above,
-        " ".join(passage.words.names for passage in passages),
-        " ".join(passage.words.prose for passage in passages),
-        " ".join(passage.words.code for passage in passages),
-    )
+    joined = zip(*(passage.words[1:] for passage in passages), strict=True)
+    whole = IndexedText(above, *(map(" ".join, joined) if passages else ("", "", "")))
     heads = split_words("\n".join(_heads(prose)))
     return IndexedFile(passages, whole, IndexedText(above, whole.names, heads, ""))
 
