@@ -95,9 +95,6 @@ def missing_built_in_agent() -> str | None:
     return None if is_included(BUILT_IN) else BUILT_IN.install
 
 
-# -- doctor ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class AgentHealth:
     """An agent that is registered or known by name, and whether it can work."""

@@ -126,9 +126,6 @@ def _commit(folder: Path) -> None:
     git.run("commit", "-q", "-m", "A small shop", env=git.identity())
 
 
-# -- what it promised --------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Promise:
     """One thing that had to happen."""

@@ -76,9 +76,6 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
     return ProjectsAtWork(here, at_work, known.notices)
 
 
-# -- settings ----------------------------------------------------------------------------------
-
-
 def settings_of(project: Project) -> AllSettings:
     """The settings that hold in a project, and who said so."""
     return settings.load_settings(project.folder if project.exists else None)
@@ -97,9 +94,6 @@ def change_setting(
     else:
         settings.set_value(path, key, value)
     return settings_of(project).get(key), path
-
-
-# -- one inbox for every project ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -199,9 +199,6 @@ def open_by_hand(started: ByHand) -> NoReturn:
         raise AgentMissing(started.member, str(started.cwd), program, str(error)) from None
 
 
-# -- snapshots, checks, a stand-in for the models -----------------------------------------------
-
-
 @asynccontextmanager
 async def looked_after(
     root: Path, task_id: str, observer: Observer
@@ -319,9 +316,6 @@ def script_in(path: Path) -> Script:
     from coterie.rehearsal.script import parse_script
 
     return parse_script(read_document(path).data, str(path))
-
-
-# -- workflows: a table for ours, entry points for those of others -------------------------------
 
 
 class Workflows(dict[str, Workflow]):

@@ -75,9 +75,6 @@ def rehearsal_of(script: str | None, *, wanted: bool) -> Rehearsal:
     return path
 
 
-# -- a dry run ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class MemberPlan:
     """What a member would do, with what, and where."""

@@ -98,8 +98,6 @@ class Teams:
         folder = self.project.folder if self.project.exists else None
         return load_settings(folder, self.home).values
 
-    # -- which there are -----------------------------------------------------------------------
-
     def names(self) -> tuple[str, ...]:
         """The project's own teams."""
         return tuple(place.name for place in teams_of(self.project))
@@ -133,8 +131,6 @@ class Teams:
         if spec is not None:
             return self.of_agents(spec)
         return self.read(roles_word(self.project) if or_roles and word is None else word)
-
-    # -- before it may work --------------------------------------------------------------------
 
     def changed_prompts(self, view: TeamView) -> list[ChangedPrompt]:
         """The members whose prompt was edited since their folder was made: keep or update it."""
@@ -185,8 +181,6 @@ class Teams:
     def trust_material(self) -> None:
         """Record that the project's own instruction files may reach the models, as text."""
         trust_material(self.project.root, instant.now(), self.home)
-
-    # -- making and changing -------------------------------------------------------------------
 
     def ready_agents(self) -> list[str]:
         """The agents that are installed and can be members."""

@@ -142,8 +142,6 @@ def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
     call.line(f"Wrote {counted(len(rows), 'row')} to {shown(target)}")
 
 
-# -- cost ----------------------------------------------------------------------------------------
-
 _KEYS: Mapping[str, Callable[[Cost], str]] = {
     "task": lambda cost: cost.task,
     "member": lambda cost: cost.member,

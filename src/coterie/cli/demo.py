@@ -63,9 +63,6 @@ def _folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="coterie-demo-")).resolve()
 
 
-# -- a conversation ----------------------------------------------------------------------------
-
-
 def _chat(call: Call, *, keep: bool) -> int:
     """Three scripted members review a small file; returns the exit code."""
     import anyio
@@ -157,9 +154,6 @@ class _Answering(Surface):
             with contextlib.suppress(CoterieError):  # the task may have ended meanwhile
                 if self._app is not None:
                     await self._app.answer(question.interaction_id, default, text)
-
-
-# -- tickets -----------------------------------------------------------------------------------
 
 
 def _tickets(call: Call, spec: str | None) -> int:

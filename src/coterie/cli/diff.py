@@ -77,9 +77,6 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     raise click.exceptions.Exit(1 if done.kept else 0)
 
 
-# -- what was changed --------------------------------------------------------------------------
-
-
 def _diff_fields(task_id: str, found: TaskDiff, *, stat: bool) -> dict[str, object]:
     patches: list[dict[str, object]] = []
     for patch in found.patches:
@@ -144,9 +141,6 @@ def _notes(task_id: str, found: TaskDiff) -> Iterator[str]:
         yield f"not shown: {printable(one.path)}: {one.why}"
     if found.problem:
         yield f"! Not everything was kept, so it cannot be shown: {printable(found.problem)}."
-
-
-# -- taking it back ----------------------------------------------------------------------------
 
 
 def _only_marked(task_id: str, *, undo: bool, dry_run: bool) -> list[str]:

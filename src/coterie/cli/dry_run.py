@@ -52,9 +52,6 @@ def _fields(found: DryRun) -> dict[str, object]:
     }
 
 
-# -- for people --------------------------------------------------------------------------------
-
-
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     team = found.view.team
     lines = [f"Would run {found.workflow} with team {team.name}. Nothing was started or written."]

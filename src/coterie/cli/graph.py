@@ -65,9 +65,6 @@ def _listed(needs: Needs, width: int, shown: Shown) -> list[str]:
     return lines
 
 
-# -- lines -------------------------------------------------------------------------------------
-
-
 class _Picture:
     """Names in columns, and between them lines that are drawn piece by piece."""
 
@@ -148,9 +145,6 @@ def _glyph(pieces: Mapping[Node, int]) -> str:
     if set(pieces.values()) == {_UP | _DOWN, _LEFT | _RIGHT}:
         return "│"  # two lines that only cross
     return _LINES[sides]
-
-
-# -- where everything stands: layers, rows, uprights ----------------------------------------------
 
 
 class Tangled(Exception):

@@ -74,9 +74,6 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     return card.QuestionContext(question, who, since, place, elsewhere)
 
 
-# -- answer ------------------------------------------------------------------------------------
-
-
 @command("answer", "coterie answer q3 q4 once")
 @click.argument("words", metavar="Q… [CHOICE]", nargs=-1, required=True)
 @click.option("--say", metavar="TEXT", help="What is typed: the answer, a word with it, the rule.")
@@ -161,9 +158,6 @@ def find_question(call: Call, name: str) -> QuestionView:
             return await inbox.find(name)
 
     return anyio.run(inside)
-
-
-# -- say ---------------------------------------------------------------------------------------
 
 
 @command("say", 'coterie say k3f9 "leave the tests alone"')

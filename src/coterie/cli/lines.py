@@ -140,9 +140,6 @@ def _ticket(record: TicketRecord) -> str:
     return f"{record.id} {record.closed_by or record.state}{message}"
 
 
-# -- tool calls --------------------------------------------------------------------------------
-
-
 def input_summary(given: Mapping[str, object]) -> str:
     """A tool's input in a few words."""
     for key in _TELLING:
@@ -160,9 +157,6 @@ def _action_of(record: ToolCallRecord) -> tuple[str, str]:
     if record.effect in _VERBS and ("file_path" in record.input or "path" in record.input):
         return _VERBS[record.effect], summary
     return "used", f"{one_line(record.name)} {summary}".rstrip()
-
-
-# -- surfaces ----------------------------------------------------------------------------------
 
 
 class Surface:
@@ -285,8 +279,6 @@ class Transcript(RecordLines):
         if lines:
             self._spaced = not lines[-1]
         return lines
-
-    # -- parts ---------------------------------------------------------------------------------
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(record.member)

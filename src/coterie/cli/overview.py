@@ -73,8 +73,6 @@ def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
     return 'coterie "what the team should do"'
 
 
-# -- help --------------------------------------------------------------------------------------
-
 _WITH_WORDS = {"Work"}
 """Groups whose verbs cannot be told apart by name, so that each says what it does."""
 
@@ -156,8 +154,6 @@ def _help_of(word: str) -> str:
     with click.Context(found, info_name=found.name, parent=root) as context:
         return found.get_help(context)
 
-
-# -- completion --------------------------------------------------------------------------------
 
 _WHERE = {
     "bash": 'eval "$(coterie completion bash)"          in ~/.bashrc',

@@ -106,8 +106,6 @@ def _changed(files: Sequence[str]) -> str:
     return f"{named}{more}, in your tree" if own else f"{named}{more}"
 
 
-# -- what agents ran ------------------------------------------------------------------------------
-
 _FEW_COMMANDS = 3
 _LONGEST = 50
 _ALLOWED = {

@@ -140,9 +140,6 @@ def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str)
     return kind(call, team, caps.max_turns, project.folder / "history")
 
 
-# -- until it ends or parks ----------------------------------------------------------------------
-
-
 class StopRequest:
     """A request to stop and keep the task.  A second one changes nothing, so that a second Ctrl-C
     cannot interrupt the clean-up."""

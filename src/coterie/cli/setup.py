@@ -56,9 +56,6 @@ def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None
     call.line('Try:   coterie "why is test_total slow? fix it"')
 
 
-# -- doctor ------------------------------------------------------------------------------------
-
-
 @command("doctor", "coterie doctor --probe")
 @click.option("--probe", is_flag=True, help="Run each CLI on a stand-in model; no tokens.")
 @pass_call
@@ -93,8 +90,6 @@ def _check_row(check: HealthCheck) -> tuple[str, str, str]:
     hint = f"   -> {check.hint}" if check.hint else ""
     return (f"  {check.name}", "ok" if check.ok else "!", f"{check.detail}{hint}")
 
-
-# -- doctor --probe ----------------------------------------------------------------------------
 
 _NO_STAND_IN = "nothing can stand in for its model"
 _SHOWN = {"ok": "ok", "failed": "failed", "not tried": "-"}
@@ -261,9 +256,6 @@ def migrate(call: Call) -> None:
 
 for _one in (list_, scan, add, migrate):
     agents.add_command(_one)
-
-
-# -- shown elsewhere too -----------------------------------------------------------------------
 
 
 def said_of_scan(made: Scan) -> str:

@@ -131,9 +131,6 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     call.lines(page_lines(page, call.width, call.paint))
 
 
-# -- the tickets of a session --------------------------------------------------------------------
-
-
 class _Tickets(click.Group):
     """A group whose first word may also be a session."""
 

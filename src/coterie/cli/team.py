@@ -226,9 +226,6 @@ for _one in (list_, new, add, show, validate, update, keep, rename, open_, trust
     team.add_command(_one)
 
 
-# -- showing -----------------------------------------------------------------------------------
-
-
 def _summary(view: TeamView, paint: Paint) -> str:
     """A team on one line."""
     members = ", ".join(

@@ -129,8 +129,6 @@ class TicketEvents(RecordLines):
         note = f" · {text.note}" if text.note else ""
         return self._event("", f"{text.mark} {text.what}{note}", text.meaning)
 
-    # -- tickets -------------------------------------------------------------------------------
-
     def _new_plan(self) -> list[str]:
         """The tickets that a plan has made, once all of them are known."""
         made, self._made = self._made, []
@@ -156,8 +154,6 @@ class TicketEvents(RecordLines):
         self._known[record.id] = record
         what, meaning = _happened(record, before.state if before else None, self.team.manager.id)
         return self._event(record.id, what, meaning) if what else []
-
-    # -- questions and words -------------------------------------------------------------------
 
     def _question(self, record: InteractionRecord, text: RecordText) -> list[str]:
         ticket = ticket_of(record.interaction, self._known)

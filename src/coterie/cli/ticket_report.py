@@ -149,8 +149,6 @@ def _newest_checks(said: Iterable[Envelope]) -> dict[str, envelope.ArtifactRef]:
     return newest
 
 
-# -- a whole session -----------------------------------------------------------------------------
-
 _NAME = 14
 _FEW = 4
 """So many of a kind are named."""

@@ -114,9 +114,6 @@ def _owner(owner: str | None, team: Team) -> str:
     return f"{owner} {member.agent or ''}".strip() if member else owner or ""
 
 
-# -- figures -----------------------------------------------------------------------------------
-
-
 def counts(listed: Sequence[Row]) -> str:
     """`3 of 6 done · 1 working · 1 in review · 1 blocked`."""
     kinds = [row.kind for row in listed]
@@ -147,9 +144,6 @@ def took(seconds: float) -> str:
 def thousands(tokens: int) -> str:
     """`940`, `8.2k`, `41k`: tenths of many thousands say nothing."""
     return f"{tokens / 1000:.0f}k" if 10_000 <= tokens < 999_500 else token_count(tokens)
-
-
-# -- the table ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

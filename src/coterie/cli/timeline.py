@@ -109,8 +109,6 @@ def logged(record: Record) -> tuple[str, str]:
     return text.who, printable(what).rstrip()
 
 
-# -- payloads in replies -----------------------------------------------------------------------
-
 _PAYLOADS = (
     ("plan", "tasks", "tasks"),
     ("review", "decision", "decision"),

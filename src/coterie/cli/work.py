@@ -219,9 +219,6 @@ def _dry_run(
         raise view.refused
 
 
-# -- what they have in common ------------------------------------------------------------------
-
-
 def _check_one_team(team: str | None, agents: str | None) -> None:
     if team is not None and agents is not None:
         raise UsageError("--team and --agents at once.", "Give one of them.")

@@ -178,9 +178,6 @@ def _keys_at(place: Place) -> tuple[str, ...]:
     return tuple(field.alias or name for name, field in model.model_fields.items())
 
 
-# -- rules that span several facts -------------------------------------------------------------
-
-
 def _rules(known: KnownAgents, name: str, agent: AgentDefinition) -> Iterator[Mistake]:
     if agent.name != name:
         yield Mistake(("name",), f"is {quoted(agent.name)}; expected {quoted(name)}, its key")

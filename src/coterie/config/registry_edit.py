@@ -165,9 +165,6 @@ def by_hand(
     return define(known, name, {**entry, "usePty": True} if use_pty else entry)
 
 
-# -- writing -----------------------------------------------------------------------------------
-
-
 def save_registry(registry: Registry) -> None:
     """Write the registry as a whole, readable by its user alone."""
     write_atomically(registry.path, render(registry.agents))
@@ -218,9 +215,6 @@ def current(known: KnownAgents, path: Path) -> Registry:
     if registry.schema_version == OLD_VERSION:
         raise UsageError(f"The registry is of version {OLD_VERSION}.", MIGRATE, str(path))
     return registry
-
-
-# -- signed in ---------------------------------------------------------------------------------
 
 
 def has_key(facts: AgentFacts) -> bool:

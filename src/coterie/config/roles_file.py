@@ -160,9 +160,6 @@ def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
         yield Mistake(("roles",), "has no worker; nobody would carry tickets out")
 
 
-# -- one role ----------------------------------------------------------------------------------
-
-
 def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mistake:
     at: Place = ("roles", place, COMMAND)
     try:

@@ -158,9 +158,6 @@ def _digest(document: Document) -> str:
 _PLAIN = ("workflow", "budget", "contextMessageCount", "contextCharacters")
 
 
-# -- shape -------------------------------------------------------------------------------------
-
-
 def _shape_mistakes(data: object) -> list[Mistake]:
     try:
         team_adapter().validate_python(data)
@@ -223,9 +220,6 @@ def _pruned(entry: object, at: Place, spoiled: set[Place]) -> object:
 _AGENT_KEYS: set[str | int] = {"agent", "agentConfigId", "agentName"}
 
 
-# -- members -----------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class _Members:
     made: tuple[Member, ...]
@@ -275,9 +269,6 @@ def _member(givens: Givens, place: int) -> Member:
     values.setdefault("order", place + 1)
     values.setdefault("type", "ai" if "agentConfigId" in values else "human")
     return Member.model_validate(values)
-
-
-# -- the team itself ---------------------------------------------------------------------------
 
 
 def _name(data: Mapping[str, object], path: Path, reading: Reading) -> tuple[str, list[Mistake]]:

@@ -329,8 +329,6 @@ def _variables(given: Given) -> dict[str, object]:
     return cast("dict[str, object]", given.value)
 
 
-# -- agents that only a roles file knows -------------------------------------------------------
-
 COMMAND = "cli_command"
 """In the metadata of a member whose agent is no registry's: what it runs."""
 

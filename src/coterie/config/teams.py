@@ -111,9 +111,6 @@ def _default(here: Mapping[str, Path], settings: Settings) -> Path:
     raise UsageError(f"Which team? Here: {listing(here)}.", f"Name one: -t {first}")
 
 
-# -- without a file ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Seat:
     """One part of `--agents`: `[id=]agent[:model]`."""

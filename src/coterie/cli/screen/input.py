@@ -47,8 +47,6 @@ class InputHandler:
         self.goal: str | None = None
         """What was typed before there was a task."""
 
-    # -- life ----------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Act on what is typed until `close`."""
         async with self._actions:
@@ -73,8 +71,6 @@ class InputHandler:
     def attach(self, app: App) -> None:
         """From now on there is a task to talk to."""
         self._app = app
-
-    # -- keys ----------------------------------------------------------------------------------
 
     def typed(self, line: str) -> None:
         """A line was entered."""
@@ -135,8 +131,6 @@ class InputHandler:
             self._send.send_nowait(action)
         except anyio.WouldBlock:
             self._around.print([" ! too much was typed at once; the last line was not sent"])
-
-    # -- lines ---------------------------------------------------------------------------------
 
     async def _take(self, line: str) -> None:
         if self.card_open and self._app is not None:
@@ -199,9 +193,6 @@ class InputHandler:
         self._around.print(lines or ["   No task yet."])
 
 
-# -- the open card --------------------------------------------------------------------------------
-
-
 class OpenCard:
     """At most one question of the board is open; it opens only on purpose."""
 
@@ -209,8 +200,6 @@ class OpenCard:
         self._board = board
         self._name: str | None = None
         self._with_alike = False
-
-    # -- which ---------------------------------------------------------------------------------
 
     @property
     def question(self) -> Interaction | None:
@@ -241,8 +230,6 @@ class OpenCard:
         """Let the answer be for all that are alike too, or not any more."""
         self._with_alike = bool(self._alike) and not self._with_alike
 
-    # -- showing -------------------------------------------------------------------------------
-
     def live(self, height: int) -> LiveCard:
         """Where it stands among the open ones."""
         names = [one.interaction_id for one in self._asked]
@@ -265,8 +252,6 @@ class OpenCard:
             return ""
         ids = [option.id for option in question.options]
         return f"{ids.index(BY_RULE) + 1} {rule_of(question)}"
-
-    # -- answering -----------------------------------------------------------------------------
 
     async def answer(self, app: App, line: str, note: Callable[[str], None]) -> None:
         """Give the line as the answer, to the others that are alike too where that was wished.

@@ -181,8 +181,6 @@ class PromptArea:
         self.application.ttimeoutlen = 0.05  # Esc is a key of its own here
         self.application.timeoutlen = 0.1
 
-    # -- life ----------------------------------------------------------------------------------
-
     async def run(self) -> None:
         """Show the lines until `close`; the terminal is as before when this returns."""
         async with anyio.create_task_group() as group:
@@ -238,8 +236,6 @@ class PromptArea:
         output.write_raw("".join(f"{line}\r\n" for line in lines))
         output.flush()
 
-    # -- rows ----------------------------------------------------------------------------------
-
     def _rows(self) -> HSplit:
         entry = BufferControl(self.buffer, input_processors=[BeforeInput(self._live.prompt)])
         return HSplit(
@@ -294,8 +290,6 @@ class PromptArea:
             for one in state.completions
         )
         return clip(f" {shown}", width)
-
-    # -- keys ----------------------------------------------------------------------------------
 
     def _accept(self, buffer: Buffer) -> bool:
         if buffer.text.strip():

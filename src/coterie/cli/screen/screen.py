@@ -61,8 +61,6 @@ class Screen(Surface):
     def _make_board(self, max_turns: int | None) -> ChatStatus:
         return ChatStatus(self._team, max_turns)
 
-    # -- life ----------------------------------------------------------------------------------
-
     @asynccontextmanager
     async def shown(self, on_stop: Callable[[], None]) -> AsyncGenerator[None]:
         """The live lines, for the length of the block; `on_stop` is what Ctrl-C does."""
@@ -103,8 +101,6 @@ class Screen(Surface):
             if not isinstance(entry.record, InteractionRecord):
                 self.saw(entry.record)
 
-    # -- what happens --------------------------------------------------------------------------
-
     def saw(self, record: Record) -> None:
         self._board.saw(record)
         own = isinstance(record, InteractionRecord) and self._board.is_person(record.member)
@@ -116,8 +112,6 @@ class Screen(Surface):
         """Keep the report for when the live lines are gone."""
         self._report = [report.stopped_line(result.task)]  # should the look at it all fail
         self._report = await self._renderer.report(app, result)
-
-    # -- for the entry -------------------------------------------------------------------------
 
     def print(self, lines: list[str]) -> None:
         """Renderer of ours for the scrollback, which are folded here."""
@@ -147,8 +141,6 @@ class Screen(Surface):
         """Stop, keep."""
         self._prompt.close()
         self._parked()
-
-    # -- for the prompt ------------------------------------------------------------------------
 
     def card(self, width: int, height: int) -> list[str]:
         """The open question."""

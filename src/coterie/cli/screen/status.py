@@ -89,8 +89,6 @@ class ChatStatus:
         self.task = ""
         self.turn = 0
 
-    # -- following -----------------------------------------------------------------------------
-
     def began(self, task_id: str) -> None:
         """The clock of the task starts."""
         self.task: str = task_id
@@ -140,8 +138,6 @@ class ChatStatus:
         if self._limit and answer:
             self._limit: int = self._limit + granted_tokens(question, answer)
 
-    # -- asking --------------------------------------------------------------------------------
-
     def is_person(self, name: str) -> bool:
         """Whether a name stands for a human."""
         member = self._team.get(name)
@@ -167,8 +163,6 @@ class ChatStatus:
     def place(self, question: Interaction) -> str:
         """What a question is about: its task."""
         return question.task_id
-
-    # -- showing -------------------------------------------------------------------------------
 
     def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
         """Who does what on the left, how far it is on the right; the less important goes first."""

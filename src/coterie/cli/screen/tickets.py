@@ -64,8 +64,6 @@ class TicketStatus(ChatStatus):
         """By ticket that is worked on: since when, and what it had taken before that."""
         self._money = 0.0
 
-    # -- following -----------------------------------------------------------------------------
-
     def load(self, views: Iterable[TicketView]) -> None:
         """How the tickets stand, with what they took, from what is kept."""
         before, self._views = self._views, {}
@@ -110,8 +108,6 @@ class TicketStatus(ChatStatus):
         elif name not in self._begun:
             self._begun[name] = (time.monotonic(), view.seconds)
 
-    # -- looking -------------------------------------------------------------------------------
-
     @property
     def tickets(self) -> Sequence[str]:
         """The names of all tickets."""
@@ -145,8 +141,6 @@ class TicketStatus(ChatStatus):
         """What a question is about: its ticket, else the session."""
         name = self._about(question)
         return f"{question.task_id}/{name}" if name else question.task_id
-
-    # -- showing -------------------------------------------------------------------------------
 
     def table(self, width: int, height: int, paint: Paint = _NO_COLOUR) -> list[str]:
         """What it is about, how far it is, and the tickets, in at most so many lines."""
@@ -204,8 +198,6 @@ class TicketScreen(Screen):
         self._tickets = TicketStatus(self._team, max_turns)
         return self._tickets
 
-    # -- life ----------------------------------------------------------------------------------
-
     def attach(self, app: App, task_id: str) -> None:
         """From now on what is typed goes to this session's manager."""
         super().attach(app, task_id)
@@ -225,8 +217,6 @@ class TicketScreen(Screen):
         if record.type in _CHANGING:
             self._is_stale = True
             self._refresh_soon()
-
-    # -- what is kept --------------------------------------------------------------------------
 
     async def _catch_up(self) -> None:
         """What was there before this run."""
@@ -255,8 +245,6 @@ class TicketScreen(Screen):
         now = time.monotonic()
         # A session of a thousand tickets takes long to read: most of the time is for others.
         self._rests_until = now + _REST * (now - began)
-
-    # -- looking -------------------------------------------------------------------------------
 
     def table(self, width: int, height: int) -> list[str]:
         """What it is about, how far it is, and the tickets."""
