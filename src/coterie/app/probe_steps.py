@@ -31,15 +31,7 @@ from coterie.model.record import (
 )
 from coterie.model.task import Caps
 from coterie.model.team import Team
-from coterie.rehearsal.model_api import (
-    Answer,
-    CompletionRequest,
-    ModelReply,
-    NoReply,
-    TextMessage,
-    ToolCall,
-    reply,
-)
+from coterie.rehearsal import model_api as api
 from coterie.rehearsal.server import RehearsalServer
 
 Step = Literal["start", "turn", "tool", "permission", "interrupt", "resume"]
@@ -106,11 +98,11 @@ class ProbeModel:
     """Answers the next word with what it was given, and tool results with one word."""
 
     def __init__(self) -> None:
-        self.next: Answer = reply("Yes.")
+        self.next: api.Answer = api.reply("Yes.")
 
-    async def answer(self, asked: CompletionRequest) -> Answer:
+    async def answer(self, asked: api.CompletionRequest) -> api.Answer:
         """As the step that runs now wants it."""
-        return reply("Done.") if asked.results else self.next
+        return api.reply("Done.") if asked.results else self.next
 
 
 class ProbeTask:
@@ -178,7 +170,7 @@ class ProbeTask:
                 return found
         raise StepFailed(self.trouble or "the task ended before its time")
 
-    async def say(self, word: str, answer: Answer) -> None:
+    async def say(self, word: str, answer: api.Answer) -> None:
         """Have the member take a turn on this word, in which its model answers so."""
         await self.heard(_our_turn)
         self._model.next = answer
@@ -287,7 +279,7 @@ class Steps:
         return ended("failed", f"{late}: {trouble}" if trouble else late)
 
     async def _start(self) -> str:
-        await self._task.say("Which word?", reply(f"My word is {self._word}."))
+        await self._task.say("Which word?", api.reply(f"My word is {self._word}."))
         await self._task.heard(is_opened)
         return "its channel opened"
 
@@ -316,12 +308,12 @@ class Steps:
     async def _interrupt(self) -> str:
         task = self._task
         number = len(task.server.turns) + 1
-        await task.say("Think for long.", NoReply())
+        await task.say("Think for long.", api.NoReply())
         await task.server.turn(number)
         await task.app.interrupt(task.task)
         if not (await task.heard(replied)).cut:
             raise StepFailed("the turn was not broken off")
-        await task.say("Are you there?", reply(f"I am, {self._word}."))
+        await task.say("Are you there?", api.reply(f"I am, {self._word}."))
         said = await task.heard(replied)
         if said.cut or self._word not in said.text:
             raise StepFailed("the turn after the one that was broken off did not work")
@@ -329,31 +321,35 @@ class Steps:
 
     async def _resume(self) -> str:
         task, word = self._task, f"{self._word}-kept"
-        await task.say("Which word do you keep?", reply(f"I keep {word}."))
+        await task.say("Which word do you keep?", api.reply(f"I keep {word}."))
         await task.heard(replied)
         await task.rest()
         await task.end()
         task.run()
-        await task.say("Which one was it?", reply("You know it."))
+        await task.say("Which one was it?", api.reply("You know it."))
         await task.heard(replied)
         asked = task.server.turns[-1].asked
         said = (
-            [item for item in asked.conversation if isinstance(item, TextMessage)] if asked else []
+            [item for item in asked.conversation if isinstance(item, api.TextMessage)]
+            if asked
+            else []
         )
         if not any(word in item.text for item in said):
             raise StepFailed("its model was not told again what had been said before")
         return "a new process knew what had been said before"
 
-    def _making(self, name: str) -> tuple[anyio.Path, ModelReply]:
+    def _making(self, name: str) -> tuple[anyio.Path, api.ModelReply]:
         """A file that is not there, and a model that wants it made."""
         path = self._task.app.root / f"made-{name}-{secrets.token_hex(4)}.txt"
-        return anyio.Path(path), ModelReply((), (self._call(f"touch {shlex.quote(str(path))}"),))
+        return anyio.Path(path), api.ModelReply(
+            (), (self._call(f"touch {shlex.quote(str(path))}"),)
+        )
 
-    def _call(self, command: str) -> ToolCall:
+    def _call(self, command: str) -> api.ToolCall:
         shell = self._shell
-        return ToolCall(shell.name, {shell.command: command, **shell.arguments})
+        return api.ToolCall(shell.name, {shell.command: command, **shell.arguments})
 
-    async def _take(self, word: str, answer: Answer, choice: str, made: anyio.Path) -> int:
+    async def _take(self, word: str, answer: api.Answer, choice: str, made: anyio.Path) -> int:
         """A turn in which every permission is answered so; how many were asked for."""
         task, asked = self._task, 0
         await task.say(word, answer)

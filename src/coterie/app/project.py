@@ -11,22 +11,9 @@ from typing import TYPE_CHECKING, Self
 
 import anyio.to_thread
 
+from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
-from coterie.app.run import (
-    TICKETS,
-    WORKFLOWS,
-    ByHand,
-    MemberFactory,
-    StartRequest,
-    by_hand,
-    checks_of,
-    load_workflow,
-    looked_after,
-    rehearsing,
-    with_changes,
-    with_session,
-)
 from coterie.app.sessions import Sessions
 from coterie.config.project import Project, make_project
 from coterie.config.settings import load_scheduler
@@ -109,17 +96,17 @@ class App:
 
     # -- work ----------------------------------------------------------------------------------
 
-    async def create(self, start: StartRequest) -> str:
+    async def create(self, start: run.StartRequest) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
 
         A session with tickets keeps the project's `scheduler_config.json` as it is now.
         """
-        version = (await load_workflow(start.workflow)).version
+        version = (await run.load_workflow(start.workflow)).version
         owner = await self._own()
         rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), start.team.name)
         team, goal = with_learned(start.team, rules), start.goal or ""
         scheduler = SchedulerConfig()
-        if start.workflow == TICKETS:
+        if start.workflow == run.TICKETS:
             from coterie.workflows.tickets import check_team
 
             check_team(team)
@@ -160,10 +147,10 @@ class App:
         """
         engine = self._engine(await self._own())
         created = (await self._look.state(task_id)).created
-        await load_workflow(created.workflow)
+        await run.load_workflow(created.workflow)
         async with (
-            rehearsing(created, self.stand_in) as rehearsal,
-            looked_after(self.root, task_id, observer) as snapshots,
+            run.rehearsing(created, self.stand_in) as rehearsal,
+            run.looked_after(self.root, task_id, observer) as snapshots,
         ):
             members = await anyio.to_thread.run_sync(
                 self._members.of, created.team, created.team_file, rehearsal
@@ -171,12 +158,12 @@ class App:
             services = RunServices(
                 members.redactor(), snapshots, waits_for_limits=patience is None or at_reset
             )
-            services = with_session(services, self.root, self.storage.tickets, created)
+            services = run.with_session(services, self.root, self.storage.tickets, created)
             result = await replace(engine, services=services).run(
                 task_id, members.channels, observer, patience
             )
-        result = await with_changes(snapshots, result)
-        is_session = created.workflow == TICKETS
+        result = await run.with_changes(snapshots, result)
+        is_session = created.workflow == run.TICKETS
         return await self._sessions.concluded(result) if is_session else result
 
     # -- answer --------------------------------------------------------------------------------
@@ -301,7 +288,7 @@ class App:
         members = await anyio.to_thread.run_sync(
             self._members.of, created.team, created.team_file, None
         )
-        checks = checks_of(self.root, created, members.redactor())
+        checks = run.checks_of(self.root, created, members.redactor())
         changes = Changes(self._sessions)
         return await changes.accept(task_id, claimant, checks, recheck=recheck)
 
@@ -309,9 +296,9 @@ class App:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
         return await self._sessions.reset(task_id, ticket_id, author)
 
-    def by_hand(self, team: Team, member: Member) -> ByHand:
+    def by_hand(self, team: Team, member: Member) -> run.ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
-        return by_hand(self._members.of(team, None, None), member)
+        return run.by_hand(self._members.of(team, None, None), member)
 
     # -- parts ---------------------------------------------------------------------------------
 
@@ -344,11 +331,11 @@ class App:
         return Claimant(owner, self.storage.leases, SurvivorReaper(), self.machine)
 
     def _engine(self, owner: Owner) -> Engine:
-        return Engine(self.storage, WORKFLOWS, self._claimant(owner), self.root)
+        return Engine(self.storage, run.WORKFLOWS, self._claimant(owner), self.root)
 
     @property
-    def _members(self) -> MemberFactory:
-        return MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
+    def _members(self) -> run.MemberFactory:
+        return run.MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
 
 
 def _new_id(length: int) -> str:

@@ -8,53 +8,18 @@ from functools import cached_property
 from pathlib import Path
 
 from coterie.agents.table import KNOWN_AGENTS, has_adapter
+from coterie.config import team_edit, teams
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
 from coterie.config.settings import Settings, load_settings
-from coterie.config.team_edit import (
-    PRESETS,
-    Entry,
-    add_member,
-    entry_of,
-    full_form,
-    mark_default,
-    new_team,
-    ready,
-    rename_member,
-    render,
-    seated,
-    workflow_of,
-)
 from coterie.config.team_file import LoadedTeam, load_team
-from coterie.config.teams import (
-    Power,
-    choose_team,
-    instruction_files,
-    is_material_trusted,
-    powers,
-    reading_for,
-    roles_word,
-    seats,
-    team_of_agents,
-    teams_of,
-    trust,
-    trust_material,
-)
 from coterie.errors import NotTrusted, UsageError
 from coterie.model import instant
 from coterie.model.team import Team
-from coterie.workspace.folder import (
-    ChangedPrompt,
-    changed_prompts,
-    keep_saved_prompt,
-    make_folder,
-    save_prompt,
-    save_prompt_if_new,
-    with_saved_prompts,
-)
+from coterie.workspace import folder as member_folders
 from coterie.workspace.own_worktree import branching_point
 
-PRESET_NAMES = tuple(PRESETS)
+PRESET_NAMES = tuple(team_edit.PRESETS)
 STARTER = "pair"
 """The preset of a first team, and its name."""
 
@@ -75,8 +40,8 @@ class TeamView:
 
     def full(self) -> tuple[Mapping[str, object], str]:
         """Every field under its long name, without secrets: as data, and as a team file's text."""
-        fields = full_form(self.team.sealed())
-        return fields, render(fields)
+        fields = team_edit.full_form(self.team.sealed())
+        return fields, team_edit.render(fields)
 
 
 @dataclass(frozen=True)
@@ -100,7 +65,7 @@ class Teams:
 
     def names(self) -> tuple[str, ...]:
         """The project's own teams."""
-        return tuple(place.name for place in teams_of(self.project))
+        return tuple(place.name for place in teams.teams_of(self.project))
 
     def is_default(self, name: str) -> bool:
         """Whether this team of the project is meant when none is named."""
@@ -110,16 +75,16 @@ class Teams:
         """The team of this name or path (None: the default one), checked, with whether it may be
         used."""
         try:
-            loaded = choose_team(self.project, word, self.registry, self.settings, self.home)
+            loaded = teams.choose_team(self.project, word, self.registry, self.settings, self.home)
         except NotTrusted as refused:
             path = Path(refused.where or "")
-            reading = reading_for(path, self.project, self.registry, self.settings)
+            reading = teams.reading_for(path, self.project, self.registry, self.settings)
             return TeamView(load_team(path, reading), refused)
         return TeamView(loaded, is_default=self.is_default(loaded.team.name))
 
     def of_agents(self, spec: str) -> TeamView:
         """A team without a file: `claude,codex` or `sec=claude:opus`."""
-        return TeamView(team_of_agents(spec, self.registry, self.settings))
+        return TeamView(teams.team_of_agents(spec, self.registry, self.settings))
 
     def choose(self, word: str | None, spec: str | None, *, or_roles: bool = False) -> TeamView:
         """The team that is named by a word or made of agents; raises UsageError for both.
@@ -130,11 +95,11 @@ class Teams:
             raise UsageError("--team and --agents at once.", "Give one of them.")
         if spec is not None:
             return self.of_agents(spec)
-        return self.read(roles_word(self.project) if or_roles and word is None else word)
+        return self.read(teams.roles_word(self.project) if or_roles and word is None else word)
 
-    def changed_prompts(self, view: TeamView) -> list[ChangedPrompt]:
+    def changed_prompts(self, view: TeamView) -> list[member_folders.ChangedPrompt]:
         """The members whose prompt was edited since their folder was made: keep or update it."""
-        return changed_prompts(self.project.root, view.team)
+        return member_folders.changed_prompts(self.project.root, view.team)
 
     def usable(self, view: TeamView) -> TeamView:
         """The team as it may work here, with the prompts that its members keep.
@@ -160,79 +125,84 @@ class Teams:
         """
         if view.refused is not None:
             raise view.refused
-        team = with_saved_prompts(self.project.root, view.team)
+        team = member_folders.with_saved_prompts(self.project.root, view.team)
         return replace(view, loaded=replace(view.loaded, team=team))
 
     def unread_material(self) -> tuple[str, ...]:
         """The project's own instruction files for agents, unless the user has allowed them."""
-        files = instruction_files(KNOWN_AGENTS, self.project.root)
-        allowed = not files or is_material_trusted(self.project.root, self.home)
+        files = teams.instruction_files(KNOWN_AGENTS, self.project.root)
+        allowed = not files or teams.is_material_trusted(self.project.root, self.home)
         return () if allowed else files
 
-    def powers(self, view: TeamView) -> tuple[Power, ...]:
+    def powers(self, view: TeamView) -> tuple[teams.Power, ...]:
         """What a team file asks for that could do harm."""
-        return powers(view.loaded, self.project)
+        return teams.powers(view.loaded, self.project)
 
     def trust(self, view: TeamView) -> TeamView:
         """Record that the user has looked at this content of a team file; it may be used now."""
-        trust(view.loaded, instant.now(), self.home)
+        teams.trust(view.loaded, instant.now(), self.home)
         return replace(view, refused=None)
 
     def trust_material(self) -> None:
         """Record that the project's own instruction files may reach the models, as text."""
-        trust_material(self.project.root, instant.now(), self.home)
+        teams.trust_material(self.project.root, instant.now(), self.home)
 
     def ready_agents(self) -> list[str]:
         """The agents that are installed and can be members."""
-        return ready(self.registry, has_adapter)
+        return team_edit.ready(self.registry, has_adapter)
 
-    def entries(self, preset: str | None, agents: str | None) -> list[Entry]:
+    def entries(self, preset: str | None, agents: str | None) -> list[team_edit.Entry]:
         """The members of a preset on these agents (None: those that are ready), or the agents as
         they are where no preset is named."""
         if agents is not None and preset is None:
-            return [entry_of(seat) for seat in seats(agents)]
-        named = [seat.agent for seat in seats(agents)] if agents else self.ready_agents()
+            return [team_edit.entry_of(seat) for seat in teams.seats(agents)]
+        named = [seat.agent for seat in teams.seats(agents)] if agents else self.ready_agents()
         if not named:
             raise UsageError("No agent is ready to be a member.", "coterie doctor")
-        return seated(preset or STARTER, named)
+        return team_edit.seated(preset or STARTER, named)
 
     def write(
-        self, name: str, entries: list[Entry], *, preset: str | None = None, default: bool = False
+        self,
+        name: str,
+        entries: list[team_edit.Entry],
+        *,
+        preset: str | None = None,
+        default: bool = False,
     ) -> TeamView:
         """Write a team of these members into the project, and their folders.
 
         Of a preset for one way of working, the team's workflow is that.
         """
-        workflow = workflow_of(preset)
-        loaded = new_team(self.project, name, entries, self.registry, workflow)
+        workflow = team_edit.workflow_of(preset)
+        loaded = team_edit.new_team(self.project, name, entries, self.registry, workflow)
         self._make_folders(loaded)
         if default:
-            mark_default(self.project, name)
+            team_edit.mark_default(self.project, name)
         return TeamView(loaded, is_default=default)
 
-    def add(self, word: str | None, entry: Entry, like: str | None = None) -> TeamView:
+    def add(self, word: str | None, entry: team_edit.Entry, like: str | None = None) -> TeamView:
         """Add a member to a team's file, with a folder of its own; `like` copies another's."""
         if entry.get("work") == "worktree":
             branching_point(self.project.root)  # raises UsageError before anything is written
         path = self._file(word, "A team without a file cannot be added to.")
-        loaded = add_member(path, entry, self.registry, self.project, like)
+        loaded = team_edit.add_member(path, entry, self.registry, self.project, like)
         self._make_folders(loaded, only=str(entry["id"]))
         return TeamView(loaded)
 
     def rename(self, word: str | None, member: str, name: str) -> TeamView:
         """Make a member a new one, with a folder of its own; the old folder is kept."""
         path = self._file(word, "A team without a file cannot be changed.")
-        loaded = rename_member(path, member, name, self.registry, self.project)
+        loaded = team_edit.rename_member(path, member, name, self.registry, self.project)
         self._make_folders(loaded)
         return TeamView(loaded)
 
     def update_prompt(self, team: Team, member: str) -> None:
         """Let a member be who its edited prompt says; its memory is kept."""
-        save_prompt(self.project.root, team.name, team.member(member))
+        member_folders.save_prompt(self.project.root, team.name, team.member(member))
 
     def keep_prompt(self, team: Team, member: str) -> None:
         """Let a member stay who it was, whatever its edited prompt says."""
-        keep_saved_prompt(self.project.root, team.name, team.member(member))
+        member_folders.keep_saved_prompt(self.project.root, team.name, team.member(member))
 
     def _file(self, word: str | None, problem: str) -> Path:
         path = self.read(word).loaded.path
@@ -243,5 +213,5 @@ class Teams:
     def _make_folders(self, loaded: LoadedTeam, only: str | None = None) -> None:
         for member in loaded.team.members:
             if only in (None, member.id):
-                make_folder(self.project.root, loaded.team.name, member)
-                save_prompt_if_new(self.project.root, loaded.team.name, member)
+                member_folders.make_folder(self.project.root, loaded.team.name, member)
+                member_folders.save_prompt_if_new(self.project.root, loaded.team.name, member)

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import click
 
-from coterie.app.projects import (
-    GivenAnswer,
-    Inbox,
-    OpenQuestions,
-    ProjectsAtWork,
-    project_around,
-    projects_at_work,
-)
-from coterie.app.projects import waiting as waiting_in
+from coterie.app import projects
 from coterie.cli import card, records
 from coterie.cli.main import Call, command, named, pass_call, show_notices
 from coterie.cli.text import ago, asking, one_line
@@ -45,17 +37,17 @@ def inbox(call: Call) -> None:
         call.lines([*card.brief(asked(call, view), call.width, call.paint), ""])
 
 
-def waiting(call: Call, *, with_tasks: bool = False) -> OpenQuestions:
+def waiting(call: Call, *, with_tasks: bool = False) -> projects.OpenQuestions:
     """Open questions of every known project; one that cannot be opened does not hide the others."""
-    found = anyio.run(partial(waiting_in, _projects(call), with_tasks=with_tasks))
+    found = anyio.run(partial(projects.waiting, _projects(call), with_tasks=with_tasks))
     for error in found.failures:
         call.problem(error)
     return found
 
 
-def _projects(call: Call) -> ProjectsAtWork:
+def _projects(call: Call) -> projects.ProjectsAtWork:
     """Every project something was done in, this one first."""
-    known = projects_at_work(call.directory)
+    known = projects.projects_at_work(call.directory)
     show_notices(call, known.notices)
     return known
 
@@ -66,7 +58,7 @@ def asked(call: Call, view: QuestionView) -> card.QuestionContext:
     who = asking(view.member, question.author_actor_id)
     place = f"{question.task_id} {one_line(view.task_title)}"
     elsewhere = ""
-    near = project_around(call.directory)
+    near = projects.project_around(call.directory)
     if near is None or view.project != near.root:
         place = f"{shown(view.project)} · {place}"
         elsewhere = f" -C {shlex.quote(str(view.project))}"
@@ -115,7 +107,7 @@ def _open_of(call: Call, task: str) -> list[str]:
 async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:
     """Answer each; what was wrong with one does not keep the others from being answered."""
     code = 0
-    async with Inbox.open(_projects(call)) as inbox:
+    async with projects.Inbox.open(_projects(call)) as inbox:
         for name in names:
             try:
                 _show_answered(call, await inbox.answer(name, choice, text), text)
@@ -125,7 +117,7 @@ async def _answer_all(call: Call, names: list[str], choice: str | None, text: st
     return code
 
 
-def _show_answered(call: Call, given: GivenAnswer, text: str | None) -> None:
+def _show_answered(call: Call, given: projects.GivenAnswer, text: str | None) -> None:
     view, done = given.view, given.answered
     question = view.interaction
     rules = shown(given.rules) if given.rules else None
@@ -154,7 +146,7 @@ def find_question(call: Call, name: str) -> QuestionView:
     """The question a person means: in this project, else in the one other that has it."""
 
     async def inside() -> QuestionView:
-        async with Inbox.open(_projects(call)) as inbox:
+        async with projects.Inbox.open(_projects(call)) as inbox:
             return await inbox.find(name)
 
     return anyio.run(inside)

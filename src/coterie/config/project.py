@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from coterie.config.files import (
-    Notice,
-    locked,
-    read_document,
-    set_aside,
-    storage_errors,
-    write_atomically,
-)
+from coterie.config import files
 from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
 from coterie.model.workspace import shown
 
@@ -202,14 +195,14 @@ def make_project(project: Project, mounts: str | None = None) -> bool:
     _refuse_network(folder, mounts)
     made = not folder.exists()
     if made:
-        with storage_errors(project.root):
+        with files.storage_errors(project.root):
             folder.mkdir(mode=0o700, exist_ok=True)
     elif not os.access(folder, os.W_OK | os.X_OK):
         advice = f"Make {folder} writable, or work elsewhere: -C DIR"
         raise StorageReadOnly(str(folder), "The folder cannot be written", advice)
     if not (folder / ".gitignore").exists():
         # So that nothing of ours is ever committed, without touching the project's own file.
-        write_atomically(folder / ".gitignore", "*\n")
+        files.write_atomically(folder / ".gitignore", "*\n")
     return made
 
 
@@ -285,7 +278,7 @@ class KnownProjects:
     """Projects that still exist, and what was worth saying."""
 
     projects: tuple[Project, ...]
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[files.Notice, ...] = ()
 
 
 def known_projects(home: Path | None = None) -> KnownProjects:
@@ -299,7 +292,7 @@ def known_projects(home: Path | None = None) -> KnownProjects:
     return KnownProjects(there, notices)
 
 
-def remember_project(project: Project, now: str, home: Path | None = None) -> Notice | None:
+def remember_project(project: Project, now: str, home: Path | None = None) -> files.Notice | None:
     """Enter a project into the list.  That it cannot be is worth a word, not a failure."""
     path = (home or coterie_home()) / PROJECTS_FILE
     root = str(project.root)
@@ -311,12 +304,14 @@ def remember_project(project: Project, now: str, home: Path | None = None) -> No
     try:
         return _enter(path, root, now)
     except CoterieError as error:
-        return Notice(f"This project is not in the list of known projects: {error}", error.hint)
+        return files.Notice(
+            f"This project is not in the list of known projects: {error}", error.hint
+        )
 
 
-def _enter(path: Path, root: str, now: str) -> Notice | None:
+def _enter(path: Path, root: str, now: str) -> files.Notice | None:
     notice = None
-    with locked(path):
+    with files.locked(path):
         try:
             entries = _read_known(path)
         except ConfigError as error:
@@ -325,35 +320,35 @@ def _enter(path: Path, root: str, now: str) -> Notice | None:
             entries = {known: at for known, at in entries.items() if _is_project(known)}
         entries[root] = now
         projects = [{"path": known, "addedAt": at} for known, at in entries.items()]
-        write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
+        files.write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
     return notice
 
 
-def _recovered(path: Path, error: ConfigError) -> Notice:
+def _recovered(path: Path, error: ConfigError) -> files.Notice:
     try:
-        with locked(path):
+        with files.locked(path):
             _read_known(path)  # another process may have mended it meanwhile
     except ConfigError:
-        with locked(path):
+        with files.locked(path):
             return _put_aside(path, error)
     except CoterieError:
         pass
-    return Notice(str(error))
+    return files.Notice(str(error))
 
 
-def _put_aside(path: Path, error: ConfigError) -> Notice:
+def _put_aside(path: Path, error: ConfigError) -> files.Notice:
     try:
-        aside = set_aside(path)
+        aside = files.set_aside(path)
     except CoterieError:
-        return Notice(str(error))
-    return Notice(f"{error} It was set aside as {shown(aside)}; projects are listed anew.")
+        return files.Notice(str(error))
+    return files.Notice(f"{error} It was set aside as {shown(aside)}; projects are listed anew.")
 
 
 def _read_known(path: Path) -> dict[str, str]:
     """Roots and when they were added, in that order."""
     if not path.exists():
         return {}
-    data = read_document(path).data
+    data = files.read_document(path).data
     listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
     if not isinstance(listed, list):
         raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))

@@ -10,14 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from coterie.config.files import (
-    Document,
-    Notice,
-    keep_copy,
-    locked,
-    read_document,
-    write_atomically,
-)
+from coterie.config import files
 from coterie.config.mistakes import doubled_keys, refusal, sentence
 from coterie.config.project import expanded, passthrough, search_path, user_home
 from coterie.config.registry import (
@@ -111,7 +104,7 @@ def scan(
     """Enter what is found; an entry that is there keeps all that a person may have changed."""
     path = path or registry_path()
     found = find_agents(known, version_of, search)
-    with locked(path):
+    with files.locked(path):
         registry = current(known, path)
         changed = [_entry(registry.agents.get(one.facts.name), one, now, search) for one in found]
         updates = [entry for entry in changed if entry is not None]
@@ -167,7 +160,7 @@ def by_hand(
 
 def save_registry(registry: Registry) -> None:
     """Write the registry as a whole, readable by its user alone."""
-    write_atomically(registry.path, render(registry.agents))
+    files.write_atomically(registry.path, render(registry.agents))
 
 
 def render(agents: Mapping[str, AgentDefinition]) -> str:
@@ -189,7 +182,7 @@ def add_agent(
     """Add one agent by hand; one of that name is only replaced when told to."""
     path = path or registry_path()
     agent = define(known, agent.name, _dumped(agent))
-    with locked(path):
+    with files.locked(path):
         registry = current(known, path)
         if agent.name in registry.agents and not replacing:
             raise UsageError(f'There is an agent "{agent.name}" already.', "coterie agents list")
@@ -245,7 +238,7 @@ class Migration:
     changed: bool
     backup: Path | None = None
     dropped: tuple[DroppedPrompt, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[files.Notice, ...] = ()
 
 
 def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
@@ -253,8 +246,8 @@ def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
     path = path or registry_path()
     if not path.exists():
         raise NotFound("There is no registry yet.", "coterie agents scan", str(path))
-    with locked(path):
-        document = read_document(path)
+    with files.locked(path):
+        document = files.read_document(path)
         if document.doubled:
             raise refusal(document, doubled_keys(document))
         cleaned, dropped, notices = _cleaned(known, document.data)
@@ -262,16 +255,16 @@ def migrate(known: KnownAgents, path: Path | None = None) -> Migration:
             interpret(known, document)  # refuses what is neither 1.1 nor 1.2
             return Migration(path, changed=False)
         # Everything is checked before anything is written.
-        made = interpret(known, Document(path, document.text, cleaned, document.kind))
+        made = interpret(known, files.Document(path, document.text, cleaned, document.kind))
         version = cast("Mapping[str, object]", document.data)["schemaVersion"]
-        backup = keep_copy(path, f"{path.name}.{version}.bak")
+        backup = files.keep_copy(path, f"{path.name}.{version}.bak")
         save_registry(made)
     return Migration(path, True, backup, dropped, notices)
 
 
 def _cleaned(
     known: KnownAgents, data: object
-) -> tuple[dict[str, object] | None, tuple[DroppedPrompt, ...], tuple[Notice, ...]]:
+) -> tuple[dict[str, object] | None, tuple[DroppedPrompt, ...], tuple[files.Notice, ...]]:
     """The content to be written, or None where there is nothing to do."""
     entries = cast("dict[str, object]", data) if isinstance(data, dict) else {}
     agents = entries.get("agents")
@@ -281,7 +274,7 @@ def _cleaned(
     is_old = version == OLD_VERSION
     made: dict[str, object] = {}
     dropped: list[DroppedPrompt] = []
-    notices: list[Notice] = []
+    notices: list[files.Notice] = []
     for name, entry in cast("dict[str, object]", agents).items():
         modern = (modern_entry if is_old else _without_prompts)(known, name, entry)
         made[name] = modern.entry

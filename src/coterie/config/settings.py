@@ -12,15 +12,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 from pydantic.alias_generators import to_camel
 
-from coterie.config.files import (
-    Document,
-    Mistake,
-    Place,
-    locked,
-    nulls,
-    read_document,
-    write_atomically,
-)
+from coterie.config import files
 from coterie.config.mistakes import (
     DURATION,
     did_you_mean,
@@ -143,7 +135,7 @@ def set_value(path: Path, key: str, text: str) -> object:
     except ValidationError as error:
         (mistake, *_) = found_by(error, {key: typed}, lambda _: ())
         raise UsageError(sentence("", mistake).strip()) from None
-    with locked(path):
+    with files.locked(path):
         _write(path, {**_read(path), key: typed})
     return getattr(made, name)
 
@@ -151,7 +143,7 @@ def set_value(path: Path, key: str, text: str) -> object:
 def unset_value(path: Path, key: str) -> bool:
     """Go back to what holds without this file; False where it said nothing about it."""
     _name_of(key)
-    with locked(path):
+    with files.locked(path):
         found = _read(path)
         if key not in found:
             return False
@@ -170,15 +162,15 @@ def _name_of(key: str) -> str:
 def _read(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
-    document = read_document(path)
+    document = files.read_document(path)
     given = object_in(document)
-    mistakes = nulls(given) or _mistakes(given)
+    mistakes = files.nulls(given) or _mistakes(given)
     if mistakes:
         raise refusal(document, mistakes)
     return given
 
 
-def _mistakes(given: Mapping[str, object]) -> list[Mistake]:
+def _mistakes(given: Mapping[str, object]) -> list[files.Mistake]:
     try:
         Settings.model_validate(given, by_name=False)
     except ValidationError as error:
@@ -188,13 +180,13 @@ def _mistakes(given: Mapping[str, object]) -> list[Mistake]:
 
 def _write(path: Path, values: Mapping[str, object]) -> None:
     try:
-        write_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        files.write_atomically(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     except UnicodeEncodeError:
         raise ConfigError("The value is not valid Unicode.") from None
 
 
 SCHEDULER_FILE = "scheduler_config.json"
-_PARTS: dict[Place, type[BaseModel]] = {
+_PARTS: dict[files.Place, type[BaseModel]] = {
     (): SchedulerConfig,
     ("time_limits",): TimeLimits,
     ("alerts",): Alerts,
@@ -209,13 +201,13 @@ def scheduler_path(project: Project) -> Path:
 def load_scheduler(project: Project) -> SchedulerConfig:
     """The limits that hold in a project; a ConfigError names every mistake."""
     path = scheduler_path(project)
-    return _limits(read_document(path)) if path.exists() else SchedulerConfig()
+    return _limits(files.read_document(path)) if path.exists() else SchedulerConfig()
 
 
-def _limits(document: Document) -> SchedulerConfig:
+def _limits(document: files.Document) -> SchedulerConfig:
     """The limits that a document gives."""
     given = object_in(document)
-    if mistakes := nulls(given):
+    if mistakes := files.nulls(given):
         raise refusal(document, mistakes)
     try:
         # As JSON and strictly: "3" is no number, and true is not 1.
@@ -224,5 +216,5 @@ def _limits(document: Document) -> SchedulerConfig:
         raise refusal(document, found_by(error, given, _limit_keys)) from None
 
 
-def _limit_keys(place: Place) -> tuple[str, ...]:
+def _limit_keys(place: files.Place) -> tuple[str, ...]:
     return tuple(_PARTS.get(place, SchedulerConfig).model_fields)

@@ -12,29 +12,13 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from coterie.config import team_entry, team_members
 from coterie.config.files import Document, Mistake, Notice, Place, read_document, read_text
 from coterie.config.mistakes import doubled_keys, found_by, quoted, refusal
 from coterie.config.project import user_home
 from coterie.config.registry import Registry
 from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
-from coterie.config.team_entry import (
-    ALLOWANCE_KEYS,
-    BUDGET_KEYS,
-    DEFAULT_KEYS,
-    MEMBER_KEYS,
-    PERMISSION_KEYS,
-    TEAM_KEYS,
-    team_adapter,
-)
-from coterie.config.team_members import (
-    COMMAND,
-    Givens,
-    Surroundings,
-    check_members,
-    merged,
-    written_member,
-)
 from coterie.errors import ConfigError, NotFound
 from coterie.model.team import Member, Team, safe_name
 
@@ -84,7 +68,7 @@ def _is_roles(document: Document) -> bool:
 
 
 def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
-    around = Surroundings(document.path.parent, reading.registry, user_home())
+    around = team_members.Surroundings(document.path.parent, reading.registry, user_home())
     team = Team(
         name=name_for(document.path),
         workflow="tickets",
@@ -121,7 +105,7 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
     folder = document.path.parent
     # A project's own team is `.coterie/teams/<team>`.
     project = folder.parents[2] if reading.folder_is_name else None
-    around = Surroundings(folder, reading.registry, user_home(), project)
+    around = team_members.Surroundings(folder, reading.registry, user_home(), project)
     members = _members(data, around)
     mistakes += members.mistakes
     name, wrong = _name(data, document.path, reading)
@@ -160,7 +144,7 @@ _PLAIN = ("workflow", "budget", "contextMessageCount", "contextCharacters")
 
 def _shape_mistakes(data: object) -> list[Mistake]:
     try:
-        team_adapter().validate_python(data)
+        team_entry.team_adapter().validate_python(data)
     except ValidationError as error:
         return found_by(error, data, _keys_at)
     return []
@@ -169,17 +153,17 @@ def _shape_mistakes(data: object) -> list[Mistake]:
 def _keys_at(place: Place) -> tuple[str, ...]:
     match place:
         case ():
-            return TEAM_KEYS
+            return team_entry.TEAM_KEYS
         case (*_, "permissions"):
-            return PERMISSION_KEYS
+            return team_entry.PERMISSION_KEYS
         case (*_, "budget"):
-            return BUDGET_KEYS
+            return team_entry.BUDGET_KEYS
         case (*_, "budget", "perDay"):
-            return ALLOWANCE_KEYS
+            return team_entry.ALLOWANCE_KEYS
         case ("defaults",):
-            return DEFAULT_KEYS
+            return team_entry.DEFAULT_KEYS
         case _:
-            return MEMBER_KEYS
+            return team_entry.MEMBER_KEYS
 
 
 def _without(data: object, mistakes: list[Mistake]) -> dict[str, object] | None:
@@ -229,38 +213,41 @@ class _Members:
     outside_prompts: tuple[str, ...]
 
 
-def _members(data: Mapping[str, object], around: Surroundings) -> _Members:
+def _members(data: Mapping[str, object], around: team_members.Surroundings) -> _Members:
     entries = cast("list[dict[str, object]]", data.get("members") or [])
     shared = cast("dict[str, object]", data.get("defaults") or {})
     stated = {"permissions": data["permissions"]} if "permissions" in data else {}
-    team = written_member(stated, (), around)
-    defaults = written_member(shared, ("defaults",), around)
-    own = [written_member(entry, ("members", place), around) for place, entry in enumerate(entries)]
-    givens = [merged(defaults.givens, one.givens, team.givens) for one in own]
+    team = team_members.written_member(stated, (), around)
+    defaults = team_members.written_member(shared, ("defaults",), around)
+    own = [
+        team_members.written_member(entry, ("members", place), around)
+        for place, entry in enumerate(entries)
+    ]
+    givens = [team_members.merged(defaults.givens, one.givens, team.givens) for one in own]
     made = [(_member(given, place), given) for place, given in enumerate(givens)]
     parts = (defaults, *own)
     return _Members(
         tuple(member for member, _ in made),
         team.givens["permissions"].value if stated else None,
         [mistake for part in parts for mistake in part.mistakes]
-        + list(check_members(made, around))
+        + list(team_members.check_members(made, around))
         + [mistake for _, given in made for mistake in _reserved(given)],
         tuple(path for part in parts for path in part.outside_prompts),
     )
 
 
-def _reserved(givens: Givens) -> Iterator[Mistake]:
+def _reserved(givens: team_members.Givens) -> Iterator[Mistake]:
     """Metadata that only a roles file may have, where it means something."""
     given = givens.get("metadata")
     if given is None:
         return
     metadata = cast("dict[str, object]", given.value)
-    beside = {"permissions": "permissions", COMMAND: "agent"}
+    beside = {"permissions": "permissions", team_members.COMMAND: "agent"}
     for key in beside.keys() & metadata.keys():
         yield Mistake((*given.place, key), f"is for roles files; say it as {beside[key]} here")
 
 
-def _member(givens: Givens, place: int) -> Member:
+def _member(givens: team_members.Givens, place: int) -> Member:
     values = {key: given.value for key, given in givens.items()}
     # A missing id is a mistake already; the position keeps such members apart.
     known = str(values.setdefault("id", f"#{place}"))
