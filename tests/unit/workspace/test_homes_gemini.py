@@ -58,7 +58,7 @@ def sign_in(house: House, env: dict[str, str] | None = None, **more: Any) -> str
 def test_a_home(house: House) -> None:
     place = workspace(house, team_instruction="Be kind.\n")
     home = gemini.prepare(ANN, place)
-    assert (home.cwd, home.model) == (house.project.resolve(), None)
+    assert (home.cwd, home.args) == (house.project.resolve(), ())
     own = place.home / ".gemini"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert stat.S_IMODE((own / "settings.json").stat().st_mode) == 0o600
@@ -138,7 +138,7 @@ def test_a_rehearsal_has_nobodys_key(house: House) -> None:
     place = workspace(house, real, rehearsal=URL, user_home=house.home)
     home = gemini.prepare(ANN, place)
     assert settings(place)["security"]["auth"]["selectedType"] == "gemini-api-key"
-    assert home.model == "gemini-2.5-pro"
+    assert home.args == ("--model", "gemini-2.5-pro")
     keys = {name: value for name, value in home.env.items() if "G" in name and "_API" in name}
     assert keys == {"GEMINI_API_KEY": "rehearsal"}
     assert home.env["GOOGLE_GEMINI_BASE_URL"] == URL
@@ -248,7 +248,6 @@ def test_an_agent_that_nobody_knows(house: House) -> None:
     assert home == acp.AcpHome(
         cwd=house.project.resolve(),
         env=place.env,
-        setup=acp.ProgramSetup(),
         introduction="[SYSTEM]\nAsk @rex first.\n\nBe kind.\n\n",
     )
     assert "../team_instruction.md" in (place.folder / "AGENTS.md").read_text()
@@ -268,12 +267,12 @@ def test_qwen(house: House) -> None:
     assert trust == {str(house.project.resolve()): "DO_NOT_TRUST"}
     told = json.loads((own / "settings.json").read_text())
     assert "run_shell_command" in told["tools"]["exclude"]
-    assert (home.setup.args, home.setup.reads_only) == ((), True)
+    assert (home.args, home.reads_only) == ((), True)
     assert home.introduction.endswith("The project's own instructions:\n\nUse tabs.\n\n")
     home = acp.prepare(ANN, replace(place, rehearsal=URL), qwen.set_up)
-    assert (home.setup.args, home.setup.reads_only) == (("--auth-type", "openai"), False)
+    assert (home.args, home.reads_only) == (("--auth-type", "openai"), False)
     assert home.env["OPENAI_MODEL"] == "rehearsal"
-    assert (told["permissions"], home.setup.takes_commands) == ({"ask": []}, True)
+    assert (told["permissions"], home.takes_commands) == ({"ask": []}, True)
     acp.prepare(ANN, replace(place, tools=ToolCommands("list it", "/call it")), qwen.set_up)
     told = json.loads((own / "settings.json").read_text())
     assert set(told["permissions"]["ask"]) >= {"Bash", "Edit", "Monitor", "Read", "Write"}
@@ -286,7 +285,7 @@ def test_opencode(house: House) -> None:
     login.write_text("{}")
     place = workspace(house, user_home=house.home)
     home = acp.prepare(ANN, place, opencode.set_up)
-    assert (home.setup.problem, home.setup.reads_only) == (None, False)
+    assert (home.problem, home.reads_only) == (None, False)
     assert (place.home / ".local/share/opencode/auth.json").readlink() == login
     assert json.loads(home.env["OPENCODE_PERMISSION"])["*"] == "ask"
     home = acp.prepare(ann("read"), replace(place, rehearsal=URL), opencode.set_up)
@@ -294,7 +293,7 @@ def test_opencode(house: House) -> None:
     assert not (place.home / ".local/share/opencode/auth.json").is_symlink()
     told = json.loads((place.home / ".config" / "opencode" / "opencode.json").read_text())
     assert told["provider"]["rehearsal"]["options"]["baseURL"] == f"{URL}/v1"
-    assert not home.setup.takes_commands
+    assert not home.takes_commands
     by_hand = json.loads(home.env["OPENCODE_PERMISSION"])
     served = replace(place, tools=ToolCommands("list it", "/call it"))
     home = acp.prepare(ann("read"), served, opencode.set_up)
@@ -310,12 +309,12 @@ def test_opencode_is_not_started_where_it_would_run_plug_ins(house: House, name:
     (house.project / name).mkdir()
     member = ANN.model_copy(update={"execution_dir": str(below)})
     made = open_workspace(house.project, "pair", member, {})
-    problem = acp.prepare(member, made, opencode.set_up).setup.problem
+    problem = acp.prepare(member, made, opencode.set_up).problem
     assert problem is not None
     assert str(house.project / name) in problem
     # A repository ends at its root, and the user's own installation is none of its business.
     (below / ".git").mkdir()
-    assert acp.prepare(member, made, opencode.set_up).setup.problem is None
+    assert acp.prepare(member, made, opencode.set_up).problem is None
     (below / ".git").rmdir()
     own = replace(made, user_home=house.project.resolve())
-    assert acp.prepare(member, own, opencode.set_up).setup.problem is None
+    assert acp.prepare(member, own, opencode.set_up).problem is None

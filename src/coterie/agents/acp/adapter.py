@@ -21,7 +21,7 @@ from coterie.agents.acp.channel import AcpChannel, AcpSession, TeamTools, served
 from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words_of
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.process import AgentProcess, JsonRpc, Object, RpcError
-from coterie.agents.program import CannotOpen, ProgramAdapter, opened_on
+from coterie.agents.program import CannotOpen, OneShotChannel, ProgramAdapter, opened_on
 from coterie.model.team import Member, Mode
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -32,55 +32,44 @@ _REHEARSING = ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "OPENROUTER", "DASHSCO
 
 
 @dataclass(frozen=True)
-class ProgramSetup:
-    """What is peculiar to one program, for one member."""
+class AcpHome:
+    """What an agent is started with for one member, and how a session with it is opened."""
 
+    cwd: Path
+    """Where it works, without links."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     args: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
     """Instructions of the material that it was kept from reading by itself."""
+    introduction: str = ""
+    """What stands in front of the first message of a thread."""
     reads_only: bool = False
-    """Whether it has no tool that writes."""
+    """Whether it has no tool that writes, so that it needs no mode for that."""
     takes_commands: bool = False
     """Whether its home says how to call our tools, as it would start no server for them."""
+    sign_in: str = ""
+    """What a person does to sign in; empty: what the agent itself says."""
     problem: str | None = None
     """Why it must not be started here."""
 
 
-SetUp = Callable[[Member, Workspace, Path], ProgramSetup]
+SetUp = Callable[[Member, Workspace, Path], AcpHome]
 """Writes what a program is to find in a member's home; the path is where the member works."""
 
 
-@dataclass(frozen=True)
-class AcpHome:
-    """What an agent's process is started with."""
-
-    cwd: Path
-    """Where it works, without links."""
-    env: Mapping[str, str]
-    setup: ProgramSetup
-    introduction: str = ""
-    """What stands in front of the first message of a thread."""
-
-
-def nothing_known(_member: Member, _workspace: Workspace, _cwd: Path) -> ProgramSetup:
+def nothing_known(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
     """The setup of a program that nobody here knows."""
-    return ProgramSetup()
+    return AcpHome(cwd)
 
 
 def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known) -> AcpHome:
     """Write what the agent is to find, each time anew, so that edits of the team reach it."""
-    cwd = workspace.execution_dir.resolve()
     written = homes.instruction_text(member, homes.READ_TEAM_INSTRUCTION)
     homes.write_instruction(workspace.folder / "AGENTS.md", written)
-    setup = set_up(member, workspace, cwd)
-    told = homes.briefing(member, workspace, setup.documents)
-    return AcpHome(
-        cwd=cwd,
-        env={**_environment(workspace), **setup.env},
-        setup=setup,
-        introduction=f"[SYSTEM]\n{told}\n\n" if told else "",
-    )
+    home = set_up(member, workspace, workspace.execution_dir.resolve())
+    told = homes.briefing(member, workspace, home.documents)
+    introduction = f"[SYSTEM]\n{told}\n\n" if told else ""
+    return replace(home, env={**_environment(workspace), **home.env}, introduction=introduction)
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:
@@ -112,18 +101,10 @@ class AcpOpening:
     """How a session is to be opened."""
 
     name: str
-    cwd: str
+    home: AcpHome
     mode: Mode
-    introduction: str = ""
-    """Who the member is, in front of its first message."""
     model: str | None = None
     """To be chosen by protocol; None where a flag said it, or nobody did."""
-    sign_in: str = ""
-    """What a person does to sign in; empty: what the agent itself says."""
-    reads_only: bool = False
-    """Whether it was given no tool that writes, so that it needs no mode for that."""
-    takes_servers: bool = True
-    """Whether it is to start our tools as a server; else its home says how to call them."""
 
     async def on(self, process: AgentProcess, tools: TeamTools) -> AcpChannel:
         """A channel on this process, which is ended if there will be none."""
@@ -131,7 +112,7 @@ class AcpOpening:
         return await opened_on(process, self._channel(JsonRpc(process), tools), _brief)
 
     async def _channel(self, rpc: JsonRpc, tools: TeamTools) -> AcpChannel:
-        servers = tools.listening.servers if self.takes_servers else []
+        servers = [] if self.home.takes_commands else tools.listening.servers
         try:
             return AcpChannel(rpc, await self._opened(rpc, servers), tools)
         except RpcError as error:
@@ -139,10 +120,11 @@ class AcpOpening:
 
     async def _opened(self, rpc: JsonRpc, servers: list[Object]) -> AcpSession:
         greeted = await self._greeted(rpc)
-        failures = Failures(self.name, self.sign_in or ways_to_sign_in(greeted))
-        session = AcpSession("", self.cwd, self.introduction, failures)
+        failures = Failures(self.name, self.home.sign_in or ways_to_sign_in(greeted))
+        cwd = str(self.home.cwd)
+        session = AcpSession("", cwd, self.home.introduction, failures)
         try:
-            new = await rpc.request("session/new", {"cwd": self.cwd, "mcpServers": servers})
+            new = await rpc.request("session/new", {"cwd": cwd, "mcpServers": servers})
         except RpcError as error:
             if error.code != SIGNED_OUT:
                 raise
@@ -166,7 +148,7 @@ class AcpOpening:
     def _choices(self, new: Object) -> list[Choice]:
         """What is to be set before the first turn."""
         chosen: list[Choice] = []
-        if self.mode == "read" and not self.reads_only:
+        if self.mode == "read" and not self.home.reads_only:
             chosen += mode_for_reading(new)
         if self.model is not None:
             chosen.append(model_named(self.model, new))
@@ -249,32 +231,36 @@ class AcpAdapter(ProgramAdapter):
     """Of a program that is known, its vendor's package says."""
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start its CLI in by hand.  Blocks."""
-        return prepare(member, workspace, cls.set_up).env
+    def prepare(cls, member: Member, workspace: Workspace) -> AcpHome:
+        """Write a member's home.  Blocks."""
+        return prepare(member, workspace, cls.set_up)
 
-    async def open(self, member: Member, workspace: Workspace, thread: str | None) -> AcpChannel:
+    @classmethod
+    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
+        return cls.prepare(member, workspace).env
+
+    async def open(
+        self, member: Member, workspace: Workspace, thread: str | None
+    ) -> AcpChannel | OneShotChannel:
         """A channel on a new thread: an agent's own store of threads is not relied on."""
         async with served(self, member, workspace) as tools:
             furnished = replace(workspace, tools=tools.listening.commands)
-            home = await anyio.to_thread.run_sync(prepare, member, furnished, self.set_up)
-            if home.setup.problem is not None:
-                raise self.missing(member, workspace, home.setup.problem)
-            flag = self.agent.capabilities.model_flag
-            opening = AcpOpening(
-                name=self.agent.name,
-                cwd=str(home.cwd),
-                mode=member.permissions.mode,
-                introduction=home.introduction,
-                model=None if flag else member.model,
-                reads_only=home.setup.reads_only,
-                takes_servers=not home.setup.takes_commands,
-            )
-            words = (*self.agent.base_args, *home.setup.args, *_model(flag, member))
-            env, given = home.env, member.additional_args
-            process = await self.start(member, workspace, home.cwd, env, *words, *given)
-            return await opening.on(process, tools)
+            home = await anyio.to_thread.run_sync(self.prepare, member, furnished)
+            if home.problem is not None:
+                raise self.missing(member, workspace, home.problem)
+            model, mode = self.model_by_protocol(member), member.permissions.mode
+            process = await self.launch(member, workspace, home)
+            return await AcpOpening(self.agent.name, home, mode, model).on(process, tools)
 
+    def model_by_protocol(self, member: Member) -> str | None:
+        """The model that a session is told of; None where a flag says it, or nobody does."""
+        return None if self.agent.capabilities.model_flag else member.model
 
-def _model(flag: str | None, member: Member) -> tuple[str, ...]:
-    return (flag, member.model) if flag and member.model else ()
+    async def launch(
+        self, member: Member, workspace: Workspace, home: AcpHome, *call: str
+    ) -> AgentProcess:
+        """Start the agent; `call` are words that choose another way of calling."""
+        flag = self.agent.capabilities.model_flag
+        model = (flag, member.model) if flag and member.model else ()
+        words = (*self.agent.base_args, *home.args, *model, *member.additional_args)
+        return await self.start(member, workspace, home.cwd, home.env, *call, *words)

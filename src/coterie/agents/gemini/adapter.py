@@ -8,21 +8,21 @@ what was said before comes from our own store with every prompt.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
 import anyio.to_thread
 
-from coterie.agents.acp.adapter import AcpOpening
-from coterie.agents.acp.channel import AcpChannel, served
+from coterie.agents.acp.adapter import AcpAdapter, AcpHome
+from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.turn import Failures
 from coterie.agents.fields import bounded, mapping, number, text
 from coterie.agents.gemini import FACTS
-from coterie.agents.gemini.home import GeminiHome, prepare
+from coterie.agents.gemini.home import prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
-from coterie.agents.program import OneShotChannel, ProgramAdapter
+from coterie.agents.program import OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model import update
 from coterie.model.team import Member
@@ -124,48 +124,37 @@ def _returned(event: Object) -> update.ToolCallFinished:
     return update.ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
 
 
-SIGN_IN = "Start gemini in a terminal and sign in, or set GEMINI_API_KEY."
 _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
 """What a Gemini says that does not know the flag for the protocol."""
 
 
 @dataclass(frozen=True)
-class GeminiAdapter(ProgramAdapter):
+class GeminiAdapter(AcpAdapter):
     """Opens members' channels to Gemini."""
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        return prepare(member, workspace).env
+    def prepare(cls, member: Member, workspace: Workspace) -> AcpHome:
+        return prepare(member, workspace)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> AcpChannel | OneShotChannel:
         """A channel on a new thread: what Gemini keeps of an old one may be lost."""
         try:
-            async with served(self, member, workspace) as tools:
-                furnished = replace(workspace, tools=tools.listening.commands)
-                home = await anyio.to_thread.run_sync(prepare, member, furnished)
-                opening = AcpOpening(
-                    name=self.agent.name,
-                    cwd=str(home.cwd),
-                    mode=member.permissions.mode,
-                    sign_in=SIGN_IN,
-                    reads_only=True,
-                    # It would start none in a folder that it does not trust.
-                    takes_servers=False,
-                )
-                process = await self._start(member, workspace, home, "--acp")
-                return await opening.on(process, tools)
+            return await super().open(member, workspace, thread)
         except AgentMissing as error:
             if _NO_PROTOCOL.search(error.problem) is None:
                 raise
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
-        each = partial(self._start, member, workspace, home)
-        return OneShotChannel(each, HeadlessRun(Failures(self.agent.name, SIGN_IN)))
+        each = partial(self.launch, member, workspace, home)
+        return OneShotChannel(each, HeadlessRun(Failures(self.agent.name, home.sign_in)))
 
-    async def _start(
-        self, member: Member, workspace: Workspace, home: GeminiHome, *call: str
+    def model_by_protocol(self, member: Member) -> str | None:
+        return None
+
+    async def launch(
+        self, member: Member, workspace: Workspace, home: AcpHome, *call: str
     ) -> AgentProcess:
-        model = ("--model", home.model) if home.model else ()
         given = FACTS.flags.passed_on((*self.agent.base_args, *member.additional_args))
-        return await self.start(member, workspace, home.cwd, home.env, *call, *model, *given)
+        words = (*(call or ("--acp",)), *home.args, *given)
+        return await self.start(member, workspace, home.cwd, home.env, *words)

@@ -24,10 +24,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from coterie.agents.acp.adapter import AcpHome
 from coterie.model.flags import words
 from coterie.model.team import Member, Mode
 from coterie.model.workspace import ToolCommands, Workspace
@@ -51,17 +51,7 @@ _HARMLESS = words(
 """They touch nothing but Gemini itself, or are ours."""
 
 
-@dataclass(frozen=True)
-class GeminiHome:
-    """What its process is started with."""
-
-    cwd: Path
-    """Where it works, without links."""
-    env: Mapping[str, str]
-    model: str | None
-
-
-def prepare(member: Member, workspace: Workspace) -> GeminiHome:
+def prepare(member: Member, workspace: Workspace) -> AcpHome:
     """Write what Gemini is to find, each time anew, so that edits of the team reach it."""
     cwd = workspace.execution_dir.resolve()
     home = homes.private_folder(workspace.home / ".gemini")
@@ -73,8 +63,16 @@ def prepare(member: Member, workspace: Workspace) -> GeminiHome:
     homes.write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
     reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
     homes.write_instruction(workspace.folder / _DOCUMENT, homes.instruction_text(member, reference))
-    model = REHEARSAL_MODEL if workspace.rehearsal is not None else None
-    return GeminiHome(cwd, _environment(workspace), member.model or model)
+    model = member.model or (REHEARSAL_MODEL if workspace.rehearsal is not None else None)
+    return AcpHome(
+        cwd,
+        _environment(workspace),
+        args=("--model", model) if model else (),
+        reads_only=True,
+        # It would start no server in a folder that it does not trust.
+        takes_commands=True,
+        sign_in="Start gemini in a terminal and sign in, or set GEMINI_API_KEY.",
+    )
 
 
 def _settings(sign_in: str, tools: ToolCommands | None) -> Mapping[str, object]:

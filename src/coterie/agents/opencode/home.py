@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
-from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup, SetUp
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, AcpHome, SetUp
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -18,7 +18,7 @@ _HARMLESS = dict.fromkeys(("todoread", "todowrite", "coterie_*"), "allow")
 """They touch nothing but OpenCode itself, or are ours."""
 
 
-def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
     """It would run everything unasked, and does not ask about what a repository brings along."""
     home = homes.private_folder(homes.private_folder(workspace.home / ".config") / "opencode")
     homes.write_private(home / "opencode.json", json.dumps(_settings(workspace)) + "\n")
@@ -49,7 +49,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
             # Else it fetches its plug-in package into every folder of settings.
             "npm_config_offline": "true",
         }
-    return ProgramSetup(
+    return AcpHome(
+        cwd,
         env=env,
         documents=("AGENTS.md",),
         reads_only=reads_only,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import ClassVar
 
-from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, ProgramSetup, SetUp
+from coterie.agents.acp.adapter import REHEARSAL_MODEL, AcpAdapter, AcpHome, SetUp
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
@@ -15,7 +15,7 @@ _ASKED = ("Bash", "Edit", "Glob", "Grep", "ListFiles", "Monitor", "Read", "WebFe
 """It has to ask Coterie about these, also about what it takes for harmless."""
 
 
-def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
+def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
     """A folder that is not trusted has no settings, hooks, servers and variables of its own.
 
     It has none of ours either, so our tools are commands.
@@ -46,7 +46,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> ProgramSetup:
     rehearsing = workspace.rehearsal is not None
     # It would start itself a second time.
     alone = {"QWEN_CODE_NO_RELAUNCH": "true"}
-    return ProgramSetup(
+    return AcpHome(
+        cwd,
         env={**alone, "OPENAI_MODEL": REHEARSAL_MODEL} if rehearsing else alone,
         args=("--auth-type", "openai") if rehearsing else (),
         documents=("QWEN.md", "AGENTS.md"),
