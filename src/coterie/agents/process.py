@@ -110,20 +110,18 @@ class AgentProcess:
 
     def _feed(self, chunk: bytes) -> None:
         for line in self._lines.feed(chunk):
-            self._take(line.text)
+            self._take(line)
         if not chunk:
-            last = self._lines.finish()
-            if last is not None:
-                self._take(last.text)
+            self._take(self._lines.finish() or b"")
             self._ended = True
         self._news.set()
 
-    def _take(self, line: str) -> None:
+    def _take(self, line: bytes) -> None:
         message = parse_object(line)
         if message is not None:
             self._messages.append(dict(message))
         elif line.strip():
-            self._noise.append(line[:2000])
+            self._noise.append(line[:8000].decode("utf-8", "replace")[:2000])
 
 
 # -- JSON-RPC over a process -------------------------------------------------------------------

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import anyio.to_thread
 
 from coterie.process.child import Child
-from coterie.process.streams import LineSplitter, OutputLine, clean, parse_object, text_of
+from coterie.process.streams import LineSplitter, clean, parse_object, text_of
 
 TEXT_FIELDS = ("result", "text", "content", "message")
 
@@ -208,9 +208,9 @@ class StdioTurns:
                 return outcome
         return None
 
-    async def _judge(self, line: OutputLine, *, may_end: bool) -> ReplyOutcome | None:
+    async def _judge(self, line: bytes, *, may_end: bool) -> ReplyOutcome | None:
         """Whether the line ends the reply; if it does not, it may be a part of it."""
-        if len(line.data) > BIG_LINE:
+        if len(line) > BIG_LINE:
             text, last = await anyio.to_thread.run_sync(self._parse, line)
         else:
             text, last = self._parse(line)
@@ -223,8 +223,8 @@ class StdioTurns:
             self._reply.add(text + "\n")
         return None
 
-    def _parse(self, line: OutputLine) -> tuple[str, str | None]:
-        text = line.text
+    def _parse(self, line: bytes) -> tuple[str, str | None]:
+        text = line.decode("utf-8", "replace")
         return text, self._strategy.ended_by(text)
 
     async def _without_output(

@@ -263,21 +263,8 @@ def typed(data: bytes) -> bytes:
     return b"\n".join(END_OF_FILE.join(line) for line in pieces)
 
 
-@dataclass(frozen=True)
-class OutputLine:
-    """One line without its end; `cut` when it was longer than is kept."""
-
-    data: bytes
-    cut: bool = False
-
-    @property
-    def text(self) -> str:
-        """The line as text; bytes that are no UTF-8 become U+FFFD."""
-        return self.data.decode("utf-8", "replace")
-
-
 class LineSplitter:
-    """Takes chunks as they come and gives back whole lines.
+    """Takes chunks as they come and gives back whole lines, of each as much as is kept.
 
     The pieces of an unfinished line are kept in a list and joined once, at its end, so that a
     line of many megabytes costs no more than its length.
@@ -287,17 +274,16 @@ class LineSplitter:
         self._longest = longest
         self._pieces: list[bytes] = []
         self._size = 0
-        self._cut = False
         self._skipping = False
 
-    def feed(self, chunk: bytes) -> list[OutputLine]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that this chunk completes."""
         *ended, rest = chunk.split(b"\n")
         lines = [line for piece in ended if (line := self._end(piece)) is not None]
         self._add(rest)
         return lines
 
-    def finish(self) -> OutputLine | None:
+    def finish(self) -> bytes | None:
         """The half line that is left when nothing more will come."""
         if not (self._pieces or self._skipping):
             return None
@@ -309,26 +295,28 @@ class LineSplitter:
         self._forget()
 
     def _add(self, piece: bytes) -> None:
-        room = self._longest - self._size
-        if len(piece) > room:
-            piece, self._cut = piece[:room], True
+        piece = piece[: self._longest - self._size]
         if piece and not self._skipping:
             self._pieces.append(piece)
             self._size += len(piece)
 
-    def _end(self, piece: bytes) -> OutputLine | None:
+    def _end(self, piece: bytes) -> bytes | None:
         self._add(piece)
-        line = OutputLine(b"".join(self._pieces).removesuffix(b"\r"), self._cut)
+        line = b"".join(self._pieces).removesuffix(b"\r")
         skipped, self._skipping = self._skipping, False
         self._forget()
         return None if skipped else line
 
     def _forget(self) -> None:
-        self._pieces, self._size, self._cut = [], 0, False
+        self._pieces, self._size = [], 0
 
 
-def parse_object(line: str) -> Mapping[str, object] | None:
-    """The JSON object in a line; None where there is none, however the line tries to harm us."""
+def parse_object(line: str | bytes) -> Mapping[str, object] | None:
+    """The JSON object in a line; None where there is none, however the line tries to harm us.
+
+    Bytes that are no UTF-8 become U+FFFD.
+    """
+    line = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
     if not line.lstrip().startswith("{"):
         return None
     try:

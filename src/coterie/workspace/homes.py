@@ -6,11 +6,13 @@ the event loop.  What the disk refuses is a StorageError.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
@@ -57,7 +59,9 @@ def write_private(path: Path, text: str) -> None:
             return
         fresh = _new_name(path)
         try:
-            _write_new(folder, fresh, data)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with os.fdopen(os.open(fresh, flags, 0o600, dir_fd=folder), "wb") as file:
+                file.write(data)
             os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
         except OSError:
             with suppress(FileNotFoundError):
@@ -82,6 +86,17 @@ def remove_private(path: Path) -> None:
         os.unlink(path.name, dir_fd=folder)
 
 
+def text_in(path: Path, *names: str) -> str | None:
+    """The text that stands under these names, one below the other, in a JSON file; else None."""
+    try:
+        found = cast("object", json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return None
+    for name in names:
+        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else None
+
+
 def link_login(link: Path, place: str, workspace: Workspace) -> bool:
     """Let what stands at this place of the user's home serve this member; whether there is one.
 
@@ -97,20 +112,16 @@ def link_login(link: Path, place: str, workspace: Workspace) -> bool:
     return link.exists()
 
 
-def instruction_text(member: Member, team_instruction_reference: str) -> str:
-    """What a member's instruction file says: its role, and where the team's text is."""
-    parts = [OURS, member.system_instruction.strip(), team_instruction_reference.strip()]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def write_instruction(path: Path, text: str) -> None:
-    """Write a member's instruction file, for people and for starting its CLI by hand.
+def write_instruction(path: Path, member: Member, team_instruction: str) -> None:
+    """Write a member's instruction file, for people and for starting its CLI by hand: its role,
+    and where the team's text is.
 
     One that a person wrote is kept: a member's folder may be any folder that the user named.
     """
+    parts = [OURS, member.system_instruction.strip(), team_instruction]
     with _told(path):
         if not os.path.lexists(path) or _is_ours(path):
-            write_private(path, text)
+            write_private(path, "\n\n".join(part for part in parts if part) + "\n")
 
 
 def _is_ours(path: Path) -> bool:
@@ -192,12 +203,6 @@ def _has(folder: int, name: str, data: bytes) -> bool:
         return ours and private and os.pread(descriptor, len(data) + 1, 0) == data
     finally:
         os.close(descriptor)
-
-
-def _write_new(folder: int, name: str, data: bytes) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    with os.fdopen(os.open(name, flags, 0o600, dir_fd=folder), "wb") as file:
-        file.write(data)
 
 
 def _new_name(path: Path) -> str:

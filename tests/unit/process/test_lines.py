@@ -3,14 +3,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.process.streams import LineSplitter, OutputLine
+from coterie.process.streams import LineSplitter, parse_object
 
 MIB = 1024 * 1024
 
 
-def split(data: bytes, sizes: list[int], longest: int = MIB) -> list[OutputLine]:
+def split(data: bytes, sizes: list[int], longest: int = MIB) -> list[bytes]:
     splitter = LineSplitter(longest)
-    lines: list[OutputLine] = []
+    lines: list[bytes] = []
     while data:
         size = sizes.pop() if sizes else len(data)
         chunk, data = data[:size], data[size:]
@@ -25,23 +25,23 @@ def split(data: bytes, sizes: list[int], longest: int = MIB) -> list[OutputLine]
 )
 def test_lines_do_not_depend_on_how_they_came(data: bytes, sizes: list[int]) -> None:
     *ended, rest = data.split(b"\n")
-    assert split(data, sizes) == [OutputLine(line) for line in [*ended, *([rest] if rest else [])]]
+    assert split(data, sizes) == [*ended, *([rest] if rest else [])]
 
 
 def test_a_half_line_at_the_end_is_a_line() -> None:
-    assert split(b"one\r\ntwo", []) == [OutputLine(b"one"), OutputLine(b"two")]
+    assert split(b"one\r\ntwo", []) == [b"one", b"two"]
 
 
 def test_what_is_no_utf8_becomes_a_replacement_character() -> None:
-    assert OutputLine(b"a\xff\0b").text == "a\ufffd\0b"
+    assert parse_object(b'{"a": "b\xff"}') == {"a": "b\ufffd"}
 
 
 @given(st.lists(st.integers(1, 7)))
 def test_a_line_that_is_too_long_is_cut_and_the_next_is_whole(sizes: list[int]) -> None:
     data = b"x" * 25 + b"\n" + b"y" * 10 + b"\n"
     assert split(data, sizes, longest=10) == [
-        OutputLine(b"x" * 10, cut=True),
-        OutputLine(b"y" * 10),
+        b"x" * 10,
+        b"y" * 10,
     ]
 
 
@@ -50,28 +50,28 @@ def test_a_line_of_64_mib_is_kept_and_a_longer_one_cut() -> None:
     for _ in range(64):
         assert splitter.feed(b"x" * MIB) == []
     [line] = splitter.feed(b"\n")
-    assert (len(line.data), line.cut) == (64 * MIB, False)
+    assert len(line) == 64 * MIB
     for _ in range(65):
         assert splitter.feed(b"y" * MIB) == []
     [line, after] = splitter.feed(b"y\nnext\n")
-    assert (len(line.data), line.cut, after) == (64 * MIB, True, OutputLine(b"next"))
+    assert (len(line), after) == (64 * MIB, b"next")
 
 
 def test_a_partial_line_is_discarded_up_to_its_newline() -> None:
     splitter = LineSplitter()
-    assert splitter.feed(b'whole\n{"type": "resu') == [OutputLine(b"whole")]
+    assert splitter.feed(b'whole\n{"type": "resu') == [b"whole"]
     splitter.discard_partial()
     splitter.discard_partial()
     assert splitter.feed(b'lt"}') == []
-    assert splitter.feed(b" still\nnew\nhalf") == [OutputLine(b"new")]
-    assert splitter.finish() == OutputLine(b"half")
+    assert splitter.feed(b" still\nnew\nhalf") == [b"new"]
+    assert splitter.finish() == b"half"
 
 
 def test_discarding_at_the_start_of_a_line_discards_nothing() -> None:
     splitter = LineSplitter()
     splitter.feed(b"one\n")
     splitter.discard_partial()
-    assert splitter.feed(b"two\n") == [OutputLine(b"two")]
+    assert splitter.feed(b"two\n") == [b"two"]
 
 
 def test_a_discarded_line_does_not_come_at_the_end_either() -> None:

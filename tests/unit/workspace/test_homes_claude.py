@@ -16,7 +16,6 @@ from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import (
     OURS,
-    instruction_text,
     link_private,
     private_folder,
     remove_private,
@@ -130,19 +129,19 @@ def test_links_are_made_moved_and_removed(tmp_path: Path) -> None:
 
 def test_an_instruction_file_is_rewritten_until_a_person_takes_it(tmp_path: Path) -> None:
     file = tmp_path / "CLAUDE.md"
-    write_instruction(file, instruction_text(ANN, "@../team_instruction.md"))
+    write_instruction(file, ANN, "@../team_instruction.md")
     assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
-    write_instruction(file, instruction_text(ANN, ""))
+    write_instruction(file, ANN, "")
     assert file.read_text() == f"{OURS}\n\nYou are Ann.\n"
     file.write_text("My own words.\n")
-    write_instruction(file, instruction_text(ANN, ""))
+    write_instruction(file, ANN, "")
     assert file.read_text() == "My own words.\n"
 
 
 def test_a_link_to_nowhere_is_a_persons_too(tmp_path: Path) -> None:
     file = tmp_path / "CLAUDE.md"
     file.symlink_to(tmp_path / "none")
-    write_instruction(file, "text")
+    write_instruction(file, ANN, "")
     assert names(tmp_path) == ["CLAUDE.md"]
     assert file.is_symlink()
 

@@ -242,7 +242,7 @@ elif instant == "pointing":
     replaced = Path.replace
     Path.replace = lambda self, to: die() if to.name == ".git" else replaced(self, to)
 else:
-    own_worktree.connect = die
+    own_worktree.worktree.connect = die
 ann = Member(id="ann", name="ann", display_name="Ann", work="worktree")
 make_folder(Path(project), "pair", ann)
 """

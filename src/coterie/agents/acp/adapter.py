@@ -64,8 +64,8 @@ def nothing_known(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
 
 def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known) -> AcpHome:
     """Write what the agent is to find, each time anew, so that edits of the team reach it."""
-    written = homes.instruction_text(member, homes.READ_TEAM_INSTRUCTION)
-    homes.write_instruction(workspace.folder / "AGENTS.md", written)
+    instruction = workspace.folder / "AGENTS.md"
+    homes.write_instruction(instruction, member, homes.READ_TEAM_INSTRUCTION)
     home = set_up(member, workspace, workspace.execution_dir.resolve())
     told = homes.briefing(member, workspace, home.documents)
     introduction = f"[SYSTEM]\n{told}\n\n" if told else ""

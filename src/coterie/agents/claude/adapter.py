@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 from uuid import uuid4
 
 import anyio
@@ -65,9 +64,7 @@ def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
     homes.write_private(config / "CLAUDE.md", _memory(workspace))
     homes.write_private(config / "settings.json", json.dumps(_SETTINGS) + "\n")
     reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    homes.write_instruction(
-        workspace.folder / "CLAUDE.md", homes.instruction_text(member, reference)
-    )
+    homes.write_instruction(workspace.folder / "CLAUDE.md", member, reference)
     return ClaudeHome(config, _environment(workspace, config))
 
 
@@ -116,18 +113,9 @@ def _signed_in(workspace: Workspace) -> dict[str, str]:
         return {}
     if (home / ".claude" / ".credentials.json").is_file():
         return {_CREDENTIALS: str(home / ".claude")}
-    key = _key_of_login(home / ".claude.json")
+    # A login with the vendor's console leaves a key among the user's settings.
+    key = homes.text_in(home / ".claude.json", "primaryApiKey")
     return {_CREDENTIALS: "", **({"ANTHROPIC_API_KEY": key} if key else {})}
-
-
-def _key_of_login(settings: Path) -> str | None:
-    """The key that a login with the vendor's console leaves among the user's settings."""
-    try:
-        found = cast("object", json.loads(settings.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return None
-    key = cast("dict[str, object]", found).get("primaryApiKey") if isinstance(found, dict) else None
-    return key if isinstance(key, str) else None
 
 
 def _rehearsing(url: str) -> dict[str, str]:

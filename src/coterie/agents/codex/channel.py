@@ -228,7 +228,7 @@ class Rollout:
             return []
         whole = added[: added.rfind(b"\n") + 1]
         self._offset += len(whole)
-        rows = [parse_object(line.text) for line in LineSplitter().feed(whole)]
+        rows = [parse_object(line) for line in LineSplitter().feed(whole)]
         payloads = [row.get("payload") for row in rows if row and row.get("type") == _ITEM]
         return [cast("Object", payload) for payload in payloads if isinstance(payload, dict)]
 

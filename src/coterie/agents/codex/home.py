@@ -86,8 +86,8 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     }
     homes.write_private(path / "config.toml", toml(config))
     _write_documents(path / "AGENTS.md", cwd, workspace)
-    told = homes.instruction_text(member, homes.READ_TEAM_INSTRUCTION)
-    homes.write_instruction(workspace.folder / "AGENTS.md", told)
+    instruction = workspace.folder / "AGENTS.md"
+    homes.write_instruction(instruction, member, homes.READ_TEAM_INSTRUCTION)
     return CodexHome(path, cwd, _environment(path, workspace), read_only)
 
 

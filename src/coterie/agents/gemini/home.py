@@ -25,7 +25,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 
 from coterie.agents.acp.adapter import AcpHome
 from coterie.model.flags import words
@@ -62,7 +61,7 @@ def prepare(member: Member, workspace: Workspace) -> AcpHome:
     rules = homes.private_folder(home / "policies")
     homes.write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
     reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    homes.write_instruction(workspace.folder / _DOCUMENT, homes.instruction_text(member, reference))
+    homes.write_instruction(workspace.folder / _DOCUMENT, member, reference)
     model = member.model or (REHEARSAL_MODEL if workspace.rehearsal is not None else None)
     return AcpHome(
         cwd,
@@ -149,26 +148,15 @@ def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
     """
     if workspace.rehearsal is not None:
         return _BY_KEY
-    chosen = _chosen(workspace.user_home)
+    home, chosen = workspace.user_home, None
+    if home is not None:
+        settings = home / ".gemini" / "settings.json"
+        chosen = homes.text_in(settings, "security", "auth", "selectedType")
     if chosen is not None and (chosen != _OAUTH or signed_in):
         return chosen
     if workspace.env.get("GOOGLE_GENAI_USE_VERTEXAI") == "true":
         return _VERTEX
     return _OAUTH if signed_in and "GEMINI_API_KEY" not in workspace.env else _BY_KEY
-
-
-def _chosen(user_home: Path | None) -> str | None:
-    if user_home is None:
-        return None
-    try:
-        settings: object = json.loads((user_home / ".gemini" / "settings.json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    for name in ("security", "auth", "selectedType"):
-        settings = (
-            cast("Mapping[str, object]", settings).get(name) if isinstance(settings, dict) else None
-        )
-    return settings if isinstance(settings, str) else None
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:
