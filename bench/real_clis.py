@@ -233,7 +233,7 @@ async def respawned_codex(place: Place) -> list[float]:
 async def bare_gemini(place: Place) -> list[float]:
     """One process, by the Agent Client Protocol."""
     home = gemini_home.prepare(place.member, place.workspace())
-    words = [place.command, "--acp", "--model", home.model or "gemini-2.5-pro"]
+    words = [place.command, "--acp", *(home.args or ("--model", "gemini-2.5-pro"))]
     async with _process(words, home.cwd, home.env) as process:
 
         async def called(number: int, method: str, params: Mapping[str, Any]) -> Any:
@@ -257,7 +257,7 @@ async def respawned_gemini(place: Place) -> list[float]:
     """Headless, a process a turn, on one session."""
     home = gemini_home.prepare(place.member, place.workspace())
     env = {**home.env, "GEMINI_CLI_TRUST_WORKSPACE": "true"}
-    words = [place.command, "--model", home.model or "gemini-2.5-pro", "-o", "stream-json"]
+    words = [place.command, *(home.args or ("--model", "gemini-2.5-pro")), "-o", "stream-json"]
     thread = str(uuid.uuid4())
     choices = iter([["--session-id", thread]])
 
