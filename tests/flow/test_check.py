@@ -9,6 +9,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coterie.config.project import passthrough
 from coterie.model.envelope import ArtifactRef
 from coterie.model.redaction import Redactor
 from coterie.tools.run_command import SandboxedChecks
@@ -24,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def checks(project: Path, minutes: float = 1.0) -> SandboxedChecks:
-    env = {"PATH": "/usr/bin:/bin", "OPENAI_API_KEY": "sk-1", "LANG": "C.UTF-8"}
+    env = {**passthrough(), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     home = project.parent / "user"
     home.mkdir(exist_ok=True)
     (home / "secret").write_text("hidden")
@@ -50,7 +51,10 @@ async def test_what_it_printed_is_kept_with_its_digest(project: Path) -> None:
     assert (again.log, again.passed, again.output) == ("2-true.log", True, "")
 
 
-async def test_it_runs_in_a_ticket_s_worktree_with_git_and_without_secrets(project: Path) -> None:
+async def test_it_runs_in_a_ticket_s_worktree_with_git_and_without_secrets(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     folder = project / ".coterie" / "worktrees" / "k3f9" / "T1"
     git(project, "worktree", "add", "-q", str(folder))
     command = (

@@ -153,6 +153,7 @@ def test_what_is_known_of_a_vendor_is_in_its_package(name: str) -> None:
     facts = KNOWN_AGENTS.ours[name]
     words = {*facts.keys, *facts.isolating, *facts.env, facts.install, facts.display_name}
     words |= {facts.tested or facts.install, facts.credentials or facts.install}
+    words |= {*(f'"{name}"' for name in facts.settings), *facts.model_variables}
     found = [
         f"{path.relative_to(SOURCE)}: {word}"
         for path in SOURCE.rglob("*.py")

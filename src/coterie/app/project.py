@@ -156,7 +156,10 @@ class App:
                 self._members.of, created.team, created.team_file, rehearsal
             )
             services = RunServices(
-                members.redactor(), snapshots, waits_for_limits=patience is None or at_reset
+                members.redactor(),
+                snapshots,
+                waits_for_limits=patience is None or at_reset,
+                guarded=members.guarded,
             )
             services = run.with_session(services, self.root, self.storage.tickets, created)
             result = await replace(engine, services=services).run(

@@ -23,6 +23,7 @@ from coterie.config.teams import is_material_trusted, reading_for
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
 from coterie.engine.task_run import RunServices
 from coterie.errors import AgentMissing, CoterieError, UsageError
+from coterie.model.agent import AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
@@ -90,11 +91,10 @@ class MemberFactory:
             team = team.unsealed(load_team(path, reading).team)
         trusted = is_material_trusted(self.root, self.home)
         agents = [registry.agents.get(member.agent or "") for member in team.members]
-        known = [*KNOWN_AGENTS.ours.values(), *(KNOWN_AGENTS.of(one) for one in agents if one)]
-        keys = frozenset(key for facts in known if facts for key in facts.keys)
-        return Members(
-            self, adapters, team, trusted, rehearsal, keys, passthrough(keys), user_home()
-        )
+        used = (KNOWN_AGENTS.of(one) for one in agents if one)
+        known = (*KNOWN_AGENTS.ours.values(), *(facts for facts in used if facts))
+        seen = passthrough(frozenset(key for facts in known for key in facts.keys))
+        return Members(self, adapters, team, trusted, rehearsal, known, seen, user_home())
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class Members:
     team: Team
     trusted: bool
     rehearsal: str | None
-    keys: frozenset[str]
-    """The names of all keys of their agents."""
+    known: tuple[AgentFacts, ...]
+    """The facts of our agents and of theirs."""
     environment: Mapping[str, str]
     """What of our environment any of them may see."""
     user_home: Path | None
@@ -134,7 +134,7 @@ class Members:
         facts = KNOWN_AGENTS.of(agent) if agent else None
         # In a rehearsal nobody's key is needed, so nobody gets one.
         keys = facts.keys if facts and self.rehearsal is None else ()
-        hidden = self.keys.difference(keys)
+        hidden = {key for one in self.known for key in one.keys}.difference(keys)
         passed = {name: value for name, value in self.environment.items() if name not in hidden}
         env = agent.env if agent else None
         root = self.shared.root
@@ -148,7 +148,13 @@ class Members:
             trusted=self.trusted,
             user_home=self.user_home,
             rehearsal=self.rehearsal,
+            model_variables=tuple(name for one in self.known for name in one.model_variables),
         )
+
+    @property
+    def guarded(self) -> frozenset[str]:
+        """Names under which an edit could make some agent run something."""
+        return frozenset(name for facts in self.known for name in facts.settings)
 
     def redactor(self) -> Redactor:
         """What takes the keys of these members out of all that is written."""

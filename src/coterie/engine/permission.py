@@ -114,7 +114,8 @@ class PermissionGate:
     async def _question(self, member: Member, asked: Asked, call: PendingCall, folder: str) -> Ask:
         # The rule that it offers depends on what is in the folder, so it is not for the loop.
         action = call.action
-        offer = partial(suggest, action, Path(folder)) if action else str
+        guarded = self._run.services.guarded
+        offer = partial(suggest, action, Path(folder), guarded) if action else str
         rule = await anyio.to_thread.run_sync(offer)
         return _risky(self._run.task.task_id, member, asked, call, rule)
 
@@ -125,8 +126,9 @@ class PermissionGate:
         if known is not None:
             return known
         granted = tuple(self._grants.rules.get(base_of(member.id), ()))
+        guarded = self._run.services.guarded
         ruling = await anyio.to_thread.run_sync(
-            decide, action, member.permissions, team, Path(folder), granted
+            decide, action, member.permissions, team, Path(folder), granted, guarded
         )
         if ruling.verdict == "allow" and call.must_ask and member.permissions.mode != "full":
             return Ruling("ask", "nothing would hold it in")

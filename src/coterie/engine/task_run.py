@@ -230,6 +230,8 @@ class RunServices:
     """Writes what is recorded of a session to files as well."""
     waits_for_limits: bool = False
     """Whether the end of a rate limit is waited for, however long that takes."""
+    guarded: frozenset[str] = frozenset()
+    """Names in a repository that agents take settings from: no edit there goes unasked."""
 
 
 @dataclass

@@ -221,6 +221,10 @@ class AgentFacts:
     """Variables by which it finds its files; Coterie sets them, for each member apart."""
     instructions: tuple[str, ...] = ()
     """Files in a repository that it would read as instructions."""
+    settings: tuple[str, ...] = ()
+    """Names in a repository under which it finds what it runs by itself: hooks, servers, tools."""
+    model_variables: tuple[str, ...] = ()
+    """How variables begin that hold keys and addresses of models: no command is to see them."""
     shell: ShellTool | None = None
     """None: a stand-in cannot take the place of its model, so that it cannot be probed."""
     needs: str | None = None

@@ -58,5 +58,7 @@ class Workspace:
     """The user's own home, where signing in was done; credentials are linked, never copied."""
     rehearsal: str | None = None
     """The address of a stand-in for the model, where this is only a rehearsal."""
+    model_variables: tuple[str, ...] = ()
+    """How variables begin that the member's commands do not see: keys and addresses of models."""
     tools: ToolCommands | None = None
     """What its agent finds tools of ours by, where it is spoken to by Coterie."""

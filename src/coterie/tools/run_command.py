@@ -20,6 +20,7 @@ from pydantic import Field
 from coterie.errors import AgentMissing
 from coterie.model.check import CheckOutcome
 from coterie.model.redaction import Redactor
+from coterie.model.team import OUR_PREFIX
 from coterie.model.tool_call import Action
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
@@ -41,11 +42,6 @@ _NON_INTERACTIVE = {
     "TERM": "dumb",
 }
 """Nobody is there to page, edit or answer."""
-_MODEL_VARIABLES = re.compile(
-    r"(?:ANTHROPIC|AZURE_OPENAI|CLAUDE|CODEX|COHERE|COTERIE|DASHSCOPE|DEEPSEEK|GEMINI|GOOGLE_API"
-    r"|GOOGLE_GENAI|GROQ|MISTRAL|OPENAI|OPENROUTER|REHEARSAL|TOGETHER|XAI)_"
-)
-"""Prefixes of the variables that hold credentials and addresses of models."""
 
 
 @dataclass(frozen=True)
@@ -81,9 +77,9 @@ class CommandRunner:
     @property
     def env(self) -> dict[str, str]:
         """The environment of a command: that of its member, without the keys of models."""
-        given: Mapping[str, str] = self.workspace.env
-        kept = {name: value for name, value in given.items() if not _MODEL_VARIABLES.match(name)}
-        return {**kept, **_NON_INTERACTIVE}
+        hidden = (OUR_PREFIX, *self.workspace.model_variables)
+        seen = {k: value for k, value in self.workspace.env.items() if not k.startswith(hidden)}
+        return {**seen, **_NON_INTERACTIVE}
 
     async def run(
         self, command: str, seconds: float, output: Excerpt | None = None

@@ -77,6 +77,7 @@ def workshop(folder: Path, *, git: bool = False, **env: str) -> Workshop:
         execution_dir=member / "work",
         env=given | env,
         user_home=user_home,
+        model_variables=("ANTHROPIC_", "OPENAI_"),
     )
     return Workshop(project, outside, user_home, workspace, workspace_root_of(workspace))
 

@@ -12,6 +12,7 @@ FACTS = AgentFacts(
         "GEMINI_API_KEY GOOGLE_API_KEY GOOGLE_GEMINI_BASE_URL"
     ),
     sign_in="export ANTHROPIC_API_KEY=...",
+    model_variables=words("AZURE_OPENAI_ COHERE_ DEEPSEEK_ GROQ_ MISTRAL_ TOGETHER_ XAI_"),
     adapter=AdapterFacts("builtin", "coterie.agents.builtin.adapter:BuiltinAdapter", is_ours=True),
     needs="pydantic_ai",
     is_program=False,

@@ -10,6 +10,8 @@ FACTS = AgentFacts(
     tested="2.1.325",
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     sign_in="claude auth login",
+    model_variables=("ANTHROPIC_", "CLAUDE_"),
+    settings=(".claude",),
     sign_in_check=("auth", "status"),
     adapter=AdapterFacts("claude", "coterie.agents.claude.adapter:ClaudeAdapter", is_ours=True),
     # Without the last three, a repository that was never trusted has its hooks and its MCP

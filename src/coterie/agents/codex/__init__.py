@@ -10,6 +10,8 @@ FACTS = AgentFacts(
     tested="0.166.0",
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
     sign_in="codex login",
+    model_variables=("CODEX_", "OPENAI_", "REHEARSAL_API_"),
+    settings=(".codex",),
     sign_in_check=("login", "status"),
     adapter=AdapterFacts("codex", "coterie.agents.codex.adapter:CodexAdapter", is_ours=True),
     base_args=("exec", "--json", "--skip-git-repo-check"),

@@ -14,6 +14,8 @@ FACTS = AgentFacts(
     ),
     credentials=".gemini/oauth_creds.json",
     sign_in="gemini",
+    model_variables=("GEMINI_", "GOOGLE_API_", "GOOGLE_GENAI_"),
+    settings=(".gemini",),
     adapter=AdapterFacts("gemini", "coterie.agents.gemini.adapter:GeminiAdapter", is_ours=True),
     base_args=("--output-format", "stream-json"),
     capabilities={

@@ -10,6 +10,8 @@ FACTS = AgentFacts(
     tested="0.15.10",
     keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL", "DASHSCOPE_API_KEY"),
     sign_in="qwen",
+    model_variables=("DASHSCOPE_",),
+    settings=(".qwen",),
     adapter=AdapterFacts("acp", "coterie.agents.qwen.home:QwenAdapter"),
     base_args=("--acp",),
     flags=FlagFacts(yes={"--approval-mode": frozenset({"yolo"})}, short_yes=True),

@@ -41,6 +41,8 @@ class AllowRules:
     """Each with its text for the ruling."""
     unread: Sequence[paths.PathPattern]
     """What deny rules forbid to read."""
+    guarded: frozenset[str] = paths.GUARDED
+    """Names that permission to edit files does not reach."""
     through_link: bool = False
     """Whether the shell may have entered its folder through a link."""
 
@@ -51,7 +53,7 @@ class AllowRules:
 
     def writing(self, place: paths.ResolvedPath) -> ActionPart:
         """Changing a file."""
-        rule, free = self._for_path("write", place, paths.GUARDED)
+        rule, free = self._for_path("write", place, self.guarded)
         return ActionPart("edit" if rule or free else "act", rule)
 
     def reading_all(self, folder: str, access: ReadAccess) -> ActionPart:

@@ -35,11 +35,13 @@ def decide(
     team: Permissions | None,
     root: Path,
     granted: Sequence[str] = (),
+    guarded: frozenset[str] = frozenset(),
 ) -> Ruling:
     """Whether a member may do something unasked.
 
     `team` holds rules for everybody, `root` is the member's work folder, `granted` are rules that
-    the user granted for this task.  Reads the file system, so it is not for the event loop.
+    the user granted for this task, `guarded` are names that agents take settings from.  Reads the
+    file system, so it is not for the event loop.
     """
     both = (permissions, team) if team else (permissions,)
     deny, broken = _read(text for one in both for text in one.deny)
@@ -59,6 +61,7 @@ def decide(
             *((f"granted {rule}", rule) for rule in _read(granted)[0]),
         ],
         [glob for glob in globs if isinstance(glob, PathPattern)],
+        paths.GUARDED | guarded,
         through_link=cwd.named != cwd.real,
     )
     ruling = _combined(parts_of(action, allow_rules), permissions.mode)

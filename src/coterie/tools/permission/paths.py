@@ -20,12 +20,10 @@ MOST_LINKS = 40
 MOST_FILES = 1000
 """A glob that matches more files than this is not expanded."""
 
-GUARDED = name_set(
-    ".git .coterie .claude .codex .gemini .qwen .opencode .mcp.json .husky .vscode .idea "
-    ".devcontainer .envrc"
-)
+GUARDED = name_set(".git .coterie .mcp.json .husky .vscode .idea .devcontainer .envrc")
 """What other programs run by themselves when a folder is opened, entered or committed to: hooks,
-tasks, servers, settings of agents.  Permission to edit files must not become permission to run."""
+tasks, servers; besides the settings of agents.  Permission to edit files must not become permission
+to run."""
 
 PRIVATE = frozenset({".coterie"})
 """Contains the homes of all members, with their logins."""

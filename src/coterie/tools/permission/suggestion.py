@@ -9,7 +9,7 @@ from pathlib import Path
 from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
-from coterie.tools.permission.paths import GUARDED, ResolvedPath, resolve
+from coterie.tools.permission.paths import GUARDED, resolve
 from coterie.tools.permission.read_only import is_read_only_program
 from coterie.tools.permission.rules import AddressPattern
 from coterie.tools.permission.shell_lexer import name_set
@@ -47,7 +47,7 @@ _LEAST_DEPTH = 3
 """A folder nearer to the root than this is never offered."""
 
 
-def suggest(action: Action, root: Path | None = None) -> str:
+def suggest(action: Action, root: Path | None = None, guarded: frozenset[str] = frozenset()) -> str:
     """The rule to offer, or nothing; without `root`, the action's folder is the work folder."""
     top = resolve(str(root or action.cwd), "/").real
     if action.command:
@@ -56,7 +56,7 @@ def suggest(action: Action, root: Path | None = None) -> str:
         elsewhere = resolve(action.cwd, top).real != top
         return "" if elsewhere and "/" in rule.partition(" ")[0] else rule
     if action.effect in ("read", "write") and action.paths:
-        return _for_paths(action, top)
+        return _for_paths(action, top, GUARDED | guarded)
     if action.effect == "fetch":
         return _for_address(action.target)
     named = action.effect == "other" and _PLAIN.fullmatch(action.tool)
@@ -107,7 +107,7 @@ def _is_own_thing(word: str) -> bool:
     return not (word.startswith("-") or runs_anything)
 
 
-def _for_paths(action: Action, root: str) -> str:
+def _for_paths(action: Action, root: str, guarded: frozenset[str]) -> str:
     cwd = resolve(action.cwd, root).real
     places = [resolve(path, cwd) for path in action.paths]
     folders = {place.real.rpartition("/")[0] for place in places}
@@ -115,22 +115,17 @@ def _for_paths(action: Action, root: str) -> str:
         return ""
     folder = folders.pop()
     if places[0].within(root):
-        return _inside(action.effect, folder, root, places)
+        touched = any(place.touches(guarded, root) for place in places)
+        below = folder[len(root) :].strip("/")
+        if touched or (below and not _is_path(below)):
+            return ""
+        return f"{action.effect}({below}/**)" if below else f"{action.effect}(*)"
     # Elsewhere only what is looked at, and nothing that is hidden or near the top.
     way = folder.strip("/").split("/")
     hidden = any(name.startswith(".") for name in way)
     if action.effect == "write" or hidden or len(way) < _LEAST_DEPTH or not _is_path(folder):
         return ""
     return f"read({folder}/**)"
-
-
-def _inside(effect: str, folder: str, root: str, places: Sequence[ResolvedPath]) -> str:
-    if any(place.touches(GUARDED, root) for place in places):
-        return ""
-    below = folder[len(root) :].strip("/")
-    if below and not _is_path(below):
-        return ""
-    return f"{effect}({below}/**)" if below else f"{effect}(*)"
 
 
 def _is_path(text: str) -> bool:

@@ -47,7 +47,8 @@ def test_verdict(permissions: Permissions, action: Action, verdict: Verdict, wor
             paths=tuple(path.replace(name, place) for path in action.paths),
         )
     placed = replace(action, cwd=str(work / action.cwd))
-    assert decide(placed, permissions, None, work).verdict == verdict
+    guarded = frozenset({".claude"})  # as the composition root has it from the vendor's facts
+    assert decide(placed, permissions, None, work, (), guarded).verdict == verdict
 
 
 def test_there_are_cases_enough() -> None:
