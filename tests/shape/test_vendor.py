@@ -22,7 +22,9 @@ PACKAGE = '''
 from coterie.model.agent import (AdapterFacts, AgentFacts)
 from coterie.model.flags import (FlagFacts)
 from coterie.model.conversation import Limits
-from coterie.model.update import TurnCompleted
+from coterie.model.interaction import Display
+from coterie.model.tool_call import Action
+from coterie.model.update import (Asked, PendingCall, TurnCompleted)
 
 FACTS = AgentFacts(
     name="acme",
@@ -38,6 +40,7 @@ FACTS = AgentFacts(
     ),
     isolating=("ACME_HOME",),
     instructions=("ACME.md",),
+    settings=(".acme",),
 )
 
 
@@ -58,10 +61,17 @@ class Acme:
         return Limits(10.0, 10.0)
 
     async def open(self, member, workspace, thread):
-        self.env = workspace.env
+        self.env, self.cwd = workspace.env, str(workspace.execution_dir)
         return self
 
     async def take_turn(self, prompt):
+        if prompt.newest.startswith("edit "):
+            path = prompt.newest.removeprefix("edit ")
+            action = Action("write", "Edit", self.cwd, paths=(path,))
+            call = PendingCall("c1", "Edit", {"path": path}, self.cwd, action)
+            yield Asked("k1", "Confirm", "confirm_risky_action", Display(title="Edit"), call=call)
+            yield TurnCompleted(f"{path} is edited")
+            return
         key = "with" if "ACME_KEY" in self.env else "without"
         yield TurnCompleted(f"{self.agent.name} {' '.join(self.agent.base_args)} {key} its key")
 
@@ -146,6 +156,18 @@ def test_a_vendor_of_another_package_is_found_checked_and_spoken_to(machine: Mac
     assert code == 0, trouble
     said = [record["text"] for record in records if record["type"] == "message"]
     assert said[-1] == "acme --fast with its key"
+
+
+def test_what_it_runs_by_itself_is_not_edited_unasked(machine: Machine) -> None:
+    machine.run("agents", "scan")
+    team = machine.team(permissions="accept-edits")
+    for path, status in (("src/a.py", "completed"), (".acme/hooks.json", "waiting")):
+        words = ("--team", team, "--wait", "0s", "--max-turns", "1", f"edit {path}")
+        _, records, trouble = machine.run("chat", *words)
+        assert [one["status"] for one in records if one["type"] == "result"] == [status], (
+            records,
+            trouble,
+        )
 
 
 @pytest.mark.parametrize("name", KNOWN_AGENTS.ours)
