@@ -30,7 +30,6 @@ from coterie.model.journal import (
     OpenStep,
     OpenTurn,
     Step,
-    Turn,
     Write,
     digest,
 )
@@ -105,7 +104,7 @@ def _writes(fence: Fence, turn: int) -> tuple[tuple[Write, ...], tuple[Write, ..
     now = instant.now()
     opening = (
         OpenStep(Step(TASK, name, "turn", digest("turn", intent), json.dumps(intent))),
-        OpenTurn(Turn(TASK, name, 1, member, fence.token, now)),
+        OpenTurn(TASK, name, 1, member, fence.token, now),
     )
     closing = (
         CloseTurn(TASK, name, 1, now, "completed", None, None),

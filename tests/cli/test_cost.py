@@ -7,7 +7,7 @@ import json
 import pytest
 from inline_snapshot import snapshot
 
-from coterie.model.journal import CloseTurn, OpenTurn, Turn, TurnOutcome, Write
+from coterie.model.journal import CloseTurn, OpenTurn, TurnOutcome, Write
 from coterie.model.team import Allowance, Budget, Team
 from tests.cli.command import Cli
 from tests.cli.recorded import TEAM, at, record
@@ -26,7 +26,7 @@ def turn(
     step = f"turn/{number}"
     told = json.dumps(usage) if usage else None
     return [
-        OpenTurn(Turn(task, step, 1, member, 1, at(number, day))),
+        OpenTurn(task, step, 1, member, 1, at(number, day)),
         CloseTurn(task, step, 1, at(number + 1, day), outcome, None, None, told),
     ]
 

@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 
 from coterie.model.conversation import Message
 from coterie.model.interaction import Response
-from coterie.model.journal import AppendEvent, AppendMessage, CloseTurn, OpenTurn, Turn
+from coterie.model.journal import AppendEvent, AppendMessage, CloseTurn, OpenTurn
 from coterie.model.task import TaskCompleted, UserInteractionResponded
 from tests.cli.command import Cli
 from tests.cli.recorded import asks, at, record, wants_to_run
@@ -36,9 +36,9 @@ def tell(cli: Cli) -> None:
     """A turn with everything in it, after one that failed."""
     record(
         cli,
-        OpenTurn(Turn("k3f9", "turn/1", 1, "ada", 1, at(2))),
+        OpenTurn("k3f9", "turn/1", 1, "ada", 1, at(2)),
         CloseTurn("k3f9", "turn/1", 1, at(3), "failed", "rate limit until 12:30", None),
-        OpenTurn(Turn("k3f9", "turn/1", 2, "ada", 1, at(4))),
+        OpenTurn("k3f9", "turn/1", 2, "ada", 1, at(4)),
         requested("c1", "Read", 5, file_path="cart.py"),
         completed("c1", "Read", 6),
         requested("c2", "Bash", 7, command="npm install stripe"),

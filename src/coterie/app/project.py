@@ -26,7 +26,7 @@ from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
 from coterie.model import instant
-from coterie.model.conversation import YOU, Message, spoken
+from coterie.model.conversation import YOU, opening_message
 from coterie.model.record import (
     Entry,
     QuestionView,
@@ -129,8 +129,7 @@ class App:
                 rehearsal=start.rehearsal is not False,
                 script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
             )
-            said = Message(task_id, 1, author, "", created.at)
-            opening = spoken(team, said, goal)[0] if goal else None
+            opening = opening_message(created)
             if await self.storage.create(created, owner.id, opening) is not None:
                 return task_id
             length += 1

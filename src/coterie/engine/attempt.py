@@ -32,40 +32,12 @@ _EARLY = 0.001
 """Timers may fire this much too soon, in seconds."""
 
 
-class Alarm:
-    """Calls back when it is due.  It may be put off for every update of an agent, so that costs
-    next to nothing: a timer that fires looks whether it is really due and sleeps again if not."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]) -> None:
-        self._loop = loop
-        self._ring = ring
-        self._due = inf
-        self._timer: asyncio.TimerHandle | None = None
-
-    def put_off(self, due: float) -> None:
-        """Ring at this time of the loop, not before; `inf` is never."""
-        self._due = due
-        if self._timer is None and due != inf:
-            self._timer = self._loop.call_at(due, self._look)
-
-    def stop(self) -> None:
-        """Never ring again."""
-        self._due = inf
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _look(self) -> None:
-        self._timer = None
-        if self._loop.time() + _EARLY < self._due:
-            self.put_off(self._due)
-        else:
-            self._due = inf
-            self._ring()
-
-
 class TurnClock:
-    """Watches one attempt."""
+    """Watches one attempt.
+
+    Its timeouts are put off with every update of the agent, so that costs next to nothing: a timer
+    that fires looks which of them is due, and is set again for the other.
+    """
 
     def __init__(
         self, limits: Limits, on_quiet: Callable[[float], None], on_total: Callable[[], None]
@@ -73,31 +45,30 @@ class TurnClock:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self._on_quiet = on_quiet
+        self._on_total = on_total
         self._left = limits.total
-        self._quiet = Alarm(self._loop, self._is_silent)
-        self._total = Alarm(self._loop, on_total)
-        self._started = self._touched = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self.is_quiet: bool = False
         """Whether quiet was told and nothing has come since."""
         self.resume()
 
     def touch(self) -> None:
         """The agent gave a sign of life: whatever was told of its quiet is over."""
-        self.is_quiet = False  # told once per incident
         self._touched = self._loop.time()
-        self._quiet.put_off(self._touched + self._limits.quiet_after)
+        if self.is_quiet:
+            self.is_quiet = False  # told once per incident
+            self._set_timer()
 
     def pause(self) -> None:
         """A person is asked: time does not count."""
         self._left -= self._loop.time() - self._started
-        self._total.put_off(inf)
-        self._quiet.put_off(inf)
+        self.stop()
 
     def resume(self) -> None:
         """Time counts again."""
-        self.touch()
-        self._started = self._touched
-        self._total.put_off(self._started + max(0.0, self._left))
+        self._started = self._touched = self._loop.time()
+        self.is_quiet = False
+        self._set_timer()
 
     @contextmanager
     def paused(self, wanted: bool) -> Generator[None]:
@@ -110,13 +81,30 @@ class TurnClock:
         self.resume()
 
     def stop(self) -> None:
-        """The attempt is over."""
-        self._total.stop()
-        self._quiet.stop()
+        """The attempt is over, or time does not count."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
-    def _is_silent(self) -> None:
-        self.is_quiet = True
-        self._on_quiet(self._loop.time() - self._touched)
+    def _set_timer(self) -> None:
+        self.stop()
+        end = self._started + max(0.0, self._left)
+        quiet = inf if self.is_quiet else self._touched + self._limits.quiet_after
+        due = min(end, quiet)
+        if due != inf:
+            self._timer = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        now = self._loop.time()
+        if now + _EARLY >= self._started + self._left:
+            self._timer = None
+            self._on_total()
+            return
+        silent = now - self._touched
+        if not self.is_quiet and silent + _EARLY >= self._limits.quiet_after:
+            self.is_quiet = True
+            self._on_quiet(silent)
+        self._set_timer()
 
 
 @dataclass
@@ -191,7 +179,8 @@ class Attempt:
             if turn.outcome is None:
                 row = (turn.task_id, turn.step, turn.attempt, self.opened_at)
                 writes.append(CloseTurn(*row, "unknown", None, turn.thread))
-        return [*writes, OpenTurn(self.row)]
+        row = (self.task_id, self.name, self.number, self.member.id)
+        return [*writes, OpenTurn(*row, self.token, self.opened_at, self.thread)]
 
     def close(
         self, outcome: TurnOutcome, detail: str | None = None, usage: Usage | None = None

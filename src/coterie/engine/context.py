@@ -166,7 +166,7 @@ class TaskContext:
     async def spent(self) -> Mapping[str, Usage]:
         """What the task used so far, by member."""
         costs: dict[str, list[Usage]] = {}
-        for turn in await self._run.storage.journal.turns(self._run.task.task_id):
+        for turn in await self._run.storage.journal.spending(task_id=self._run.task.task_id):
             usage = usage_of(turn)
             if usage is not None:
                 costs.setdefault(base_of(turn.member), []).append(usage)

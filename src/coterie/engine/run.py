@@ -28,7 +28,6 @@ from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
     Ended,
-    Event,
     RateLimited,
     Stop,
     Stopped,
@@ -38,6 +37,7 @@ from coterie.model.task import (
     TaskFailed,
     TaskStarted,
     TaskState,
+    after,
     fold,
 )
 from coterie.model.update import Usage, sum_of
@@ -145,7 +145,9 @@ class _Run:
         """Run the workflow, and act on requests of other processes meanwhile."""
         task_id, workflow = self._state.id, self._state.created.workflow
         if self._state.status == "created":
-            await self._run.commit(AppendEvent(TaskStarted(task_id=task_id, at=instant.now())))
+            started = TaskStarted(task_id=task_id, at=instant.now())
+            self._state = after(self._state, started)
+            self._run.post(AppendEvent(started))  # it rides with the first effect
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
@@ -156,28 +158,29 @@ class _Run:
                 group.start_soon(self._workflow, history, group.cancel_scope)
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
         await self._run.services.session_files.flush()
-        await self._conclude()
-        history = await self._storage.history(task_id)
-        state = fold(history.events)
-        result = _result(state, self._taken, self._stop, _total(history.turns))
+        state = await self._conclude()
+        usage = _total(await self._storage.journal.spending(task_id=task_id))
+        result = _result(state, self._taken, self._stop, usage)
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
 
-    async def _conclude(self) -> None:
-        """Record the end of the task, where this is one."""
-        event: Event | None = None
+    async def _conclude(self) -> TaskState:
+        """Record the end of the task, where this is one; returns how the task stands."""
         ended, task_id, now = self._ended, self._state.id, instant.now()
+        event: TaskCanceled | TaskFailed | TaskCompleted
         if self._is_canceled:
             await self._run.channels.close_all()
             event = TaskCanceled(task_id=task_id, at=now)
-        elif ended is not None and ended.failed:
+        elif ended is None:
+            return fold(await self._storage.events.of_task(task_id))
+        elif ended.failed:
             reason, message = ended.reason, ended.summary
             event = TaskFailed(task_id=task_id, at=now, reason=reason, message=message)
-        elif ended is not None:
+        else:
             reason, summary = ended.reason, ended.summary
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
-        if event is not None:
-            await self._run.commit(AppendEvent(event))
+        await self._run.commit(AppendEvent(event))
+        return after(self._state, event)
 
     async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
         task = self._state.created
@@ -215,6 +218,7 @@ class _Run:
         """Act on what other processes ask of this task."""
         seen = 0
         while True:
+            seen = await self._storage.changed(seen)
             for request in await self._storage.inbox.requests(self._state.id):
                 if not self._run.is_new(request.id):
                     continue
@@ -228,7 +232,6 @@ class _Run:
                     self._is_canceled = request.kind == "cancel"
                     self._stop = Stopped("stopped")
                     scope.cancel()
-            seen = await self._storage.changed(seen)
 
 
 @contextmanager

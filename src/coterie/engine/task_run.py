@@ -10,7 +10,7 @@ import anyio
 
 from coterie.errors import StepRepeated
 from coterie.model import instant, step_name
-from coterie.model.conversation import Message, spoken
+from coterie.model.conversation import Message, marked_by, pick
 from coterie.model.interaction import Display, Interaction, Response
 from coterie.model.journal import (
     AppendAudit,
@@ -145,6 +145,10 @@ def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[
     return counted, frozenset(kept)
 
 
+CARRY_TEXT = (AppendAudit, AppendEvent, AppendThread, CloseTurn, SetMemberState)
+"""Writes in which a secret may stand."""
+
+
 def redacted(write: Write, by: Redactor) -> Write:
     """The write without secrets.  Messages are mended when they are made: others quote them."""
     match write:
@@ -158,11 +162,11 @@ def redacted(write: Write, by: Redactor) -> Write:
             return AppendEvent(_event(event, by), step)
         case AppendThread(entry=text):
             kept = _json(text, by)
-            return write if kept is text else replace(write, entry=kept)
+            return write if kept is text else write._replace(entry=kept)
         case CloseTurn(detail=str(text)):
-            return replace(write, detail=by.text(text))
+            return write._replace(detail=by.text(text))
         case SetMemberState(reason=text):
-            return replace(write, reason=by.text(text))
+            return write._replace(reason=by.text(text))
         case _:
             return write
 
@@ -268,13 +272,15 @@ class TaskRun:
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""
-        kept = [redacted(write, self.services.redactor) for write in writes]
-        await self.storage.commit(self.fence, *kept, after=after)
+        await self.storage.commit(self.fence, *self._redacted(writes), after=after)
 
     def post(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write soon: for what only closes what was opened."""
-        kept = [redacted(write, self.services.redactor) for write in writes]
-        self.storage.post(self.fence, *kept, after=after)
+        self.storage.post(self.fence, *self._redacted(writes), after=after)
+
+    def _redacted(self, writes: Sequence[Write]) -> list[Write]:
+        by = self.services.redactor
+        return [redacted(one, by) if isinstance(one, CARRY_TEXT) else one for one in writes]
 
     def name_of(self, member_id: str) -> str:
         """How a member is called in a prompt."""
@@ -283,12 +289,21 @@ class TaskRun:
 
     def message(self, author: str, said: str, *, turn: int, cut: bool = False) -> Message:
         """The next message of the conversation, its markers read and taken off."""
-        place = len(self.conversation) + 1
-        raw = Message(self.task.task_id, place, author, "", instant.now(), turn, cut=cut)
-        message, unknown = spoken(self.task.team, raw, self.services.redactor.text(said))
+        marked = marked_by(self.task.team, author, self.services.redactor.text(said))
+        chosen, unknown = pick(self.task.team, marked.names)
         for name in unknown:
             self._warn_of(name, author)
-        return message
+        return Message(
+            self.task.task_id,
+            len(self.conversation) + 1,
+            author,
+            marked.text,
+            instant.now(),
+            turn,
+            chosen.id if chosen else None,
+            marked.done,
+            cut,
+        )
 
     def show_state(self, member: Member, state: MemberState, reason: str = "") -> None:
         """Let surfaces know what a member is doing; a person only ever waits or is idle."""

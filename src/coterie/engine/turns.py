@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import asdict
@@ -70,7 +72,7 @@ class TurnRunner:
         self._known: dict[str, tuple[Channel, int]] = {}
         """By member: its channel, and up to which message that knows the conversation."""
         self._running: dict[str, Channel] = {}
-        self._locks: dict[str, anyio.Lock] = {}
+        self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         """By member: it takes one turn at a time."""
 
     async def interrupt(self) -> None:
@@ -83,10 +85,10 @@ class TurnRunner:
         self, step: Step, is_new: bool, member: Member, number: int, brief: Brief | None
     ) -> Message | TurnFailed:
         """The reply, or the failure that was left after all attempts."""
-        async with self._locks.setdefault(member.id, anyio.Lock()):
+        async with self._locks[member.id]:
             past = self._past.pop(step.name, [])
-            earlier = await self._earlier(step.name, past)
-            failures = sum(turn.outcome == "failed" for turn in past)
+            earlier = await self._earlier(step.name, past) if past else EarlierAttempts()
+            failures = [turn.outcome for turn in past].count("failed")
             most = (brief.tries if brief else None) or ATTEMPTS
             token, attempts = self._run.fence.token, len(past)
             while True:
@@ -97,7 +99,6 @@ class TurnRunner:
                 if member.turns_per_minute is not None:
                     await self._rate_limiter.begin(member)
                 end = await self._attempt(attempt, past)
-                await self._keep_files(attempt)
                 is_new, past = False, []
                 if not isinstance(end, TurnFailed):
                     return self._close(attempt, end)
@@ -114,8 +115,6 @@ class TurnRunner:
 
     async def _earlier(self, step: str, past: list[Turn]) -> EarlierAttempts:
         """What is known of attempts that a crash or a stop cut."""
-        if not past:
-            return EarlierAttempts()
         return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
 
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
@@ -134,7 +133,9 @@ class TurnRunner:
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
         run, member = self._run, attempt.member
-        run.show_state(member, "starting")
+        known = self._known.get(member.id)
+        if known is None or not known[0].alive:
+            run.show_state(member, "starting")
         topic = member.id, attempt.brief.topic if attempt.brief else ""
         thread = self._threads.get(topic)
         try:
@@ -163,6 +164,8 @@ class TurnRunner:
             await run.channels.close(member)
         else:
             self._known[member.id] = (channel, len(run.conversation) + 1)
+        if attempt.keeps_files:
+            await self._keep_files(attempt)
         return end
 
     def _prompt(self, attempt: Attempt, channel: Channel, thread: str | None) -> Prompt:
@@ -320,7 +323,7 @@ class TurnRunner:
     async def _keep_files(self, attempt: Attempt) -> None:
         """Keep the files as the turn left them."""
         snapshots = self._run.services.snapshots
-        if attempt.keeps_files and snapshots is not None:
+        if snapshots is not None:
             folder = self._run.channels.work_folder(attempt.member)
             await anyio.to_thread.run_sync(snapshots.after, attempt.task_id, folder)
 
@@ -336,7 +339,7 @@ class TurnRunner:
         run.post(
             AppendMessage(message),
             attempt.close("interrupted" if cut else "completed", usage=usage),
-            CloseStep(message.task_id, attempt.name, json.dumps({"message": message.seq})),
+            CloseStep(message.task_id, attempt.name, f'{{"message":{message.seq}}}'),
             after=lambda: run.observer.saw(record),
         )
         if self._budgets.are_set:  # model calls that were reported one by one are counted already

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
 
 YOU = "you"
@@ -49,9 +50,9 @@ class Marked:
 
 def parse_markers(message: str) -> Marked:
     """Take the markers off the end of a message; those elsewhere or in a code fence are text."""
-    text, names, done = message.rstrip(), [], False
+    text, done = message.rstrip(), False
     found: list[list[str]] = []
-    while match := _LAST.search(text, max(0, len(text) - _TAIL)):
+    while text.endswith("]") and (match := _LAST.search(text, max(0, len(text) - _TAIL))):
         if match["done"]:
             done = True
         else:
@@ -110,25 +111,30 @@ def pick(team: Team, names: Iterable[str]) -> tuple[Member | None, tuple[str, ..
     return None, tuple(unknown)
 
 
-def spoken(team: Team, said: Message, text: str) -> tuple[Message, tuple[str, ...]]:
-    """What somebody said, with its markers read and taken off; and the names that mean nobody.
-
-    `said` carries everything but what the text says.
-    """
-    member = team.get(said.member)
+def marked_by(team: Team, author: str, text: str) -> Marked:
+    """What a member or the person at the terminal said, with its markers taken off and read."""
+    member = team.get(author)
     human = member is None or member.type == "human"
-    marked = parse_human_markers(text) if human else parse_markers(text)
-    chosen, unknown = pick(team, marked.names)
+    return parse_human_markers(text) if human else parse_markers(text)
+
+
+def opening_message(task: TaskCreated) -> Message | None:
+    """What a task starts with, where its goal says something."""
+    if not task.goal:
+        return None
+    marked = marked_by(task.team, task.author, task.goal)
+    chosen, _ = pick(task.team, marked.names)
     following = chosen.id if chosen else None
-    return replace(said, text=marked.text, next=following, done=marked.done), unknown
+    return Message(
+        task.task_id, 1, task.author, marked.text, task.at, next=following, done=marked.done
+    )
 
 
-def following(team: Team, speaker: str) -> Member:
-    """Whoever follows the speaker in the team's order.
+def following(members: Sequence[Member], speaker: str) -> Member:
+    """Whoever follows the speaker among the members in their order.
 
     A speaker who is not of the team (the person at the terminal) is followed by its first AI.
     """
-    members = team.in_order
     for place, member in enumerate(members):
         if member.id == speaker:
             return members[(place + 1) % len(members)]
@@ -151,8 +157,8 @@ class Rounds:
             return Rounds(self.ai)
         spoken = (self.spoken | {member.id}) & self.ai
         if spoken == self.ai:
-            return replace(self, over=self.over + 1, spoken=frozenset[str](), turns=self.turns + 1)
-        return replace(self, spoken=spoken, turns=self.turns + 1)
+            return Rounds(self.ai, self.over + 1, turns=self.turns + 1)
+        return Rounds(self.ai, self.over, spoken, self.turns + 1)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ fixed width, so the order of the text is the order of time.
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Annotated
@@ -30,7 +31,13 @@ def of(moment: datetime) -> str:
 
 def now() -> str:
     """The present instant; the only place that looks at the wall clock."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    seconds, milliseconds = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_second(seconds)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=1)  # a turn asks for the time several times, and most of it is the same
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
 @lru_cache(maxsize=512)  # many things that are stored happened at the same instant

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coterie.model.conversation import Message
 from coterie.model.task import Event
@@ -38,8 +38,11 @@ class Step:
 
 def digest(kind: StepKind, intent: object) -> str:
     """What a step means, never how it was rendered: an edited prompt must not break old tasks."""
-    text = json.dumps([kind, intent], separators=(",", ":"), sort_keys=True)
+    text = _CANONICAL.encode([kind, intent])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,6 @@ class TaskHistory:
 
     events: list[Event]
     lease: Lease | None
-    children: list[ChildLease]
     messages: list[Message]
     steps: list[Step]
     turns: list[Turn]
@@ -130,8 +132,7 @@ class IllegalWrite(ValueError):
     """A write that cannot follow what is recorded: a bug, or a damaged history."""
 
 
-@dataclass(frozen=True)
-class AppendEvent:
+class AppendEvent(NamedTuple):
     """A domain event; the store numbers it and keeps the projections of tasks and questions."""
 
     event: Event
@@ -139,74 +140,69 @@ class AppendEvent:
     """For a question: the step that asks it."""
 
 
-@dataclass(frozen=True)
-class AppendMessage:
+class AppendMessage(NamedTuple):
     """A message; its sequence number must be the next of its task."""
 
     message: Message
 
 
-@dataclass(frozen=True)
-class AppendAudit:
+class AppendAudit(NamedTuple):
     """A row of the audit."""
 
     entry: AuditEntry
 
 
-@dataclass(frozen=True)
-class _TaskWrite:
-    task_id: str
-
-
-@dataclass(frozen=True)
-class _TurnWrite(_TaskWrite):
-    step: str
-    attempt: int
-
-
-@dataclass(frozen=True)
-class AppendThread(_TaskWrite):
+class AppendThread(NamedTuple):
     """A further entry of a thread that we keep ourselves; its number must be the next."""
 
+    task_id: str
     thread: str
     place: int
     entry: str
     """JSON."""
 
 
-@dataclass(frozen=True)
-class OpenStep:
+class OpenStep(NamedTuple):
     """A step that begins, or one that is recorded whole."""
 
     step: Step
 
 
-@dataclass(frozen=True)
-class CloseStep(_TaskWrite):
+class CloseStep(NamedTuple):
     """A step's result."""
 
+    task_id: str
     name: str
     result: str
 
 
-@dataclass(frozen=True)
-class OpenTurn:
+class OpenTurn(NamedTuple):
     """An attempt that is about to be sent."""
 
-    turn: Turn
+    task_id: str
+    step: str
+    attempt: int
+    member: str
+    token: int
+    opened_at: str
+    thread: str | None = None
 
 
-@dataclass(frozen=True)
-class SpendTurn(_TurnWrite):
+class SpendTurn(NamedTuple):
     """What an open attempt has cost so far: it counts, however the attempt ends."""
 
+    task_id: str
+    step: str
+    attempt: int
     usage: str
 
 
-@dataclass(frozen=True)
-class CloseTurn(_TurnWrite):
+class CloseTurn(NamedTuple):
     """How an attempt ended."""
 
+    task_id: str
+    step: str
+    attempt: int
     closed_at: str
     outcome: TurnOutcome
     detail: str | None
@@ -214,15 +210,13 @@ class CloseTurn(_TurnWrite):
     usage: str | None = None
 
 
-@dataclass(frozen=True)
-class AppendEnvelope:
+class AppendEnvelope(NamedTuple):
     """A message about tickets; the store gives it the session's next number."""
 
     envelope: Envelope
 
 
-@dataclass(frozen=True)
-class PutTicket:
+class PutTicket(NamedTuple):
     """A ticket's new form; refused unless it was in the state `before` (None: it is new)."""
 
     session_id: str
@@ -230,28 +224,27 @@ class PutTicket:
     before: TicketState | None
 
 
-@dataclass(frozen=True)
-class TakeRequest:
+class TakeRequest(NamedTuple):
     """A request that its owner has acted on."""
 
     request_id: int
 
 
-@dataclass(frozen=True)
-class SupersedeSteps(_TaskWrite):
+class SupersedeSteps(NamedTuple):
     """Steps, with their turns, that no longer count since the user chose to do them anew.
 
     They are kept under another name: `aside` and a number, and the name they had.
     """
 
+    task_id: str
     prefix: str
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SetMemberState(_TaskWrite):
+class SetMemberState(NamedTuple):
     """A member's state that another process should see; only the rare ones are kept."""
 
+    task_id: str
     member: str
     state: str
     reason: str

@@ -85,8 +85,8 @@ class JournalStore(Protocol):
         """
         ...
 
-    async def spending(self, since: str = "") -> list[Turn]:
-        """Every attempt of every task that cost something, opened at or after an instant."""
+    async def spending(self, since: str = "", task_id: str | None = None) -> list[Turn]:
+        """Every attempt that cost something, opened at or after an instant; of one task or all."""
         ...
 
 

@@ -19,7 +19,7 @@ from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.errors import AgentMissing
 from coterie.model import instant
-from coterie.model.conversation import YOU, Limits, Message, Prompt, spoken
+from coterie.model.conversation import YOU, Limits, Prompt, opening_message
 from coterie.model.interaction import Response
 from coterie.model.journal import ChildLease, Fence
 from coterie.model.record import MessageRecord, Record, ResultRecord
@@ -225,8 +225,8 @@ class Stage:
             team=team,
             caps=caps or Caps(),
         )
-        said = spoken(team, Message(TASK, 1, author, "", created.at), goal)[0] if goal else None
-        assert await self.storage.create(created, self.owner.id, said) is not None
+        opening = opening_message(created)
+        assert await self.storage.create(created, self.owner.id, opening) is not None
 
     async def run(self, channels: ScriptedChannels, patience: float | None = 0.0) -> ResultRecord:
         def ready(fence: Fence, task: TaskCreated) -> ScriptedChannels:

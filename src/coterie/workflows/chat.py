@@ -36,7 +36,9 @@ class _Talk:
         self._context = context
         self._team = task.team
         self._caps = task.caps
-        self._rounds = Rounds(frozenset(member.id for member in task.team.ai_members))
+        self._order = task.team.in_order
+        self._ai = task.team.ai_members
+        self._rounds = Rounds(frozenset(member.id for member in self._ai))
         self._turns = 0
         self._last_member = task.author
         """Whose turn it last was: the order goes on from there."""
@@ -68,7 +70,7 @@ class _Talk:
         if newest is None or (newest.cut and self._caps.floor == "ask"):
             return self._human()
         named = self._team.get(newest.next) if newest.next else None
-        member = named or following(self._team, self._last_member)
+        member = named or following(self._order, self._last_member)
         if member.type == "human":
             return member
         cap = self._cap_reached()
@@ -86,7 +88,7 @@ class _Talk:
 
     def _human(self) -> Member:
         """Who gets the floor: the team's human, else the person at the terminal."""
-        humans = [member for member in self._team.in_order if member.type == "human"]
+        humans = [member for member in self._order if member.type == "human"]
         return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
 
     def _is_human(self, member_id: str) -> bool:
@@ -107,8 +109,7 @@ class _Talk:
         """One member's turn: its reply, that of whoever takes its place, or nothing if skipped."""
         self._turns += 1
         speaker = self._stand_ins.get(member.id, member)
-        team = self._team.ai_members
-        reply, speaker = await turn_or_skip(self._context, self._turns, speaker, team)
+        reply, speaker = await turn_or_skip(self._context, self._turns, speaker, self._ai)
         self._newest = reply or self._newest
         self._stand_ins[member.id] = speaker
         # A stand-in speaks in the member's place: the order goes on from there.

@@ -26,11 +26,15 @@ TEAM = Team(
 
 
 def test_the_order_is_followed_and_wraps() -> None:
-    assert [following(TEAM, name).id for name in ("alice", "bob", "you")] == ["bob", "you", "alice"]
+    assert [following(TEAM.in_order, name).id for name in ("alice", "bob", "you")] == [
+        "bob",
+        "you",
+        "alice",
+    ]
 
 
 def test_somebody_from_outside_is_followed_by_the_first_ai() -> None:
-    assert following(TEAM, "stranger").id == "alice"
+    assert following(TEAM.in_order, "stranger").id == "alice"
 
 
 def test_the_first_known_name_counts_and_unknown_ones_are_told() -> None:
@@ -62,4 +66,4 @@ def test_a_round_is_over_when_every_ai_has_spoken_since_a_human_did(said: list[s
 @given(st.lists(st.text(max_size=8), max_size=5), st.sampled_from(["alice", "bob", "you", "zoe"]))
 def test_there_is_always_a_next_speaker(names: list[str], speaker: str) -> None:
     found, _ = pick(TEAM, names)
-    assert (found or following(TEAM, speaker)) in TEAM.members
+    assert (found or following(TEAM.in_order, speaker)) in TEAM.members

@@ -219,6 +219,7 @@ LEASE = Codec(journal.Lease)
 MEMBER_STATE = Codec(journal.SetMemberState)
 MESSAGE = Codec(Message)
 MOMENT = Codec(Moment)
+OPENING = Codec(journal.OpenTurn)
 REQUEST = Codec(journal.Request)
 STEP = Codec(journal.Step)
 TASK = Codec(TaskRow)
@@ -226,7 +227,7 @@ TICKET = Codec(Ticket, alone=["id", "state"], apart=["history"])
 TURN = Codec(journal.Turn)
 
 _CODECS: Sequence[Codec[Any]] = (
-    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, REQUEST, STEP, TASK, TICKET, TURN,
+    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, REQUEST, STEP, TASK, TICKET, TURN,
 )  # fmt: skip
 _COLUMNS = {codec.kind.__name__: codec.columns for codec in _CODECS}
 _HEADER = "-- name: "

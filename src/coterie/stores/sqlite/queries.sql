@@ -117,10 +117,8 @@ SELECT sequence, {AuditEntry}, hash FROM audit ORDER BY sequence
 -- conversation
 
 -- name: insert_message
-INSERT INTO messages ({Message}) VALUES ({Message?})
-
--- name: last_message
-SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?
+INSERT INTO messages ({Message}) SELECT {Message?}
+WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
 
 -- name: messages
 SELECT {Message} FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
@@ -149,7 +147,7 @@ UPDATE steps SET result = :result
 WHERE task_id = :task_id AND name = :name AND result IS NULL
 
 -- name: open_turn
-INSERT INTO turns ({Turn}, opened) VALUES ({Turn?}, ?)
+INSERT INTO turns ({OpenTurn}, opened) VALUES ({OpenTurn?}, ?)
 
 -- name: spend_turn
 UPDATE turns SET usage = :usage
@@ -170,6 +168,10 @@ SELECT {Turn} FROM turns WHERE task_id = ? ORDER BY opened LIMIT -1 OFFSET ?
 -- name: spending
 SELECT {Turn} FROM turns
 WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
+
+-- name: spending_of_task
+SELECT {Turn} FROM turns
+WHERE task_id = ? AND usage IS NOT NULL AND opened_at >= ? ORDER BY opened
 
 -- tickets
 

@@ -43,7 +43,6 @@ def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory
         return journal.TaskHistory(
             events=values(connection, codec.event_of, "events_of_task", task_id, 0),
             lease=leases[0] if leases else None,
-            children=values(connection, codec.CHILD.value, "children_of_task", task_id),
             messages=values(connection, codec.MESSAGE.value, "messages", task_id, 0),
             steps=values(connection, codec.STEP.value, "steps", task_id),
             turns=values(connection, codec.TURN.value, "turns", task_id, 0),
@@ -115,8 +114,10 @@ class SqliteJournal(_Store):
     async def turns(self, task_id: str, after: int = 0) -> list[journal.Turn]:
         return await self._all(codec.TURN.value, "turns", task_id, after)
 
-    async def spending(self, since: str = "") -> list[journal.Turn]:
-        return await self._all(codec.TURN.value, "spending", since)
+    async def spending(self, since: str = "", task_id: str | None = None) -> list[journal.Turn]:
+        if task_id is None:
+            return await self._all(codec.TURN.value, "spending", since)
+        return await self._all(codec.TURN.value, "spending_of_task", task_id, since)
 
 
 class SqliteTickets(_Store):

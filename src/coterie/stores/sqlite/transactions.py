@@ -225,26 +225,21 @@ class Writes:
         _append_event(connection, write.event, write.step)
 
     def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
-        row = codec.STEP.row(write.step)
-        self._open(connection, "open_step", row, write.step, "step {name!r}")
+        step = write.step
+        row = (*codec.STEP.row(step), self._next_opened(connection, step.task_id))
+        try:
+            execute(connection, SQL["open_step"], row)
+        except sqlite3.IntegrityError:
+            problem = f"{step.task_id}: step {step.name!r} is recorded already"
+            raise IllegalWrite(problem) from None
 
     def _open_turn(self, connection: sqlite3.Connection, write: journal.OpenTurn) -> None:
-        row = codec.TURN.row(write.turn)
-        self._open(connection, "open_turn", row, write.turn, "attempt {attempt} of {step!r}")
-
-    def _open(
-        self,
-        connection: sqlite3.Connection,
-        statement: str,
-        row: tuple[Value, ...],
-        opened: journal.Step | journal.Turn,
-        what: str,
-    ) -> None:
-        row = (*row, self._next_opened(connection, opened.task_id))
+        row = (*write, self._next_opened(connection, write.task_id))
         try:
-            execute(connection, SQL[statement], row)
+            execute(connection, SQL["open_turn"], row)
         except sqlite3.IntegrityError:
-            raise _refusal(opened, f"{what} is recorded already") from None
+            attempt = f"attempt {write.attempt} of {write.step!r}"
+            raise IllegalWrite(f"{write.task_id}: {attempt} is recorded already") from None
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
         token, last = self._opened.get(task_id, (0, 0))
@@ -254,22 +249,18 @@ class Writes:
         return last + 1
 
 
-def _refusal(value: object, problem: str) -> IllegalWrite:
-    return IllegalWrite(f"{{task_id}}: {problem}".format(**vars(value)))
-
-
 def _update(connection: sqlite3.Connection, write: Write) -> None:
     statement, fields, problem = _UPDATES[type(write)]
     if execute(connection, statement, fields(write)).rowcount != 1:
-        raise _refusal(write, problem)
+        raise IllegalWrite(f"{{task_id}}: {problem}".format(**write._asdict()))
 
 
 def _append_message(connection: sqlite3.Connection, write: journal.AppendMessage) -> None:
     message = write.message
-    last = connection.execute(SQL["last_message"], (message.task_id,)).fetchall()[0][0]
-    if message.seq != last + 1:
-        raise IllegalWrite(f"{message.task_id}: message {message.seq} does not follow {last}")
-    execute(connection, SQL["insert_message"], codec.MESSAGE.row(message))
+    row = (*codec.MESSAGE.row(message), message.seq, message.task_id)
+    if execute(connection, SQL["insert_message"], row).rowcount != 1:
+        problem = f"{message.task_id}: message {message.seq} does not follow the last one"
+        raise IllegalWrite(problem)
 
 
 def _append_audit(connection: sqlite3.Connection, write: journal.AppendAudit) -> None:

@@ -65,8 +65,7 @@ class _Results(Generic[T]):
 
     def _ready(self) -> None:
         # Read first: what is put after this leaves a byte for the next time.
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._read_end, 4096)
+        os.read(self._read_end, 4096)
         self._settle_all()
 
     def _settle_all(self) -> None:
@@ -89,6 +88,7 @@ class Writer:
         self._transactions: Transactions | None = None
         self._posted: list[Job] = []
         self._posted_at = 0.0
+        self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._reported = False
         self._stopping = False
@@ -172,11 +172,17 @@ class Writer:
 
     def _put(self, job: Job) -> None:
         self._posted.append(job)
-        self._flush()
+        if not self._flushing:
+            # At the end of this pass of the loop, when it is about to wait: a thread that is woken
+            # earlier would only wait for the interpreter, and what comes until then rides along.
+            self._flushing = True
+            self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
-        self._queue.put(self._posted)
-        self._posted = []
+        self._flushing = False
+        if self._posted:
+            self._queue.put(self._posted)
+            self._posted = []
 
     def _ride_ended(self) -> None:
         self._timer = None
@@ -192,7 +198,7 @@ class Writer:
         for job in jobs:
             future = job.future
             if job.error is None and job.after is not None:
-                self._loop.call_soon(job.after)
+                self._call(job.after)
             if future is None or future.done():
                 continue
             if job.error is None:
@@ -200,6 +206,13 @@ class Writer:
             else:
                 self._reported = self._reported or job.error is self._failure
                 future.set_exception(job.error)
+
+    def _call(self, after: Callable[[], None]) -> None:
+        try:
+            after()
+        except Exception as error:  # noqa: BLE001 - a surface that fails stops no task
+            context = {"message": "A surface failed", "exception": error}
+            self._loop.call_exception_handler(context)
 
     def _finish(self) -> None:
         self._results.close()
@@ -234,12 +247,13 @@ class Writer:
             if jobs:
                 if transactions.serve(jobs):
                     log_grew, wrote_at = True, time.monotonic()
-                self._results.put(jobs)
             elif log_grew and time.monotonic() - wrote_at >= IDLE:
                 _checkpoint(connection)
                 log_grew = False
             if wanted:
                 self.watch.poll(connection)
+            if jobs:  # last: the loop wakes up, and needs the interpreter that we then let go
+                self._results.put(jobs)
 
     def _take(self, timeout: float | None) -> tuple[Sequence[Job], bool]:
         """Everything that is queued, waiting for the first; and whether to go on after it."""

@@ -107,11 +107,16 @@ def turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> journal.Tur
     return journal.Turn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
 
 
+def open_turn(name: str = STEP, attempt: int = 1, task_id: str = TASK) -> journal.OpenTurn:
+    """What opens that attempt."""
+    return journal.OpenTurn(task_id, name, attempt, "ann", 1, at(4), thread="t-1")
+
+
 def opening(name: str = STEP, task_id: str = TASK) -> tuple[journal.Write, ...]:
     """What opens a turn."""
     return (
         journal.OpenStep(step(name, task_id=task_id)),
-        journal.OpenTurn(turn(name, task_id=task_id)),
+        open_turn(name, task_id=task_id),
     )
 
 

@@ -24,10 +24,10 @@ from coterie.testing.contracts.samples import (
     closing,
     created,
     message,
+    open_turn,
     opening,
     started,
     step,
-    turn,
 )
 from coterie.testing.contracts.storage_processes import ProcessesContract
 from coterie.testing.contracts.storage_records import RecordsContract
@@ -35,7 +35,7 @@ from coterie.testing.contracts.storage_values import ValuesContract
 
 REFUSED: list[tuple[str, journal.Write]] = [
     ("a step twice", journal.OpenStep(step())),
-    ("an attempt twice", journal.OpenTurn(turn())),
+    ("an attempt twice", open_turn()),
     ("closing what is not there", journal.CloseStep(TASK, "round/9/turn/ann", "{}")),
     ("a gap in the messages", journal.AppendMessage(message(3))),
     ("an old number", journal.AppendMessage(message(1))),

@@ -29,6 +29,7 @@ from coterie.testing.contracts.samples import (
     created,
     envelope,
     message,
+    open_turn,
     opening,
     started,
     step,
@@ -132,13 +133,12 @@ class RecordsContract(OpenedStorage):
         assert await storage.history(TASK) == journal.TaskHistory(
             events=await storage.events.of_task(TASK),
             lease=await storage.leases.get(TASK),
-            children=await storage.leases.children(TASK),
             messages=await storage.conversation.messages(TASK),
             steps=await storage.journal.steps(TASK),
             turns=await storage.journal.turns(TASK),
             requests=await storage.inbox.requests(TASK),
         )
-        assert await storage.history("none") == journal.TaskHistory([], None, [], [], [], [], [])
+        assert await storage.history("none") == journal.TaskHistory([], None, [], [], [], [])
 
     async def test_the_audit_of_every_task_is_one_chain(
         self, storage: Storage, fence: Fence
@@ -182,12 +182,11 @@ class RecordsContract(OpenedStorage):
         other = await storage.create(created("b"), "me", None)
         for task_id, mine in ((TASK, fence), ("b", other)):
             for name, second, usage in (("x", 4, None), ("y", 5, '{"output_tokens":1}')):
-                opened = journal.Turn(task_id, name, 1, "ann", 1, at(second))
-                await storage.commit(mine, journal.OpenTurn(opened))
+                opened = journal.OpenTurn(task_id, name, 1, "ann", 1, at(second))
+                await storage.commit(mine, opened)
                 end = journal.CloseTurn(task_id, name, 1, at(6), "failed", "exit 3", None, usage)
                 await storage.commit(mine, end)
-        late = journal.Turn("b", "z", 1, "ann", 1, at(8))
-        await storage.commit(other, journal.OpenTurn(late))
+        await storage.commit(other, journal.OpenTurn("b", "z", 1, "ann", 1, at(8)))
         cost = '{"input_tokens":2}'
         await storage.commit(
             other, journal.CloseTurn("b", "z", 1, at(9), "completed", None, None, cost)
@@ -201,6 +200,8 @@ class RecordsContract(OpenedStorage):
         assert await storage.journal.spending(at(6)) == spent[2:]
         assert await storage.journal.spending(at(8)) == spent[2:]
         assert await storage.journal.spending(at(9)) == []
+        assert await storage.journal.spending(task_id="b") == [spent[0], spent[2]]
+        assert await storage.journal.spending(at(8), "b") == spent[2:]
 
     async def test_what_an_attempt_has_cost_counts_however_it_ends(
         self, storage: Storage, fence: Fence
@@ -211,9 +212,7 @@ class RecordsContract(OpenedStorage):
             ("y", "completed", '{"cost_usd":2}'),
         ]
         for name, outcome, usage in ends:
-            await storage.commit(
-                fence, journal.OpenTurn(journal.Turn(TASK, name, 1, "ann", 1, at(4)))
-            )
+            await storage.commit(fence, journal.OpenTurn(TASK, name, 1, "ann", 1, at(4)))
             await storage.commit(fence, journal.SpendTurn(TASK, name, 1, cost))
             assert (await storage.journal.spending())[-1].usage == cost
             end = journal.CloseTurn(TASK, name, 1, at(6), outcome, None, None, usage)
@@ -260,7 +259,7 @@ class RecordsContract(OpenedStorage):
         for name in names[:2]:
             await storage.commit(fence, *opening(name))
         storage.post(fence, journal.CloseTurn(TASK, "z", 1, at(6), "failed", "exit 3", None))
-        storage.post(fence, journal.OpenTurn(turn("z", attempt=2)))
+        storage.post(fence, open_turn("z", attempt=2))
         async with self.opened(tmp_path) as other:
             await storage.leases.park(fence)
             await other.leases.claim(TASK, "other", 1)

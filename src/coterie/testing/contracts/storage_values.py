@@ -8,7 +8,7 @@ differs from it in one field: None where that may be, another choice, another me
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -70,24 +70,26 @@ class ValuesContract(OpenedStorage):
         assert (await storage.journal.steps(TASK))[-1] == replace(open_one, result=closed.result)
 
     async def test_turns(self, storage: Storage, fence: Fence) -> None:
-        turns = _numbered(journal.Turn, "step")
-        await storage.commit(fence, *map(journal.OpenTurn, turns))
-        assert await storage.journal.turns(TASK) == turns
-        assert await storage.journal.spending() == [turn for turn in turns if turn.usage]
+        begun = examples(journal.OpenTurn, task_id=TASK)
+        begun = [opened._replace(step=f"n{place}") for place, opened in enumerate(begun)]
+        await storage.commit(fence, *begun)
+        assert await storage.journal.turns(TASK) == [
+            journal.Turn(**opened._asdict()) for opened in begun
+        ]
 
     async def test_how_turns_end(self, storage: Storage, fence: Fence) -> None:
-        begun = journal.Turn(TASK, "x", 1, "ann", 1, "now")
         for place, ended in enumerate(examples(journal.CloseTurn, task_id=TASK, attempt=1)):
-            end, opened = replace(ended, step=f"n{place}"), replace(begun, step=f"n{place}")
+            end = ended._replace(step=f"n{place}")
+            begun = journal.OpenTurn(TASK, end.step, 1, "ann", 1, "now")
+            opened = journal.Turn(**begun._asdict())
             (spent,) = examples(
-                journal.SpendTurn, task_id=TASK, attempt=1, step=opened.step, usage="{}"
+                journal.SpendTurn, task_id=TASK, attempt=1, step=end.step, usage="{}"
             )
-            await storage.commit(fence, journal.OpenTurn(opened), spent)
+            await storage.commit(fence, begun, spent)
             assert (await storage.journal.turns(TASK))[-1] == replace(opened, usage=spent.usage)
             await storage.commit(fence, end)
-            told = {each.name: getattr(end, each.name) for each in fields(end)}
-            closed = replace(opened, **{**told, "usage": end.usage or spent.usage})
-            assert (await storage.journal.turns(TASK))[-1] == closed
+            told = {**end._asdict(), "usage": end.usage or spent.usage}
+            assert (await storage.journal.turns(TASK))[-1] == replace(opened, **told)
 
     async def test_tasks(self, storage: Storage) -> None:
         for place, given in enumerate(examples(task.TaskCreated)):
@@ -188,7 +190,7 @@ _FORMS = ("{}-1", "2026-01-31T12:00:07.000Z", f"sha256:{'a' * 64}")
 
 
 def examples(kind: type[T], /, **fixed: object) -> list[T]:
-    """Examples of a dataclass or model, with some fields `fixed`; an invalid one raises."""
+    """Examples of a dataclass, named tuple or model, some fields `fixed`; an invalid one raises."""
     choices = {
         name: [fixed[name]] if name in fixed else _choices(hint, name, default)
         for name, hint, default in _fields(kind)
@@ -209,6 +211,11 @@ def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
     if is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         yield from ((each.name, hints[each.name], each.default) for each in fields(kind))
+        return
+    if issubclass(kind, tuple):
+        defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
+        for name, hint in get_type_hints(kind).items():
+            yield name, hint, defaults.get(name, MISSING)
         return
     for name, field in cast("type[BaseModel]", kind).model_fields.items():
         hint: Any = field.annotation
