@@ -212,8 +212,8 @@ def _fields(kind: type[object]) -> Iterator[tuple[str, Any, object]]:
         hints = get_type_hints(kind, include_extras=True)
         yield from ((each.name, hints[each.name], each.default) for each in fields(kind))
         return
-    if issubclass(kind, tuple):
-        defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
+    defaults: Mapping[str, object] | None = getattr(kind, "_field_defaults", None)
+    if defaults is not None:  # a named tuple
         for name, hint in get_type_hints(kind).items():
             yield name, hint, defaults.get(name, MISSING)
         return
