@@ -73,34 +73,26 @@ class GenericAdapter(ProgramAdapter):
         return CompletionStrategy.detector(detect)
 
 
+@dataclass(eq=False)
 class GenericChannel:
     """A member's channel to its program: one process for all turns, or one for each."""
 
-    thread = None
-
-    def __init__(
-        self,
-        adapter: GenericAdapter,
-        member: Member,
-        workspace: Workspace,
-        strategy: CompletionStrategy,
-    ) -> None:
-        self._adapter = adapter
-        self._member = member
-        self._workspace = workspace
-        self._strategy = strategy
-        self._told = adapter.agent.capabilities
-        self._child: Child | None = None
-        self._exchange: StdioTurns | None = None
-        self._taking: StdioTurns | None = None
-        self._introduced = False
-        self._interrupted = False
-        self._closed = False
+    _adapter: GenericAdapter
+    _member: Member
+    _workspace: Workspace
+    _strategy: CompletionStrategy
+    thread: None = None
+    _child: Child | None = None
+    _exchange: StdioTurns | None = None
+    _taking: StdioTurns | None = None
+    _introduced: bool = False
+    _interrupted: bool = False
+    _closed: bool = False
 
     @property
     def holds_past(self) -> bool:
         """Whether the process stays, and with it what it was told."""
-        return self._told.persistent
+        return self._adapter.agent.capabilities.persistent
 
     @property
     def pid(self) -> int | None:
@@ -208,8 +200,8 @@ class GenericChannel:
         return self._adapter.missing(self._member, self._workspace, problem)
 
     def _arguments(self) -> tuple[str, ...]:
-        agent, member, told = self._adapter.agent, self._member, self._told
-        arguments = list(agent.base_args)
+        agent, member = self._adapter.agent, self._member
+        arguments, told = list(agent.base_args), agent.capabilities
         if told.model_flag and member.model:
             arguments += [told.model_flag, member.model]
         if told.prompt_flag and member.system_instruction:
@@ -218,10 +210,11 @@ class GenericChannel:
 
     def _framed(self, text: str) -> bytes:
         """The prompt as the process takes it; who it is, in front, once for each process."""
-        if not (self._introduced or self._told.prompt_flag) and self._member.system_instruction:
+        told = self._adapter.agent.capabilities
+        if not (self._introduced or told.prompt_flag) and self._member.system_instruction:
             text = f"[SYSTEM]\n{self._member.system_instruction}\n\n{text}"
         self._introduced = True
-        if self._told.prompt_format == "jsonl":
+        if told.prompt_format == "jsonl":
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
 

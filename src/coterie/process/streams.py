@@ -193,14 +193,12 @@ class Stdio:
 
     @classmethod
     def pipes(cls) -> Stdio:
-        """Three pipes."""
         (child_in, to_child), (output, child_out) = os.pipe(), os.pipe()
         errors, child_errors = os.pipe()
         return cls((child_in, child_out, child_errors), (to_child, output, errors))
 
     @classmethod
     def terminal(cls) -> Stdio:
-        """One pseudo-terminal."""
         ours, theirs = open_terminal()
         return cls((theirs, theirs, theirs), (ours, os.dup(ours), None))
 

@@ -72,7 +72,6 @@ class Acceptance:
         return [name for name in listed.split("\0") if name]
 
     def files_of(self, commit: str) -> list[str]:
-        """Every file of a commit."""
         return self.git.run("ls-tree", "-r", "-z", "--name-only", commit).split("\0")[:-1]
 
     def patch(self, before: str, after: str) -> tuple[str, tuple[FileDiffStat, ...]]:
@@ -168,7 +167,6 @@ class Acceptance:
         self._drop("reverted")
 
     def parent_of(self, commit: str) -> str:
-        """The commit before."""
         return self.git.run("rev-parse", f"{commit}^1").strip()
 
     def _alone(self, commit: str, *parents: str) -> str:

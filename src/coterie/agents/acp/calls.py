@@ -89,7 +89,6 @@ class AcpCall:
 
     @property
     def effect(self) -> Effect:
-        """What it can do."""
         return "read" if self.is_ours else _EFFECTS.get(self.kind, "other")
 
     @property

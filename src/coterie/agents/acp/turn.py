@@ -107,7 +107,6 @@ class Failures:
         return self._told(_EMPTY, "")
 
     def gone(self, end: AgentProcessEnded) -> update.TurnFailed:
-        """The process ended before the turn did."""
         return failures.exited(self.name, end)
 
     def _told(self, case: FailureCase, words: str) -> update.TurnFailed:
@@ -163,7 +162,6 @@ class AcpUsage:
         self._paid = 0.0
 
     def begin(self) -> None:
-        """A turn begins."""
         self._told.clear()
         self._paid = self._price or 0.0
 
@@ -236,7 +234,6 @@ class AcpTurn:
 
     @property
     def text(self) -> str:
-        """All that was said so far."""
         texts = ("".join(pieces) for pieces in self._texts)
         return GAP.join(said for said in texts if said.strip())
 

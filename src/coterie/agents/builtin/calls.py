@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
@@ -100,15 +100,13 @@ def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
 
 def answer_to(asked: Asked, response: Response | None) -> ToolOutcome:
     """What the person said, as the result of the call."""
-    said = ""
-    if response is not None and asked.kind == "Select":
-        labels = {option.id: option.label for option in asked.options}
-        said = labels.get(response.selected_option_id or "", "")
-    elif response is not None:
-        said = response.input_value or ""
+    labels = {option.id: option.label for option in asked.options}
+    said, comment = None, None
+    if response is not None:
+        chosen = labels.get(response.selected_option_id or "")
+        said, comment = chosen if labels else response.input_value, response.comment
     if not said:
         return ToolOutcome.refused("Nobody answered.")
-    comment = response.comment if response is not None else None
     return ToolOutcome({"answer": said, "comment": comment} if comment else {"answer": said})
 
 
@@ -129,18 +127,16 @@ _AGAIN = (
 )
 
 
+@dataclass
 class BuiltinCalls:
     """Serves the calls of one turn."""
 
-    def __init__(
-        self, services: TurnServices, thread: BuiltinThread, breaker: Breaker, answers: Answers
-    ) -> None:
-        self._services = services
-        self._thread = thread
-        self._breaker = breaker
-        self._answers = answers
-        self._checks: dict[str, PreparedCall | ToolOutcome] = {}
-        """By id: calls that were looked at when they were put on record."""
+    _services: TurnServices
+    _thread: BuiltinThread
+    _breaker: Breaker
+    _answers: Answers
+    _checks: dict[str, PreparedCall | ToolOutcome] = field(default_factory=dict[str, Any])
+    """By id: calls that were looked at when they were put on record."""
 
     def started(self, request: ToolCallRequest) -> ToolCallStarted:
         """A call as the audit has it, before anything is done about it."""

@@ -264,7 +264,6 @@ class LibraryModel:
     async def reply(
         self, conversation: Conversation
     ) -> AsyncGenerator[TextDelta | Activity | Reply]:
-        """The reply as it comes, and whole at the end."""
         parameters = ModelRequestParameters(
             function_tools=definitions(conversation.tools),
             instruction_parts=[messages.InstructionPart(content=conversation.system)],
@@ -293,7 +292,6 @@ class LibraryModel:
         )
 
     async def close(self) -> None:
-        """Let go of its connections."""
         await self.http.aclose()
 
     def _usage(self, response: messages.ModelResponse) -> Usage:

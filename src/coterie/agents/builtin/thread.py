@@ -206,7 +206,6 @@ class BuiltinThread:
 
     @property
     def turn(self) -> str | None:
-        """The name of the last turn."""
         return self._prompt.turn if self._prompt else None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
@@ -24,6 +25,7 @@ from coterie.agents.builtin.conversation import (
 from coterie.agents.builtin.services import Answers, Breaker, Interrupted, TurnServices
 from coterie.agents.builtin.text_calls import text_calls
 from coterie.agents.builtin.thread import BuiltinThread, Fold, left_out, room_for, size
+from coterie.agents.failures import REFUSED
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.update import (
@@ -48,20 +50,20 @@ _CUT = "\n\n[cut off here: the model's reply reached its greatest length]"
 _SQUEEZED = 0.6
 
 
+@dataclass
 class ModelRequest:
     """Asks the model, in one turn."""
 
-    def __init__(
-        self, services: TurnServices, thread: BuiltinThread, breaker: Breaker, calls: BuiltinCalls
-    ) -> None:
-        self._services = services
-        self._thread = thread
-        self._breaker = breaker
-        self._calls = calls
-        self._characters = services.characters
-        self._reply: Reply | None = None
-        self.said: str = ""
-        """What the model has said in the reply that is under way."""
+    _services: TurnServices
+    _thread: BuiltinThread
+    _breaker: Breaker
+    _calls: BuiltinCalls
+    _reply: Reply | None = None
+    said: str = ""
+    """What the model has said in the reply that is under way."""
+
+    def __post_init__(self) -> None:
+        self._characters = self._services.characters
 
     async def reply(self) -> AsyncGenerator[Update]:
         """Ask until there is a reply, and have it kept before anything is done about it."""
@@ -80,11 +82,7 @@ class ModelRequest:
         self.said = ""
         if reply.stop == "refused":
             yield Spent(reply.usage)
-            hint = "Say it in another way."
-            failure = TurnFailed(
-                "refused", "the model will not answer this", retry=False, hint=hint
-            )
-            raise ModelTrouble(failure)
+            raise ModelTrouble(REFUSED.failure("builtin"))
         yield self._remembered(reply)
         yield Spent(reply.usage)
 
@@ -240,7 +238,6 @@ class BuiltinChannel:
 
     @property
     def thread(self) -> str:
-        """The thread that we keep for it."""
         return self._thread.id
 
     def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -249,7 +246,6 @@ class BuiltinChannel:
         return BuiltinTurn(self._services, self._thread, self._breaker, self._answers).take(prompt)
 
     async def answer(self, key: str, response: Response) -> None:
-        """Give the turn the answer to what it asked."""
         self._answers[key] = response
 
     async def interrupt(self) -> None:

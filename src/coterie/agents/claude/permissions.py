@@ -148,7 +148,6 @@ class ClaudeRequest:
 
     @classmethod
     def of(cls, request_id: str, request: Object) -> ClaudeRequest:
-        """The request in a message."""
         return cls(
             request_id,
             text(request.get("tool_name")) or "unknown",

@@ -30,7 +30,6 @@ class ReplyText:
 
     @property
     def text(self) -> str:
-        """All that was said so far."""
         return GAP.join(part for part in (*self._whole, self._streamed) if part.strip())
 
     @property
@@ -219,7 +218,6 @@ class ClaudeTurn:
         self.tasks, self._owed = {}, False
 
     def end(self) -> update.End:
-        """How it ended."""
         if self.failure is not None:
             return self.failure
         if self.interrupted:

@@ -60,7 +60,6 @@ class CodexChannel(ProcessChannel):
 
     @property
     def thread(self) -> str:
-        """Codex's id of the conversation."""
         return self._thread.id
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
@@ -91,7 +90,6 @@ class CodexChannel(ProcessChannel):
             await self._decide(turn, request, response)
 
     async def interrupt(self) -> None:
-        """Ask Codex to break off the turn."""
         if self._turn is None or self._turn.interrupted:
             return
         self._turn.interrupted = True
@@ -260,7 +258,6 @@ class ExecRun:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The way of calling."""
         role = f"developer_instructions={toml_value(self.role)}"
         sandbox = f"default_permissions={toml_value(LOOKING)}"
         resumed = ("resume", self.thread) if self.thread else ()
@@ -268,11 +265,9 @@ class ExecRun:
         return ("exec", "--json", "--skip-git-repo-check", *settings, *resumed, "-")
 
     def next(self) -> ExecRun:
-        """The next run, on the same thread."""
         return ExecRun(self.role, self.thread, self.spent)
 
     def take(self, event: Object) -> Iterator[Update]:
-        """The updates in an event."""
         yield Activity()
         match event.get("type"):
             case "thread.started":
@@ -289,11 +284,9 @@ class ExecRun:
                 pass
 
     def left(self, *, broken_off: bool) -> Iterator[Update]:
-        """Ends the calls that have not ended."""
         yield from self.calls.leave(broken_off=broken_off)
 
     def gone(self, end: AgentProcessEnded) -> End:
-        """Why the process ended before the turn did."""
         return gone(end)
 
     def _item(self, event: Object) -> Object:

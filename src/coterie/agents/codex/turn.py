@@ -119,7 +119,6 @@ class CodexLimits:
         """By limit and window: when that begins anew, in seconds since 1970."""
 
     def hear(self, params: Object) -> None:
-        """Take an update in."""
         told = mapping(params.get("rateLimits"))
         reached = text(told.get("rateLimitReachedType"))
         if reached:

@@ -53,7 +53,6 @@ class HeadlessRun:
 
     @property
     def text(self) -> str:
-        """What it said so far."""
         return "".join(self.pieces)
 
     def next(self) -> HeadlessRun:
@@ -61,7 +60,6 @@ class HeadlessRun:
         return HeadlessRun(self.failures)
 
     def take(self, event: Object) -> Iterator[update.Update]:
-        """The updates in an event."""
         yield update.Activity()
         match event.get("type"):
             case "message" if event.get("role") == "assistant":
@@ -100,7 +98,6 @@ class HeadlessRun:
             yield update.ToolCallFinished(call_id, True, {"status": status})
 
     def gone(self, end: AgentProcessEnded) -> update.End:
-        """Why the process ended before the turn did."""
         signed_out = end.exit_code == _NOT_SIGNED_IN
         return self.failures.signed_out(end.tail) if signed_out else self.failures.gone(end)
 

@@ -251,7 +251,6 @@ class FolderFiles:
                 raise
 
     def remove(self, path: str) -> None:
-        """Remove a file or link."""
         with self._place(path) as (parent, name):
             os.unlink(name, dir_fd=parent)
 

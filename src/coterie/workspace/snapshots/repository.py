@@ -179,7 +179,6 @@ class SnapshotRepository:
         return git.run(*words, input=input, env=every, patience=CHECKOUT, accept=accept)
 
     def contents(self, ids: Iterable[str]) -> dict[str, bytes]:
-        """The contents of these blobs."""
         wanted = sorted(set(ids))
         output = self.run("cat-file", "--batch", input="".join(f"{blob}\n" for blob in wanted))
         data, position, contents = output.encode("utf-8", "surrogateescape"), 0, dict[str, bytes]()
