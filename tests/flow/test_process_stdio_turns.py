@@ -8,15 +8,9 @@ from contextlib import aclosing
 import anyio
 import pytest
 
+from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed
 from coterie.process.child import Child
-from coterie.process.stdio_turns import (
-    CompletionStrategy,
-    ReplyChunk,
-    ReplyCompleted,
-    ReplyFailed,
-    ReplyOutcome,
-    StdioTurns,
-)
+from coterie.process.stdio_turns import CompletionStrategy, ReplyEnd, StdioTurns
 from tests.unit.process.children import program, scripted, started, token
 
 RESULT = CompletionStrategy.json_event(frozenset({"result"}))
@@ -25,24 +19,28 @@ QUICK = CompletionStrategy.after_silence(200)
 
 async def taken(
     turns: StdioTurns, prompt: str, total: float = 30.0
-) -> tuple[list[ReplyChunk], ReplyOutcome]:
+) -> tuple[list[TextDelta | Activity], ReplyEnd]:
     """A whole turn: its pieces, and the one outcome at its end."""
     with anyio.fail_after(total + 30):
         async with aclosing(turns.take(prompt.encode(), total)) as items:
             *pieces, outcome = [item async for item in items]
-    assert isinstance(outcome, ReplyCompleted | ReplyFailed)
-    return [piece for piece in pieces if isinstance(piece, ReplyChunk)], outcome
+    assert isinstance(outcome, TurnCompleted | TurnFailed)
+    return [piece for piece in pieces if isinstance(piece, TextDelta | Activity)], outcome
 
 
 async def outcome_of(
     child: Child, prompt: str, strategy: CompletionStrategy = RESULT, total: float = 30.0
-) -> ReplyOutcome:
+) -> ReplyEnd:
     """The outcome of a one-shot turn."""
     return (await taken(StdioTurns(child, strategy, one_shot=True), prompt, total))[1]
 
 
-def text(outcome: ReplyOutcome) -> str:
-    assert isinstance(outcome, ReplyCompleted), outcome
+def text_of(pieces: list[TextDelta | Activity]) -> str:
+    return "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
+
+
+def text(outcome: ReplyEnd) -> str:
+    assert isinstance(outcome, TurnCompleted), outcome
     return outcome.text
 
 
@@ -51,12 +49,12 @@ def text(outcome: ReplyOutcome) -> str:
 
 async def test_a_one_shot_turn_ends_with_its_event() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "hello") == ReplyCompleted("heard: hello")
+        assert await outcome_of(child, "hello") == TurnCompleted("heard: hello")
 
 
 async def test_a_prompt_of_several_lines_is_one_prompt_to_a_one_shot_agent() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "one\n\ntwo") == ReplyCompleted("heard: one\n\ntwo")
+        assert await outcome_of(child, "one\n\ntwo") == TurnCompleted("heard: one\n\ntwo")
 
 
 HOSTILE = [
@@ -74,44 +72,44 @@ HOSTILE = [
 async def test_no_output_harms_a_turn_or_the_next(act: str, reply: str) -> None:
     async with started(scripted("--persistent")) as child:
         turns = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(turns, f"!{act}"))[1] == ReplyCompleted(reply)
-        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
+        assert (await taken(turns, f"!{act}"))[1] == TurnCompleted(reply)
+        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 2")
 
 
 async def test_a_reply_of_20_mib_is_whole() -> None:
     async with started(scripted("--persistent")) as child:
         turns = StdioTurns(child, RESULT, one_shot=False)
         assert len(text((await taken(turns, "!big 20"))[1])) == 20 * 1024 * 1024
-        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
+        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 2")
 
 
 async def test_a_line_beyond_all_bounds_is_cut_and_the_turn_goes_on() -> None:
     async with started(scripted("--persistent")) as child:
         turns = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(turns, "!huge 80"))[1] == ReplyCompleted("after a huge line")
-        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 2")
+        assert (await taken(turns, "!huge 80"))[1] == TurnCompleted("after a huge line")
+        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 2")
 
 
 async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
     async with started(scripted()) as child:
         pieces, outcome = await taken(StdioTurns(child, RESULT, one_shot=True), "!deltas 5")
-    assert outcome == ReplyCompleted("after deltas")
+    assert outcome == TurnCompleted("after deltas")
     assert len(pieces) >= 2
-    assert set(pieces) == {ReplyChunk("")}
+    assert set(pieces) == {Activity()}
 
 
 async def test_what_is_left_over_neither_ends_nor_enters_the_next_turn() -> None:
     async with started(scripted("--persistent")) as child:
         turns = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(turns, "!leftover"))[1] == ReplyCompleted("first")
+        assert (await taken(turns, "!leftover"))[1] == TurnCompleted("first")
         # The second reply waits in the pipe, or comes late, and a third one is cut in half.
-        assert (await taken(turns, "!late"))[1] == ReplyCompleted("late")
-        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 3")
+        assert (await taken(turns, "!late"))[1] == TurnCompleted("late")
+        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 3")
 
 
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
     async with started(scripted()) as child:
-        assert await outcome_of(child, "!exit 3") == ReplyFailed(
+        assert await outcome_of(child, "!exit 3") == TurnFailed(
             "exit", "the agent ended with exit code 3 before its reply was whole", 3, "boom\n"
         )
 
@@ -119,33 +117,33 @@ async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
 async def test_even_a_good_exit_before_the_event_is_a_failure() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!nothing")
-    assert isinstance(outcome, ReplyFailed)
+    assert isinstance(outcome, TurnFailed)
     assert (outcome.kind, outcome.exit_code) == ("exit", 0)
 
 
 async def test_half_a_line_at_the_end_can_be_the_event() -> None:
     line = '{"type": "result", "result": "no newline"}'
     async with started(program("printf", "%s", line)) as child:
-        assert await outcome_of(child, "") == ReplyCompleted("no newline")
+        assert await outcome_of(child, "") == TurnCompleted("no newline")
 
 
 async def test_no_event_is_a_timeout() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!hang", total=0.3)
-    assert outcome == ReplyFailed("timeout", "there was no reply within 0.3 s")
+    assert outcome == TurnFailed("timeout", "there was no reply within 0.3 s")
 
 
 async def test_one_that_closes_its_output_and_lives_on_is_a_timeout() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!shut", total=0.5)
-    assert isinstance(outcome, ReplyFailed)
+    assert isinstance(outcome, TurnFailed)
     assert outcome.kind == "timeout"
 
 
 async def test_what_was_printed_before_the_prompt_may_end_a_one_shot_turn() -> None:
     early = '{"type": "result", "result": "already done"}'
     async with started(scripted("--early", early, "hang")) as child:
-        assert await outcome_of(child, "too late") == ReplyCompleted("already done")
+        assert await outcome_of(child, "too late") == TurnCompleted("already done")
 
 
 async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn() -> None:
@@ -155,7 +153,7 @@ async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn
         child.divert(None)
         turns = StdioTurns(child, RESULT, one_shot=False)
         assert ready.decode().strip() == early
-        assert (await taken(turns, "!turn"))[1] == ReplyCompleted("turn 1")
+        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 1")
 
 
 async def test_a_dead_agent_has_no_turn() -> None:
@@ -164,7 +162,7 @@ async def test_a_dead_agent_has_no_turn() -> None:
             turns = StdioTurns(child, strategy, one_shot=False)
             await taken(turns, "!silent-exit 0")
             outcome = (await taken(turns, "anyone?"))[1]
-            assert isinstance(outcome, ReplyFailed)
+            assert isinstance(outcome, TurnFailed)
             assert (outcome.kind, outcome.exit_code) == ("exit", 0)
 
 
@@ -175,37 +173,37 @@ async def test_silence_ends_a_turn_with_all_that_was_printed() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
         pieces, outcome = await taken(turns, "hello")
-        assert outcome == ReplyCompleted("heard: hello")
-        assert "".join(piece.text for piece in pieces) == "heard: hello\n"
-        assert (await taken(turns, "!bytes"))[1] == ReplyCompleted(
+        assert outcome == TurnCompleted("heard: hello")
+        assert text_of(pieces) == "heard: hello\n"
+        assert (await taken(turns, "!bytes"))[1] == TurnCompleted(
             "\ufffd\ufffd\ufffd \ufffd\nbad \ufffd byte"
         )
-        assert (await taken(turns, "again"))[1] == ReplyCompleted("heard: again")
+        assert (await taken(turns, "again"))[1] == TurnCompleted("heard: again")
 
 
 async def test_silence_without_any_output_is_a_reply_without_words() -> None:
     async with started(scripted("--persistent", "--plain")) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
         begun = time.monotonic()
-        assert await taken(turns, "!nothing") == ([], ReplyCompleted(""))
+        assert await taken(turns, "!nothing") == ([], TurnCompleted(""))
         assert time.monotonic() - begun >= 0.2
-        assert (await taken(turns, "hello"))[1] == ReplyCompleted("heard: hello")
+        assert (await taken(turns, "hello"))[1] == TurnCompleted("heard: hello")
 
 
 async def test_a_good_exit_ends_a_silent_turn_at_once_and_a_bad_one_fails_it() -> None:
     slow = CompletionStrategy.after_silence(60_000)
     async with started(scripted("--plain")) as child:
-        assert await outcome_of(child, "hello", slow) == ReplyCompleted("heard: hello")
+        assert await outcome_of(child, "hello", slow) == TurnCompleted("heard: hello")
     async with started(scripted("--plain")) as child:
         outcome = await outcome_of(child, "!exit 3", slow)
-    assert isinstance(outcome, ReplyFailed)
+    assert isinstance(outcome, TurnFailed)
     assert (outcome.kind, outcome.exit_code, outcome.stderr_tail) == ("exit", 3, "boom\n")
 
 
 async def test_one_that_never_stops_printing_is_a_timeout() -> None:
     async with started(program("yes")) as child:
         outcome = await outcome_of(child, "", QUICK, total=0.5)
-    assert isinstance(outcome, ReplyFailed)
+    assert isinstance(outcome, TurnFailed)
     assert outcome.kind == "timeout"
 
 
@@ -213,10 +211,10 @@ async def test_what_is_left_over_does_not_enter_a_silent_turn() -> None:
     shell = "while read x; do echo reply $x; if [ $x = 1 ]; then read y; echo late $y; fi; done"
     async with started(program("sh", "-c", shell)) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
-        assert (await taken(turns, "1"))[1] == ReplyCompleted("reply 1")
+        assert (await taken(turns, "1"))[1] == TurnCompleted("reply 1")
         child.post(b"x\n")  # what it answers to this was said to nobody
         await anyio.sleep(0.2)
-        assert (await taken(turns, "2"))[1] == ReplyCompleted("reply 2")
+        assert (await taken(turns, "2"))[1] == TurnCompleted("reply 2")
 
 
 async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
@@ -224,7 +222,7 @@ async def test_a_prompt_sign_left_open_does_not_eat_the_next_reply() -> None:
     async with started(program("sh", "-c", shell)) as child:
         turns = StdioTurns(child, QUICK, one_shot=False)
         assert text((await taken(turns, "1"))[1]).endswith("got 1\n> ")
-        assert (await taken(turns, "2"))[1] == ReplyCompleted("got 2\n> ")
+        assert (await taken(turns, "2"))[1] == TurnCompleted("got 2\n> ")
 
 
 # -- by a detector -----------------------------------------------------------------------------
@@ -234,15 +232,15 @@ async def test_a_pattern_ends_a_turn_with_its_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "<END>")) as child:
         turns = StdioTurns(child, CompletionStrategy.pattern("^<END>$"), one_shot=False)
         pieces, outcome = await taken(turns, "hello")
-        assert outcome == ReplyCompleted("heard: hello\n<END>")
-        assert "".join(piece.text for piece in pieces) == "heard: hello\n<END>"
-        assert (await taken(turns, "!leftover"))[1] == ReplyCompleted("first\n<END>")
+        assert outcome == TurnCompleted("heard: hello\n<END>")
+        assert text_of(pieces) == "heard: hello\n<END>"
+        assert (await taken(turns, "!leftover"))[1] == TurnCompleted("first\n<END>")
 
 
 async def test_a_named_group_is_what_is_kept_of_the_last_line() -> None:
     async with started(scripted("--persistent", "--plain", "--end", "the end<END>")) as child:
         turns = StdioTurns(child, CompletionStrategy.pattern("^(?P<text>.*)<END>$"), one_shot=False)
-        assert (await taken(turns, "hello"))[1] == ReplyCompleted("heard: hello\nthe end")
+        assert (await taken(turns, "hello"))[1] == TurnCompleted("heard: hello\nthe end")
 
 
 # -- broken off --------------------------------------------------------------------------------
@@ -259,7 +257,7 @@ async def test_a_turn_can_be_broken_off_while_it_waits() -> None:
         begun = time.monotonic()
         async with anyio.create_task_group() as group:
             group.start_soon(break_off)
-            assert isinstance((await taken(turns, "!hang"))[1], ReplyFailed)
+            assert isinstance((await taken(turns, "!hang"))[1], TurnFailed)
         assert time.monotonic() - begun < 5
 
 

@@ -19,13 +19,7 @@ from coterie.model.interaction import Response
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.process.child import Child, Spawn, start_recorded
-from coterie.process.stdio_turns import (
-    CompletionStrategy,
-    ReplyChunk,
-    ReplyCompleted,
-    ReplyFailed,
-    StdioTurns,
-)
+from coterie.process.stdio_turns import CompletionStrategy, StdioTurns
 
 DETECTORS = "coterie.detectors"
 BACKSTOP = 2.0
@@ -120,10 +114,8 @@ class GenericChannel:
         try:
             async with aclosing(exchange.take(self._framed(prompt.text), total)) as items:
                 async for item in items:
-                    if isinstance(item, ReplyChunk):
-                        yield update.TextDelta(item.text) if item.text else update.Activity()
-                    else:
-                        yield await self._conclude(item, exchange)
+                    is_end = isinstance(item, update.TurnCompleted | update.TurnFailed)
+                    yield await self._conclude(item, exchange) if is_end else item
         finally:
             self._taking = None
 
@@ -175,19 +167,19 @@ class GenericChannel:
         return await self.begin()
 
     async def _conclude(
-        self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns
+        self, end: update.TurnCompleted | update.TurnFailed, exchange: StdioTurns
     ) -> update.End:
         """How the turn ended.  Ends the process unless it stays, or has said that it is done.
 
         After a silence it has not: it might go on working while another member has the floor.
         """
-        completed = isinstance(outcome, ReplyCompleted)
+        completed = isinstance(end, update.TurnCompleted)
         if not completed or not (self.holds_past or self._strategy.silence is None):
             try:
                 await self._drop()
             except AgentMissing as error:
                 return update.TurnFailed("exit", str(error), retry=False)
-        return self._end(outcome, exchange)
+        return update.TurnInterrupted(exchange.text) if self._interrupted else end
 
     async def _drop(self) -> None:
         child = self._child
@@ -217,18 +209,6 @@ class GenericChannel:
         if told.prompt_format == "jsonl":
             text = json.dumps({"type": "prompt", "text": text})
         return text.encode("utf-8", "replace")
-
-    def _end(self, outcome: ReplyCompleted | ReplyFailed, exchange: StdioTurns) -> update.End:
-        if self._interrupted:
-            return update.TurnInterrupted(exchange.text)
-        if isinstance(outcome, ReplyCompleted):
-            return update.TurnCompleted(outcome.text)
-        return update.TurnFailed(
-            outcome.kind,
-            outcome.message,
-            exit_code=outcome.exit_code,
-            stderr_tail=outcome.stderr_tail,
-        )
 
 
 def _detector(name: str) -> Callable[[str], str | bool | None] | None:

@@ -6,12 +6,13 @@ import codecs
 import re
 from collections.abc import AsyncGenerator, Callable, Collection
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Self
+from typing import Self
 
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed, Update
 from coterie.process.child import Child
 from coterie.process.streams import LineSplitter, clean, parse_object, text_of
 
@@ -84,31 +85,7 @@ BIG_LINE = 256 * 1024
 """From here on a line is judged in a thread: decoding and parsing it would be felt."""
 
 
-class ReplyChunk(NamedTuple):
-    """Something was printed; `text` is what it adds to the reply, empty where it only
-    speaks of it."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class ReplyCompleted:
-    """The reply is whole."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class ReplyFailed:
-    """There is no reply, and why."""
-
-    kind: Literal["exit", "timeout"]
-    message: str
-    exit_code: int | None = None
-    stderr_tail: str = ""
-
-
-ReplyOutcome = ReplyCompleted | ReplyFailed
+ReplyEnd = TurnCompleted | TurnFailed
 
 
 class StdioTurns:
@@ -134,10 +111,10 @@ class StdioTurns:
         """What has been printed of the reply so far."""
         return self._reply.text
 
-    async def take(self, prompt: bytes, total: float) -> AsyncGenerator[ReplyChunk | ReplyOutcome]:
+    async def take(self, prompt: bytes, total: float) -> AsyncGenerator[Update]:
         """Send a prompt; yields what is printed as it comes and, last, exactly one outcome."""
         self._reply = _Reply()
-        outcome: ReplyOutcome | None = None
+        outcome: ReplyEnd | None = None
         early = await self._make_ready()
         self._deadline = anyio.current_time() + total
         if not (self._one_shot or self._child.alive):
@@ -150,13 +127,13 @@ class StdioTurns:
         try:
             for chunk in early:
                 await self._read(chunk, may_end=False)
-                yield ReplyChunk(self._reply.newest)
+                yield self._newest()
             while outcome is None:
                 chunk = await self._next_chunk(heard_at)
                 if chunk:
                     heard_at = anyio.current_time()
                     outcome = await self._read(chunk, may_end=True)
-                    yield ReplyChunk(self._reply.newest)
+                    yield self._newest()
                 else:
                     outcome = await self._without_output(chunk, heard_at, total)
             yield outcome
@@ -168,6 +145,10 @@ class StdioTurns:
         self._deadline = min(self._deadline, anyio.current_time() + within)
         if self._waiting is not None:
             self._waiting.deadline = min(self._waiting.deadline, self._deadline)
+
+    def _newest(self) -> TextDelta | Activity:
+        newest = self._reply.newest
+        return TextDelta(newest) if newest else Activity()
 
     async def _make_ready(self) -> list[bytes]:
         """Separate what was printed up to now from what the prompt will bring."""
@@ -198,7 +179,7 @@ class StdioTurns:
         silence = self._strategy.silence
         return self._deadline if silence is None else min(self._deadline, heard_at + silence)
 
-    async def _read(self, chunk: bytes, *, may_end: bool) -> ReplyOutcome | None:
+    async def _read(self, chunk: bytes, *, may_end: bool) -> ReplyEnd | None:
         if self._strategy.silence is not None:
             self._reply.add_bytes(chunk)
             return None
@@ -208,7 +189,7 @@ class StdioTurns:
                 return outcome
         return None
 
-    async def _judge(self, line: bytes, *, may_end: bool) -> ReplyOutcome | None:
+    async def _judge(self, line: bytes, *, may_end: bool) -> ReplyEnd | None:
         """Whether the line ends the reply; if it does not, it may be a part of it."""
         if len(line) > BIG_LINE:
             text, last = await anyio.to_thread.run_sync(self._parse, line)
@@ -216,9 +197,9 @@ class StdioTurns:
             text, last = self._parse(line)
         if last is not None and may_end:
             if not self._strategy.prints_reply:
-                return ReplyCompleted(last)
+                return TurnCompleted(last)
             self._reply.add(last)
-            return ReplyCompleted(self._reply.text)
+            return TurnCompleted(self._reply.text)
         if self._strategy.prints_reply:
             self._reply.add(text + "\n")
         return None
@@ -229,7 +210,7 @@ class StdioTurns:
 
     async def _without_output(
         self, chunk: bytes | None, heard_at: float, total: float
-    ) -> ReplyOutcome | None:
+    ) -> ReplyEnd | None:
         """Nothing was printed: output has ended, or a clock has."""
         if chunk == b"":
             half = self._lines.finish()
@@ -240,22 +221,22 @@ class StdioTurns:
         if self._strategy.silence is not None and anyio.current_time() < self._deadline:
             return self._completed()
         tail = self._child.stderr_tail
-        return ReplyFailed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
+        return TurnFailed("timeout", f"there was no reply within {total:g} s", stderr_tail=tail)
 
-    async def _ended(self) -> ReplyOutcome:
+    async def _ended(self) -> ReplyEnd:
         """The agent has closed its output: what it ends with decides."""
         code = await self._child.exit()
         if code == 0 and self._strategy.silence is not None:
             return self._completed()
         return self._exited(code)
 
-    def _completed(self) -> ReplyCompleted:
+    def _completed(self) -> TurnCompleted:
         self._reply.finish()
-        return ReplyCompleted(self._reply.text)
+        return TurnCompleted(self._reply.text)
 
-    def _exited(self, code: int) -> ReplyFailed:
+    def _exited(self, code: int) -> TurnFailed:
         message = f"the agent ended with exit code {code} before its reply was whole"
-        return ReplyFailed("exit", message, code, self._child.stderr_tail)
+        return TurnFailed("exit", message, code, self._child.stderr_tail)
 
 
 class _Reply:
