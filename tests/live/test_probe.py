@@ -9,12 +9,16 @@ import sys
 import tempfile
 from pathlib import Path
 
+import anyio.to_thread
 import pytest
 
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.app import probe_steps as steps
-from coterie.app.probe import probe
+from coterie.app.probe import probe_agent
 from coterie.app.probe_steps import STEPS, Probed, Tried
 from coterie.errors import UsageError
+from coterie.model import instant
+from coterie.model.agent import AgentDefinition
 from tests.cli.command import Inside
 from tests.conftest import House
 
@@ -42,6 +46,12 @@ def stub(folder: Path, name: str, script: str) -> str:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return str(program)
+
+
+async def probe(name: str, command: str) -> Probed:
+    known = await anyio.to_thread.run_sync(KNOWN_AGENTS.get, name)
+    agent = known.definition(command, None, instant.now()) if known else None
+    return await probe_agent(agent or AgentDefinition(name=name, command=command))
 
 
 def outcomes(probed: Probed) -> dict[str, str]:

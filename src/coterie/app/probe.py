@@ -18,12 +18,11 @@ import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agents import version_of
+from coterie.app.open_project import OpenProject
 from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
-from coterie.app.project import App
 from coterie.config.registry import Registry, registry_path
 from coterie.config.registry_edit import save_registry
 from coterie.errors import UsageError
-from coterie.model import instant
 from coterie.model.agent import AgentDefinition, ShellTool
 from coterie.model.team import Member, Team
 from coterie.rehearsal.server import RehearsalServer
@@ -40,15 +39,6 @@ def _shell(agent: AgentDefinition) -> ShellTool | None:
     if facts is None or facts.adapter.name != KNOWN_AGENTS.adapter_name(agent):
         return None
     return facts.shell
-
-
-async def probe(name: str, command: str) -> Probed:
-    """Probe a program that is known by name, at the task where it is installed."""
-    # In a thread: those of other packages have to be looked for.
-    known = await anyio.to_thread.run_sync(KNOWN_AGENTS.get, name)
-    if known is None:
-        return await probe_agent(AgentDefinition(name=name, command=command))
-    return await probe_agent(known.definition(command, None, instant.now()))
 
 
 async def probe_agent(
@@ -78,10 +68,10 @@ async def _all_steps(
     steps: list[Tried] = []
     async with (
         RehearsalServer(model) as server,
-        App.open(base / "project", base / "home", server.url) as app,
-        anyio.create_task_group() as group,
+        OpenProject.open(base / "project", base / "home", server.url) as app,
+        anyio.create_task_group() as app.runs,
     ):
-        task = ProbeTask(app, server, model, group, _team(agent))
+        task = ProbeTask(app, server, model, _team(agent))
         steps += await Steps(task, shell).all_steps(tell)
     return tuple(steps)
 

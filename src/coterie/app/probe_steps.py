@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
 import re
 import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import anyio
-from anyio.abc import TaskGroup
 
-from coterie.app.project import App
+from coterie.app.open_project import OpenProject
 from coterie.app.run import StartRequest
 from coterie.errors import CoterieError
 from coterie.model.agent import ShellTool
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
-    DeltaRecord,
     ErrorRecord,
     InteractionRecord,
     MemberRecord,
@@ -35,7 +31,7 @@ from coterie.rehearsal import model_api as api
 from coterie.rehearsal.server import RehearsalServer
 
 Step = Literal["start", "turn", "tool", "permission", "interrupt", "resume"]
-STEPS: tuple[Step, ...] = ("start", "turn", "tool", "permission", "interrupt", "resume")
+STEPS: tuple[Step, ...] = get_args(Step)
 
 
 @dataclass(frozen=True)
@@ -109,16 +105,12 @@ class ProbeTask:
     """The task that is probed with, its run, and what is heard of it."""
 
     def __init__(
-        self, app: App, server: RehearsalServer, model: ProbeModel, group: TaskGroup, team: Team
+        self, app: OpenProject, server: RehearsalServer, model: ProbeModel, team: Team
     ) -> None:
         self.app = app
         self.server = server
         self._model = model
-        self._group = group
         self._team = team
-        self._scope = anyio.CancelScope()
-        self._ended = anyio.Event()
-        self._ended.set()
         self.task = ""
         self.trouble = ""
         """What was last told to be wrong: it says more than that nothing came."""
@@ -131,37 +123,18 @@ class ProbeTask:
 
     def run(self) -> None:
         """Run the task, from where it is."""
-        self._scope, self._ended = anyio.CancelScope(), anyio.Event()
         self.trouble: str = ""
-        self._saw, self._heard = anyio.create_memory_object_stream[Record](math.inf)
-        self._group.start_soon(self._run)
-
-    async def _run(self) -> None:
-        try:
-            with self._scope, self._saw:
-                await self.app.run(self.task, self, patience=None)
-        except CoterieError as error:
-            self.trouble = str(error)
-        finally:
-            self._ended.set()
+        self._records = self.app.stream(self.task)
 
     async def end(self) -> None:
         """End the run and every process of it; the task is kept."""
-        self._scope.cancel()
-        with self._heard:
-            await self._ended.wait()
-
-    def saw(self, record: Record) -> None:
-        """The engine tells what happens (ports.Observer)."""
-        if isinstance(record, ErrorRecord):
-            self.trouble = record.message
-        if not isinstance(record, DeltaRecord):
-            with suppress(anyio.BrokenResourceError):  # nobody listens: the probe was stopped
-                self._saw.send_nowait(record)
+        await self._records.aclose()
 
     async def heard(self, wanted: Callable[[Record], T | None]) -> T:
         """The first thing told from now on that is wanted."""
-        async for record in self._heard:
+        async for record in self._records:
+            if isinstance(record, ErrorRecord):
+                self.trouble = record.message
             problem = _cannot_speak(record)
             if problem is not None:
                 raise StepFailed(problem)
@@ -175,10 +148,6 @@ class ProbeTask:
         await self.heard(_our_turn)
         self._model.next = answer
         await self.app.say(self.task, word)
-
-    async def rest(self) -> None:
-        """Wait until nothing runs: it is our turn."""
-        await self.heard(_our_turn)
 
 
 def _question(record: Record) -> Interaction | None:
@@ -323,7 +292,7 @@ class Steps:
         task, word = self._task, f"{self._word}-kept"
         await task.say("Which word do you keep?", api.reply(f"I keep {word}."))
         await task.heard(replied)
-        await task.rest()
+        await task.heard(_our_turn)
         await task.end()
         task.run()
         await task.say("Which one was it?", api.reply("You know it."))
