@@ -162,7 +162,7 @@ async def test_conflict_marks_that_are_left_in_are_never_merged(project: Path) -
     say = but(Split_the_goal=plan(part("a"), part("b")), Do_the_work_now=works)
     async with session(project) as on:
         assert await on.run(say) == "completed done 2 done"
-        assert await on.errors() == ["conflict_marks"]
+        assert await on.errors() == ["merge_conflict", "conflict_marks"]
         assert await on.error("conflict_marks") == ("Both sides of a conflict are still in cart.py")
     assert git(project, "show", f"coterie/{TASK}/merged:cart.py") == "total = 'both'\n"
 

@@ -27,7 +27,7 @@ from coterie.errors import UsageError
 from coterie.model import instant
 from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import YOU
-from coterie.model.envelope import ArtifactRef, Envelope, Review
+from coterie.model.envelope import MERGE_CONFLICT, ArtifactRef, Envelope, Error, Review
 from coterie.model.task import DEMO, Caps
 from coterie.model.ticket import Ticket
 from coterie.rehearsal.demo_shop import GOAL, TESTS, initial_files
@@ -149,7 +149,7 @@ async def kept(app: App, task_id: str) -> tuple[Promise, ...]:
         Promise("done", f"{len(done)} of {planned} tickets", len(done) == len(views) == planned),
         _some("talked over first", _with_event(done, "discussing")),
         _some("sent back by review", _sent_back(said)),
-        _some("met a conflict, settled by its author", _with_words(done, "conflicts with work")),
+        _some("met a conflict, settled by its author", _in_conflict(said)),
         _green(said, tree),
     )
 
@@ -162,8 +162,12 @@ def _with_event(tickets: Sequence[Ticket], event: str) -> list[str]:
     return [one.id for one in tickets if any(m.event == event for m in one.history)]
 
 
-def _with_words(tickets: Sequence[Ticket], words: str) -> list[str]:
-    return [one.id for one in tickets if any(words in m.message for m in one.history)]
+def _in_conflict(said: Sequence[Envelope]) -> list[str]:
+    return [
+        one.ticket_id or ""
+        for one in said
+        if isinstance(one.payload, Error) and one.payload.code == MERGE_CONFLICT
+    ]
 
 
 def _sent_back(said: Sequence[Envelope]) -> list[str]:

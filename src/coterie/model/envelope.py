@@ -225,6 +225,10 @@ class ArtifactRef(_Payload):
         )
 
 
+MERGE_CONFLICT = "merge_conflict"
+"""The code of the error by which work is sent back that conflicts with what was approved since."""
+
+
 class Error(_Payload):
     """Something that went wrong, and what to do."""
 

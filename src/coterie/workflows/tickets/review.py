@@ -77,10 +77,9 @@ class ReviewStage(TicketRun):
         async with self.services.merging:
             merged = await self._merged(name, commands, checked.tree)
         more = await self._artifacts(merged.outcomes, self.owner)
-        if merged.failed:
-            more.append(self.to_owner(_complaint(merged.failed)))
         if merged.failed or merged.conflicts:
-            await self._send_back(_why(merged), [*drafts, *more])
+            problem = _complaint(merged.failed) if merged.failed else _conflict(merged.conflicts)
+            await self._send_back(_why(merged), [*drafts, *more, self.to_owner(problem)])
             return
         how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
         await self.move("done", f"approved, {how}", *drafts, *more)
@@ -263,6 +262,14 @@ def _why(merged: CheckedTree) -> str:
         files = ", ".join(merged.conflicts)
         return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
     return f"merged with work that was approved meanwhile, {_failures(merged.failed)}"
+
+
+def _conflict(files: Sequence[str]) -> envelope.Error:
+    return envelope.Error(
+        code=envelope.MERGE_CONFLICT,
+        message=f"Approved work changed the same lines in {', '.join(files)}",
+        resolution_hint="Settle them; both versions are put into your folder.",
+    )
 
 
 def _complaint(failed: Sequence[CheckOutcome]) -> envelope.Error:
