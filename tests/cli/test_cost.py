@@ -59,44 +59,44 @@ def spent(inside: Cli) -> Cli:
 
 def test_by_task(spent: Cli) -> None:
     assert spent("cost").out == snapshot("""\
-TASK  TURNS  INPUT  OUTPUT  USD   TOLD BY
-k3f9  3      8.5k   270     0.04  claude; 1 turn untold         Add coupons to …
-m2xy  1      1.2M   900     -     codex                         Mend it
-all   4      1.2M   1.2k    0.04  claude, codex; 1 turn untold
+TASK  TURNS  INPUT  OUTPUT  USD   SOURCE
+k3f9  3      8.5k   270     0.04  claude; 1 not reported         Add coupons to…
+m2xy  1      1.2M   900     -     codex                          Mend it
+all   4      1.2M   1.2k    0.04  claude, codex; 1 not reported
 """)
 
 
 def test_by_member_day_and_agent(spent: Cli) -> None:
     assert spent("cost", "--by", "member").out == snapshot("""\
-MEMBER  TURNS  INPUT  OUTPUT  USD   TOLD BY
+MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     2      8.5k   270     0.04  claude
-rex     2      1.2M   900     -     codex; 1 turn untold
-all     4      1.2M   1.2k    0.04  claude, codex; 1 turn untold
+rex     2      1.2M   900     -     codex; 1 not reported
+all     4      1.2M   1.2k    0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "day").out == snapshot("""\
-DAY         TURNS  INPUT  OUTPUT  USD   TOLD BY
-2026-01-31  3      8.5k   270     0.04  claude; 1 turn untold
+DAY         TURNS  INPUT  OUTPUT  USD   SOURCE
+2026-01-31  3      8.5k   270     0.04  claude; 1 not reported
 2026-02-01  1      1.2M   900     -     codex
-all         4      1.2M   1.2k    0.04  claude, codex; 1 turn untold
+all         4      1.2M   1.2k    0.04  claude, codex; 1 not reported
 """)
     assert spent("cost", "--by", "agent").out == snapshot("""\
-AGENT   TURNS  INPUT  OUTPUT  USD   TOLD BY
+AGENT   TURNS  INPUT  OUTPUT  USD   SOURCE
 claude  2      8.5k   270     0.04  claude
-codex   2      1.2M   900     -     codex; 1 turn untold
-all     4      1.2M   1.2k    0.04  claude, codex; 1 turn untold
+codex   2      1.2M   900     -     codex; 1 not reported
+all     4      1.2M   1.2k    0.04  claude, codex; 1 not reported
 """)
 
 
 def test_of_one_task_and_since(spent: Cli) -> None:
     assert spent("cost", "k3").out == snapshot("""\
-MEMBER  TURNS  INPUT  OUTPUT  USD   TOLD BY
+MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     2      8.5k   270     0.04  claude
-rex     1      -      -       -     nobody
-all     3      8.5k   270     0.04  claude; 1 turn untold
+rex     1      -      -       -     not reported
+all     3      8.5k   270     0.04  claude; 1 not reported
 """)
     assert spent("cost", "--since", "2026-02-01T00:00:00Z").out == snapshot("""\
-TASK  TURNS  INPUT  OUTPUT  USD  TOLD BY
-m2xy  1      1.2M   900     -    codex    Mend it
+TASK  TURNS  INPUT  OUTPUT  USD  SOURCE
+m2xy  1      1.2M   900     -    codex   Mend it
 """)
     assert spent("cost", "--since", "1h").out == "No agent has taken a turn yet.\n"
 
@@ -135,7 +135,7 @@ def test_a_task_with_a_budget(inside: Cli) -> None:
     )
     record(inside, *turn(1, "ada", tokens(213_000, 1000, 1.9)), team=team)
     assert inside("cost", "last").out == snapshot("""\
-MEMBER  TURNS  INPUT  OUTPUT  USD   TOLD BY
+MEMBER  TURNS  INPUT  OUTPUT  USD   SOURCE
 ada     1      213k   1.0k    1.90  claude
 Budget of the task
   all  214k of 500k tokens · $1.90 of $2.50

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from coterie.app.audit import AuditCheck, AuditView, ToolUse
     from coterie.app.costs import Cost
     from coterie.app.project import App
-    from coterie.model.record import TaskDetail
 
 _FEW = 100
 """So many rows are shown to a reader who did not say how many."""
@@ -159,18 +158,14 @@ _KEYS: Mapping[str, Callable[[Cost], str]] = {
 def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None:
     """Tokens and money, by task, member, agent or day.
 
-    A figure that no agent told is shown as -, never as 0.
+    A figure that no agent reported is shown as -, never as 0.
     """
+    from coterie.app.views import read_costs
 
-    async def body(app: App) -> tuple[list[Cost], TaskDetail | None]:
-        task_id = await app.find_task(id_) if id_ else None
-        detail = await app.show(task_id) if task_id else None
-        return await app.costs(task_id, since or ""), detail
-
-    found = look(call, body)
+    found = look(call, lambda app: read_costs(app, id_, since))
     if found is None:
         return
-    costs, detail = found
+    costs = found.costs
     by = by or ("task" if id_ is None else "member")
     groups: dict[str, list[Cost]] = {}
     for spent in costs:
@@ -183,10 +178,12 @@ def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None
     titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
     rows = [_cost_row(name, group, titles.get(name, "")) for name, group in groups.items()]
     total = [_cost_row("all", costs, "")] if len(rows) > 1 else []
-    head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "TOLD BY", "")
+    head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "SOURCE", "")
     call.lines(table([head, *rows, *total], call.width))
-    if detail is not None and since is None:
-        call.lines(_budgets(detail, costs))
+    used = {name: budgets.used(*budget) for name, budget in found.budgets.items()}
+    size = max(map(len, used), default=0)
+    lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]
+    call.lines(["Budget of the task", *lines] if lines else [])
 
 
 def _sum(costs: Sequence[Cost]) -> Usage | None:
@@ -197,14 +194,14 @@ def _sum(costs: Sequence[Cost]) -> Usage | None:
 def _cost_row(name: str, costs: Sequence[Cost], title: str) -> tuple[str, ...]:
     usage = _sum(costs) or Usage()
     silent = sum(spent.usage is None for spent in costs)
-    source = usage.source + (f"; {counted(silent, 'turn')} untold" if silent else "")
+    source = usage.source + (f"; {silent} not reported" if silent else "")
     tokens = (usage.input_tokens, usage.output_tokens)
     return (
         name,
         str(sum(spent.turns for spent in costs)),
         *(UNKNOWN if count is None else token_count(count) for count in tokens),
         UNKNOWN if usage.cost_usd is None else f"{usage.cost_usd:.2f}",
-        "nobody" if silent == len(costs) else source,
+        "not reported" if silent == len(costs) else source,
         one_line(title),
     )
 
@@ -216,21 +213,3 @@ def _cost_fields(costs: Sequence[Cost]) -> dict[str, object]:
         "untold": sum(spent.usage is None for spent in costs),
         "usage": None if usage is None else asdict(usage),
     }
-
-
-def _budgets(detail: TaskDetail, costs: Sequence[Cost]) -> list[str]:
-    """What is left of a task's budgets."""
-    from coterie.app.costs import tally
-
-    team = detail.state.created.team
-    more = sum(budgets.granted_tokens(view.interaction, view.answer) for view in detail.questions)
-    whole = team.budget
-    if whole.tokens is not None:
-        whole = whole.model_copy(update={"tokens": whole.tokens + more})
-    used = {"all": budgets.used(whole, tally(costs))}
-    for member in team.in_order:
-        own = [spent for spent in costs if spent.member == member.id]
-        used[member.id] = budgets.used(member.budget, tally(own))
-    size = max(map(len, used))
-    lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]
-    return ["Budget of the task", *lines] if lines else []

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from coterie.model.about import BudgetReached
-from coterie.model.interaction import Interaction
-from coterie.model.team import Allowance, Budget, Tally, more, shown
+from coterie.model.team import Allowance, Budget, Tally, shown
 
 
 def limits(budget: Budget) -> str:
@@ -22,12 +20,3 @@ def used(allowance: Allowance, tally: Tally) -> str:
 
 def _of_each(allowance: Allowance) -> str:
     return " · ".join(shown(measure, limit) for measure, limit in allowance.limits())
-
-
-def granted_tokens(question: Interaction, answer: str) -> int:
-    """How many more tokens an answer gave to a task whose budget was used up."""
-    match question.about:
-        case BudgetReached(scope="task", measure="tokens") if answer:
-            return round(more(answer) or 0)
-        case _:
-            return 0

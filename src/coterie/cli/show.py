@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from coterie.app.views import read_session, read_ticket
 from coterie.cli import card, records
 from coterie.cli.graph import graph
 from coterie.cli.inbox import asked, find_question
@@ -14,10 +16,9 @@ from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
-from coterie.cli.ticket_events import ticket_of
 from coterie.cli.ticket_report import TicketPage, page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table
-from coterie.errors import NotFound, UsageError
+from coterie.errors import UsageError
 from coterie.model.record import TaskDetail
 from coterie.model.team import member_folder
 from coterie.model.workspace import shown
@@ -47,10 +48,8 @@ def show(call: Call, id_: str) -> None:
 
 
 def _show_task(call: Call, id_: str) -> None:
-    async def body(app: App) -> tuple[TaskDetail, list[Row]]:
-        return await _session(app, await app.find_task(id_))
-
-    detail, listed = named(call, id_, body)
+    session = named(call, id_, lambda app: read_session(app, id_))
+    detail, listed = session.detail, rows(session)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
     call.records("ticket", (_fields(detail.view.id, row) for row in listed))
@@ -115,18 +114,10 @@ def _next(detail: TaskDetail) -> str:
 
 
 def _show_ticket(call: Call, parts: re.Match[str]) -> None:
-    async def body(app: App) -> TicketPage:
-        detail, listed = await _session(app, await app.find_task(parts["task"]))
-        task_id, wanted = detail.view.id, parts["ticket"].upper()
-        row = next((row for row in listed if row.ticket.id == wanted), None)
-        if row is None:
-            known = ", ".join(row.ticket.id for row in listed) or "none"
-            raise NotFound(f"No ticket {wanted} in {task_id}. There are: {known}.")
-        branch = await app.branch(task_id)
-        own = f"{branch.rpartition('/')[0]}/{wanted}" if branch else ""
-        return TicketPage.of(task_id, row, await app.envelopes(task_id), own)
-
-    page = named(call, parts[0], body)
+    wanted = parts["ticket"].upper()
+    found = named(call, parts[0], lambda app: read_ticket(app, parts["task"], wanted))
+    row = next(row for row in rows(found.session) if row.ticket.id == wanted)
+    page = TicketPage(found.session.id, row, found.said, found.branch)
     call.record("ticket", _fields(page.task, page.row) | page.fields())
     call.lines(page_lines(page, call.width, call.paint))
 
@@ -184,8 +175,8 @@ def reset(call: Call, name: str) -> None:
 def graph_(call: Call, id_: str) -> None:
     """What waits for what in a session with tickets."""
     if found := _found(call, id_):
-        detail, listed = found
-        call.lines(_drawn(listed, call.width, call.paint) or [f"{detail.view.id} has no tickets."])
+        name, listed = found
+        call.lines(_drawn(listed, call.width, call.paint) or [f"{name} has no tickets."])
 
 
 for _one in (list_, reset):
@@ -194,42 +185,20 @@ for _one in (list_, reset):
 
 def _list(call: Call, id_: str | None) -> None:
     if found := _found(call, id_):
-        detail, listed = found
-        none = [f"{detail.view.id} has no tickets."]
+        name, listed = found
+        none = [f"{name} has no tickets."]
         call.lines(_table(listed, call.width, call.paint) if listed else none)
 
 
-def _found(call: Call, id_: str | None) -> tuple[TaskDetail, list[Row]] | None:
+def _found(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
     """The session that is meant, else the newest with tickets; None where there is no task yet."""
-
-    async def body(app: App) -> tuple[TaskDetail, list[Row]]:
-        return await _session(app, await app.find_task(id_) if id_ else await _newest(app))
-
-    found = look(call, body) if id_ is None else named(call, id_, body)
-    if found is not None:
-        call.records("ticket", (_fields(found[0].view.id, row) for row in found[1]))
-    return found
-
-
-async def _newest(app: App) -> str:
-    """The newest session that has tickets."""
-    for view in reversed(await app.tasks()):
-        if view.workflow == TICKETS:
-            return view.id
-    raise NotFound("No session with tickets yet.", 'coterie run "what should be reached"')
-
-
-async def _session(app: App, task_id: str) -> tuple[TaskDetail, list[Row]]:
-    """A session and its tickets, with the questions that some of them wait for."""
-    detail = await app.show(task_id)
-    views = await app.tickets(task_id)
-    known = {view.ticket.id: view.ticket for view in views}
-    asks: dict[str, str] = {}
-    for question in detail.questions:
-        if question.state == "open":
-            about = ticket_of(question.interaction, known)
-            asks.setdefault(about, question.interaction.interaction_id)
-    return detail, rows(views, detail.state.created.team, asks)
+    body = partial(read_session, name=id_)
+    session = look(call, body) if id_ is None else named(call, id_, body)
+    if session is None:
+        return None
+    listed = rows(session)
+    call.records("ticket", (_fields(session.id, row) for row in listed))
+    return session.id, listed
 
 
 def _table(listed: list[Row], width: int, paint: Paint) -> list[str]:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from coterie.app.views import AT_WORK, read_report, read_session, ticket_of
 from coterie.cli import report
 from coterie.cli.lines import FAILED, FENCE, RecordLines, RecordText
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.model import instant
 from coterie.model.about import PlanApproval
-from coterie.model.interaction import APPROVE, Interaction
+from coterie.model.interaction import APPROVE
 from coterie.model.record import (
     Entry,
     InteractionRecord,
@@ -27,8 +28,6 @@ from coterie.model.ticket import Ticket, TicketState, TicketView
 if TYPE_CHECKING:
     from coterie.app.project import App
 
-AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
-"""States in which a worker has a ticket in hand."""
 _WITHDRAWN = ("dropped", "canceled")
 _LINES = 3
 """So many lines of a terminal an event may take; all of it is in the log."""
@@ -37,17 +36,6 @@ _ENDS: Mapping[str, tuple[str, Meaning]] = {
     "blocked": ("blocked", "asks"),
     "error": ("failed", "bad"),
 }
-
-
-def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
-    """The ticket that a question is about; empty where it is about none."""
-    if question.about is not None and question.about.ticket:
-        return question.about.ticket
-    for name, ticket in tickets.items():
-        at_work = ticket.state in AT_WORK and ticket.closed_by is None
-        if at_work and ticket.owner == question.author_actor_id:
-            return name
-    return ""
 
 
 def _happened(
@@ -96,12 +84,12 @@ class TicketEvents(RecordLines):
         if result.status == "completed":
             from coterie.cli import ticket_report
 
-            ended = await ticket_report.session_report(app, result.task)
+            ended = await read_report(app, result.task)
             return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
         lines = self._report(result, ())
-        if listed := rows(await app.tickets(result.task), self.team):
+        if listed := rows(await read_session(app, result.task)):
             lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")
         return lines
 

@@ -8,24 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
+from coterie.app.views import SessionReport
 from coterie.cli import card
 from coterie.cli.text import Paint, cells, clock, counted, ends, field, hanging, one_line, packed
 from coterie.cli.ticket_table import Row, rows, thousands, took
-from coterie.errors import CoterieError
 from coterie.model import envelope
 from coterie.model.about import FailedTicket, PlanApproval
 from coterie.model.check import ended
 from coterie.model.envelope import Envelope, Instruction, Payload
 from coterie.model.instant import seconds_between
 from coterie.model.interaction import APPROVE, NOBODY
-from coterie.model.record import MessageRecord, QuestionView, TaskDetail
-from coterie.model.team import Team, base_of
+from coterie.model.record import QuestionView
 from coterie.model.ticket import TicketView
-
-if TYPE_CHECKING:
-    from coterie.app.project import App
 
 _RECENT = 12
 """So many lines of a history stand on a screen; `show` has all."""
@@ -37,15 +32,9 @@ class TicketPage:
 
     task: str
     row: Row
-    said: tuple[Envelope, ...]
+    said: Sequence[Envelope]
     """All that was said of it, in order."""
     branch: str = ""
-
-    @classmethod
-    def of(cls, task: str, row: Row, envelopes: Iterable[Envelope], branch: str = "") -> TicketPage:
-        """The page of a ticket, from all that was said in its session."""
-        said = (message for message in envelopes if message.ticket_id == row.ticket.id)
-        return cls(task, row, tuple(said), branch)
 
     def fields(self) -> dict[str, object]:
         """What `--json` says of it besides."""
@@ -156,84 +145,26 @@ _LONGEST = 60
 _TIMES = {1: "once", 2: "twice"}
 
 
-@dataclass(frozen=True)
-class SessionReport:
-    """All that the report is made of."""
-
-    detail: TaskDetail
-    rows: Sequence[Row]
-    said: Sequence[Envelope]
-    changed: tuple[int, int, int] | None
-    """Files, lines added, lines removed; None where nobody can say."""
-    where: str
-    tokens: Mapping[str, int]
-    money: float
-    words: Sequence[str]
-    """What the user told the manager on the way."""
-
-
-async def session_report(app: App, task_id: str) -> SessionReport:
-    """What there is to report of a session."""
-    detail = await app.show(task_id)
-    team = detail.state.created.team
-    tokens: dict[str, int] = {}
-    money = 0.0
-    for cost in await app.costs(task_id):
-        if used := cost.usage:
-            name = base_of(cost.member)
-            count = (used.input_tokens or 0) + (used.output_tokens or 0)
-            tokens[name] = tokens.get(name, 0) + count
-            money += used.cost_usd or 0.0
-    branch = await app.branch(task_id)
-    by_people = [
-        entry.record.text
-        for entry in await app.timeline(task_id)
-        if isinstance(entry.record, MessageRecord) and _is_person(team, entry.record.member)
-    ]
-    return SessionReport(
-        detail,
-        rows(await app.tickets(task_id), team),
-        await app.envelopes(task_id),
-        await _changed(app, task_id),
-        f"branch {branch}; your tree untouched" if branch else "in your folder",
-        tokens,
-        money,
-        by_people[1:],  # the first is the goal
-    )
-
-
-def _is_person(team: Team, name: str) -> bool:
-    member = team.seated(name)
-    return member is None or member.type == "human"
-
-
-async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
-    try:
-        files = [file for patch in (await app.diff(task_id)).patches for file in patch.files]
-    except CoterieError:  # `coterie diff` will say it again
-        return None
-    added = sum(file.added or 0 for file in files)
-    return len(files), added, sum(file.removed or 0 for file in files)
-
-
 def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     """The report."""
-    view, goal = ended.detail.view, one_line(ended.detail.state.created.goal)
+    detail = ended.session.detail
+    view, goal = detail.view, one_line(detail.state.created.goal)
+    listed = rows(ended.session)
     facts = [took(seconds_between(view.created_at, view.changed_at))]
     facts += [f"{thousands(sum(ended.tokens.values()))} tokens"] if ended.tokens else []
     facts += [f"${ended.money:.2f}"] if ended.money else []
     head = ends(f" DONE  {view.id}  {goal}", " · ".join(facts), width - 1)
-    shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(ended)}", ""]
-    for name, value in _parts(ended):
+    shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(listed)}", ""]
+    for name, value in _parts(ended, listed):
         shown += hanging(f" {name:<{_NAME}}", value, width - 1, _NAME + 1)
     nexts = [f"coterie {verb} {view.id}" for verb in ("diff", "accept", "revert")]
     return [*shown, "", *packed(nexts, " · ", width, " Next   ")]
 
 
-def _summary(ended: SessionReport) -> str:
-    done = sum(row.kind == "done" for row in ended.rows)
+def _summary(listed: Sequence[Row]) -> str:
+    done = sum(row.kind == "done" for row in listed)
     parts = [f"{done} done"]
-    for row in ended.rows:
+    for row in listed:
         if row.kind == "dropped":
             parts.append(f"{row.ticket.id} dropped ({one_line(row.ticket.reason)})")
         elif row.kind == "replaced":
@@ -241,13 +172,15 @@ def _summary(ended: SessionReport) -> str:
     return " · ".join(parts)
 
 
-def _parts(ended: SessionReport) -> Iterator[tuple[str, str]]:
+def _parts(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str, str]]:
     if ended.changed is not None:
         files, added, removed = ended.changed
-        yield "CHANGED", f"{counted(files, 'file')} +{added} -{removed}   {ended.where}"
+        branch = ended.branch
+        where = f"branch {branch}; your tree untouched" if branch else "in your folder"
+        yield "CHANGED", f"{counted(files, 'file')} +{added} -{removed}   {where}"
     yield "CHECKED", _checked(ended.said) or "nothing: there was no command to run"
-    yield from _several("NOT CHECKED", _unchecked(ended), "no command; please look")
-    yield from _several("SENT BACK", _sent_back(ended))
+    yield from _several("NOT CHECKED", _unchecked(ended.said, listed), "no command; please look")
+    yield from _several("SENT BACK", _sent_back(listed))
     yield from _several("YOU DECIDED", _decided(ended))
     if ended.tokens:
         most = sorted(ended.tokens.items(), key=lambda used: -used[1])
@@ -275,12 +208,12 @@ def _checked(said: Sequence[Envelope]) -> str:
     return "; ".join([*parts[:_FEW], *more])
 
 
-def _unchecked(ended: SessionReport) -> list[str]:
+def _unchecked(said: Sequence[Envelope], listed: Sequence[Row]) -> list[str]:
     """Criteria that no command shows, of all that is done."""
-    done = {row.ticket.id for row in ended.rows if row.kind == "done"}
+    done = {row.ticket.id for row in listed if row.kind == "done"}
     instructions = {
         message.ticket_id: message.payload
-        for message in ended.said
+        for message in said
         if isinstance(message.payload, Instruction) and message.ticket_id in done
     }
     return [
@@ -291,10 +224,10 @@ def _unchecked(ended: SessionReport) -> list[str]:
     ]
 
 
-def _sent_back(ended: SessionReport) -> list[str]:
+def _sent_back(listed: Sequence[Row]) -> list[str]:
     """How often each ticket was, by review or by a merge, and why the last time."""
     lines: list[str] = []
-    for row in ended.rows:
+    for row in listed:
         returns = [
             after.message
             for before, after in pairwise(row.ticket.history)
@@ -310,7 +243,7 @@ def _decided(ended: SessionReport) -> list[str]:
     """Every answer of a person, in a word or two."""
     decisions = [
         _decision(view)
-        for view in ended.detail.questions
+        for view in ended.session.detail.questions
         if view.state == "answered" and view.answered_by != NOBODY
     ]
     return [*decisions, *(f'"{_short(text, 40)}"' for text in ended.words)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from coterie.app.views import SessionView
 from coterie.cli.text import Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
@@ -93,10 +94,13 @@ def _listed(waits_for: Sequence[str]) -> str:
     return next((text for text in texts if cells(text) <= _STATE), texts[-1])
 
 
-def rows(
-    views: Iterable[TicketView], team: Team, asks: Mapping[str, str] | None = None
-) -> list[Row]:
-    """The tickets of a session, each with what it waits for; `asks` are questions by ticket."""
+def rows(session: SessionView) -> list[Row]:
+    """The tickets of a session, each with what it waits for."""
+    return rows_of(session.tickets, session.team, session.asks)
+
+
+def rows_of(views: Iterable[TicketView], team: Team, asks: Mapping[str, str]) -> list[Row]:
+    """The same for tickets that are followed; `asks` are questions by ticket."""
     listed = list(views)
     behind = {view.ticket.id for view in listed if view.ticket.is_over}
     made: list[Row] = []
@@ -104,8 +108,7 @@ def rows(
         ticket = view.ticket
         before = ticket.dependencies if ticket.state == "pending" else ()
         waits = tuple(name for name in before if name not in behind)
-        asking = (asks or {}).get(ticket.id, "")
-        made.append(Row(view, _owner(ticket.owner, team), waits, asking))
+        made.append(Row(view, _owner(ticket.owner, team), waits, asks.get(ticket.id, "")))
     return made
 
 

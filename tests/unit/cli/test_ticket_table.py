@@ -6,7 +6,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.cli.text import cells
-from coterie.cli.ticket_table import Row, progress, rows, table
+from coterie.cli.ticket_table import Row, progress, rows_of, table
 from coterie.model.team import Member, Team
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
@@ -42,7 +42,7 @@ def shop() -> list[TicketView]:
 
 
 def listed(*more: TicketView) -> list[Row]:
-    return rows([*shop(), *more], TEAM, {"T4": "q7"})
+    return rows_of([*shop(), *more], TEAM, {"T4": "q7"})
 
 
 def waiting(first: int, last: int) -> list[TicketView]:
@@ -112,7 +112,7 @@ def test_eight_are_shown_whole() -> None:
 def test_a_ticket_that_no_longer_counts() -> None:
     gone = Ticket("T7", "old", "Old way", "error", "wren", closed_by="T8", reason="anew")
     dropped = Ticket("T9", "no", "Not wanted", "pending", closed_by="dropped", reason="no")
-    found = rows([*shop(), TicketView(gone), TicketView(dropped)], TEAM)
+    found = rows_of([*shop(), TicketView(gone), TicketView(dropped)], TEAM, {})
     assert [row.state for row in found[-2:]] == snapshot(["now T8", "dropped"])
     assert progress(found, 79) == snapshot(
         " ██████████░░░░░░░░░░  3 of 6 done · 1 working · 1 in review · 1 blocked · 1 d…"
@@ -122,5 +122,5 @@ def test_a_ticket_that_no_longer_counts() -> None:
 def test_what_it_waits_for_is_named_in_short() -> None:
     after = tuple(f"T{n}" for n in range(10, 20))
     open_ones = [view(name, "", "in_progress") for name in after]
-    (row,) = rows([view("T30", "Last", "pending", after=after), *open_ones], TEAM)[:1]
+    (row,) = rows_of([view("T30", "Last", "pending", after=after), *open_ones], TEAM, {})[:1]
     assert row.state == snapshot("blocked: T10 +9")

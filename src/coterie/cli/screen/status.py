@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.cli.budgets import granted_tokens
+from coterie.app.views import granted_tokens
 from coterie.cli.text import FULL, Paint, about, cells, clip, clocked, ends, one_line, token_count
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction

@@ -10,15 +10,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from coterie.app.views import AT_WORK, ticket_of
 from coterie.cli import card
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
-from coterie.cli.ticket_events import AT_WORK, TicketEvents, ticket_of
+from coterie.cli.ticket_events import TicketEvents
 from coterie.cli.ticket_report import TicketPage, page_lines
-from coterie.cli.ticket_table import Row, progress, rows, table, thousands
+from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
@@ -116,7 +117,7 @@ class TicketStatus(ChatStatus):
     def rows(self) -> list[Row]:
         """All tickets as they stand this second."""
         views = [replace(view, seconds=self._taken(view)) for view in self._views.values()]
-        return rows(views, self._team, self._asking())
+        return rows_of(views, self._team, self._asking())
 
     def _taken(self, view: TicketView) -> float:
         """What a ticket took up to now, whether or not that is on record yet."""
@@ -269,7 +270,8 @@ class TicketScreen(Screen):
             return
         views = {view.ticket.id: view for view in await self._app.tickets(self._board.task)}
         said = await self._app.envelopes(self._board.task)
-        page = TicketPage.of(self._board.task, replace(row, view=views[name]), said)
+        of_it = [message for message in said if message.ticket_id == name]
+        page = TicketPage(self._board.task, replace(row, view=views[name]), of_it)
         width = self._prompt.width - 1
         shown = page_lines(page, width, self._paint, whole=False)
         self._prompt.print([*(f" {line}" for line in shown), ""])

@@ -1,0 +1,191 @@
+"""What surfaces show of sessions, tickets and costs: one call each, with all that belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from coterie.app.costs import Cost, tally
+from coterie.app.project import App
+from coterie.app.run import TICKETS
+from coterie.errors import CoterieError, NotFound
+from coterie.model.about import BudgetReached
+from coterie.model.envelope import Envelope
+from coterie.model.interaction import Interaction
+from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
+from coterie.model.team import Allowance, Tally, Team, base_of, more
+from coterie.model.ticket import Ticket, TicketState, TicketView
+
+AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
+"""States in which a worker has a ticket in hand."""
+
+
+def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
+    """The ticket that a question is about; empty where it is about none."""
+    if question.about is not None and question.about.ticket:
+        return question.about.ticket
+    for name, ticket in tickets.items():
+        at_work = ticket.state in AT_WORK and ticket.closed_by is None
+        if at_work and ticket.owner == question.author_actor_id:
+            return name
+    return ""
+
+
+@dataclass(frozen=True)
+class SessionView:
+    """A session and its tickets as they stand; of another task, no tickets."""
+
+    detail: TaskDetail
+    tickets: Sequence[TicketView]
+
+    @property
+    def id(self) -> str:
+        """The session's root task."""
+        return self.detail.view.id
+
+    @property
+    def team(self) -> Team:
+        """Who works on it."""
+        return self.detail.state.created.team
+
+    @property
+    def asks(self) -> Mapping[str, str]:
+        """By ticket: the open question that its work waits for."""
+        known = {view.ticket.id: view.ticket for view in self.tickets}
+        asks: dict[str, str] = {}
+        for question in self.detail.questions:
+            if question.state == "open":
+                about = ticket_of(question.interaction, known)
+                asks.setdefault(about, question.interaction.interaction_id)
+        return asks
+
+
+async def read_session(app: App, name: str | None = None) -> SessionView:
+    """The session a person means (id, unique prefix or `last`); None: the newest with tickets."""
+    task_id = await app.find_task(name) if name else await _newest(app)
+    return SessionView(await app.show(task_id), await app.tickets(task_id))
+
+
+async def _newest(app: App) -> str:
+    for view in reversed(await app.tasks()):
+        if view.workflow == TICKETS:
+            return view.id
+    raise NotFound("No session with tickets yet.", 'coterie run "what should be reached"')
+
+
+@dataclass(frozen=True)
+class TicketDetail:
+    """One ticket, and all that was said about it."""
+
+    session: SessionView
+    id: str
+    said: Sequence[Envelope]
+    branch: str
+    """Where it is worked on; empty where that is the project's own folder."""
+
+
+async def read_ticket(app: App, session: str, ticket_id: str) -> TicketDetail:
+    """A ticket of the session a person means; raises NotFound."""
+    found = await read_session(app, session)
+    known = [view.ticket.id for view in found.tickets]
+    if ticket_id not in known:
+        there = ", ".join(known) or "none"
+        raise NotFound(f"No ticket {ticket_id} in {found.id}. There are: {there}.")
+    said = [one for one in await app.envelopes(found.id) if one.ticket_id == ticket_id]
+    merged = await app.branch(found.id)
+    branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
+    return TicketDetail(found, ticket_id, said, branch)
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """All that the report of a whole session is made of."""
+
+    session: SessionView
+    said: Sequence[Envelope]
+    changed: tuple[int, int, int] | None
+    """Files, lines added, lines removed; None where nobody can say."""
+    branch: str
+    """Where the approved work is; empty where that is the project's own folder."""
+    tokens: Mapping[str, int]
+    money: float
+    words: Sequence[str]
+    """What the user told the manager on the way."""
+
+
+async def read_report(app: App, task_id: str) -> SessionReport:
+    """What there is to report of a session."""
+    session = await read_session(app, task_id)
+    tokens: dict[str, int] = {}
+    money = 0.0
+    for cost in await app.costs(task_id):
+        if used := cost.usage:
+            name = base_of(cost.member)
+            count = (used.input_tokens or 0) + (used.output_tokens or 0)
+            tokens[name] = tokens.get(name, 0) + count
+            money += used.cost_usd or 0.0
+    by_people = [
+        entry.record.text
+        for entry in await app.timeline(task_id)
+        if isinstance(entry.record, MessageRecord) and _is_person(session.team, entry.record.member)
+    ]
+    return SessionReport(
+        session,
+        await app.envelopes(task_id),
+        await _changed(app, task_id),
+        await app.branch(task_id),
+        tokens,
+        money,
+        by_people[1:],  # the first is the goal
+    )
+
+
+def _is_person(team: Team, name: str) -> bool:
+    member = team.seated(name)
+    return member is None or member.type == "human"
+
+
+async def _changed(app: App, task_id: str) -> tuple[int, int, int] | None:
+    try:
+        files = [file for patch in (await app.diff(task_id)).patches for file in patch.files]
+    except CoterieError:  # `coterie diff` will say it again
+        return None
+    added = sum(file.added or 0 for file in files)
+    return len(files), added, sum(file.removed or 0 for file in files)
+
+
+@dataclass(frozen=True)
+class CostView:
+    """What turns cost; of one task, also what is left of its budgets."""
+
+    costs: Sequence[Cost]
+    budgets: Mapping[str, tuple[Allowance, Tally]]
+    """By member, and under `all` for the whole task: what may be used, and what was."""
+
+
+async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
+    """The costs of the task a person means, or of all; `since` is an instant."""
+    task_id = await app.find_task(name) if name else None
+    costs = await app.costs(task_id, since or "")
+    if task_id is None or since is not None:
+        return CostView(costs, {})
+    detail = await app.show(task_id)
+    team = detail.state.created.team
+    granted = sum(granted_tokens(view.interaction, view.answer) for view in detail.questions)
+    whole = team.budget
+    if whole.tokens is not None:
+        whole = whole.model_copy(update={"tokens": whole.tokens + granted})
+    budgets: dict[str, tuple[Allowance, Tally]] = {"all": (whole, tally(costs))}
+    for member in team.in_order:
+        own = [cost for cost in costs if cost.member == member.id]
+        budgets[member.id] = (member.budget, tally(own))
+    return CostView(costs, budgets)
+
+
+def granted_tokens(question: Interaction, answer: str) -> int:
+    """How many more tokens an answer gave to a task whose budget was used up."""
+    match question.about:
+        case BudgetReached(scope="task", measure="tokens") if answer:
+            return round(more(answer) or 0)
+        case _:
+            return 0
