@@ -60,9 +60,9 @@ class SessionView:
         return asks
 
 
-async def read_session(app: App, name: str | None = None) -> SessionView:
-    """The session a person means (id, unique prefix or `last`); None: the newest with tickets."""
-    task_id = await app.find_task(name) if name else await _newest(app)
+async def read_session(app: App, task_id: str | None = None) -> SessionView:
+    """A session; None: the newest with tickets."""
+    task_id = task_id or await _newest(app)
     return SessionView(await app.show(task_id), await app.tickets(task_id))
 
 
@@ -84,9 +84,9 @@ class TicketDetail:
     """Where it is worked on; empty where that is the project's own folder."""
 
 
-async def read_ticket(app: App, session: str, ticket_id: str) -> TicketDetail:
-    """A ticket of the session a person means; raises NotFound."""
-    found = await read_session(app, session)
+async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
+    """A ticket of a session; raises NotFound."""
+    found = await read_session(app, task_id)
     known = [view.ticket.id for view in found.tickets]
     if ticket_id not in known:
         there = ", ".join(known) or "none"

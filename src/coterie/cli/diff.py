@@ -34,8 +34,7 @@ _DID = {
 def diff(call: Call, id_: str, *, stat: bool) -> None:
     """What a task changed in your files: a patch, which `git apply` takes."""
 
-    async def body(app: App) -> tuple[str, TaskDiff]:
-        task_id = await app.find_task(id_)
+    async def body(app: App, task_id: str) -> tuple[str, TaskDiff]:
         return task_id, await app.diff(task_id)
 
     task_id, found = named(call, id_, body)
@@ -63,8 +62,7 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
     Where somebody has changed the same lines since, a file stays as it is and is named.
     """
 
-    async def body(app: App) -> tuple[str, RevertResult, bool]:
-        task_id = await app.find_task(id_)
+    async def body(app: App, task_id: str) -> tuple[str, RevertResult, bool]:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
         return task_id, done, bool(await app.branch(task_id))
 

@@ -93,8 +93,7 @@ def answer(call: Call, words: tuple[str, ...], say: str | None, task: str | None
 def _open_of(call: Call, task: str) -> list[str]:
     """The open questions of a task of this project."""
 
-    async def body(app: App) -> list[str]:
-        task_id = await app.find_task(task)
+    async def body(app: App, task_id: str) -> list[str]:
         views = [view.interaction for view in await app.questions()]
         found = [one.interaction_id for one in views if one.task_id == task_id]
         if not found:
@@ -159,8 +158,7 @@ def find_question(call: Call, name: str) -> QuestionView:
 def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
     """A word to a task: the answer where it is your turn, else heard after the running turn."""
 
-    async def body(app: App) -> tuple[str, str, bool]:
-        task_id = await app.find_task(id_)
+    async def body(app: App, task_id: str) -> tuple[str, str, bool]:
         became = await app.say(task_id, " ".join(words))
         resumable = any(view.id == task_id and view.resumable for view in await app.tasks())
         return task_id, became, resumable

@@ -85,9 +85,6 @@ def find(name: str) -> Verb | None:
     return {**VERBS, **UNLISTED}.get(ALIASES.get(name, name))
 
 
-# -- one run -----------------------------------------------------------------------------------
-
-
 class Call:
     """The global options of this run, and its two streams."""
 
@@ -183,9 +180,6 @@ class Call:
         self.failure(error.code, str(error), details)
 
 
-# -- the project it is about, where nothing is made by looking ------------------------------------
-
-
 def here(call: Call) -> Project:
     """The project around us, or the one that `-C` names."""
     from coterie.app.projects import find_project
@@ -221,14 +215,18 @@ def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
     return opened(project, body)
 
 
-def named(call: Call, name: str, body: Callable[[App], Awaitable[R]]) -> R:
-    """Run `body` on this project, which must hold the task or question that was named."""
+def named(call: Call, name: str, body: Callable[[App, str], Awaitable[R]]) -> R:
+    """Run `body` on this project and the id of the task that a person named."""
     project = here(call)
     if not project.database.exists():
         from coterie.errors import NotFound
 
         raise NotFound(f'No "{name}": nothing has been done in {project.root} yet.')
-    return opened(project, body)
+
+    async def found(app: App) -> R:
+        return await body(app, await app.find_task(name))
+
+    return opened(project, found)
 
 
 def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
@@ -242,9 +240,6 @@ def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
             return await body(app)
 
     return anyio.run(inside)
-
-
-# -- options that every command has ------------------------------------------------------------
 
 
 def _set(context: click.Context, parameter: click.Parameter, value: object) -> None:
@@ -305,9 +300,6 @@ def list_group(name: str, example: str, doc: str) -> click.Group:
 def pass_call(body: Callable[Concatenate[Call, P], R]) -> Callable[P, R]:
     """Give a command the call it belongs to, as its first argument."""
     return click.make_pass_decorator(Call, ensure=True)(body)
-
-
-# -- from the first word to the exit code -----------------------------------------------------
 
 
 def _loaded(target: str) -> Any:

@@ -48,7 +48,7 @@ def show(call: Call, id_: str) -> None:
 
 
 def _show_task(call: Call, id_: str) -> None:
-    session = named(call, id_, lambda app: read_session(app, id_))
+    session = named(call, id_, read_session)
     detail, listed = session.detail, rows(session)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
@@ -115,7 +115,7 @@ def _next(detail: TaskDetail) -> str:
 
 def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     wanted = parts["ticket"].upper()
-    found = named(call, parts[0], lambda app: read_ticket(app, parts["task"], wanted))
+    found = named(call, parts["task"], partial(read_ticket, ticket_id=wanted))
     row = next(row for row in rows(found.session) if row.ticket.id == wanted)
     page = TicketPage(found.session.id, row, found.said, found.branch)
     call.record("ticket", _fields(page.task, page.row) | page.fields())
@@ -158,13 +158,13 @@ def reset(call: Call, name: str) -> None:
     if parts is None:
         raise UsageError(f'"{name}" names no ticket.', "coterie tickets reset last/T3")
 
-    async def body(app: App) -> str:
-        task_id = await app.find_task(parts["task"])
-        await app.reset_ticket(task_id, parts["ticket"].upper())
+    ticket = parts["ticket"].upper()
+
+    async def body(app: App, task_id: str) -> str:
+        await app.reset_ticket(task_id, ticket)
         return task_id
 
-    task_id = named(call, name, body)
-    ticket = parts["ticket"].upper()
+    task_id = named(call, parts["task"], body)
     call.record("ticket", {"task": task_id, "id": ticket, "state": "pending", "owner": None})
     call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
 
@@ -192,8 +192,7 @@ def _list(call: Call, id_: str | None) -> None:
 
 def _found(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
     """The session that is meant, else the newest with tickets; None where there is no task yet."""
-    body = partial(read_session, name=id_)
-    session = look(call, body) if id_ is None else named(call, id_, body)
+    session = look(call, read_session) if id_ is None else named(call, id_, read_session)
     if session is None:
         return None
     listed = rows(session)

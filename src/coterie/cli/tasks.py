@@ -60,8 +60,7 @@ def state_of(view: TaskView) -> str:
 def log(call: Call, id_: str, *, follow: bool) -> None:
     """What happened in a task, in order; each line names who."""
 
-    async def body(app: App) -> None:
-        task_id = await app.find_task(id_)
+    async def body(app: App, task_id: str) -> None:
         detail = await app.show(task_id)
         timeline = Timeline(call, app.root, detail.state.created.team)
         timeline.head(detail)
@@ -116,8 +115,7 @@ _SHORT = 7
 def stop(call: Call, id_: str) -> None:
     """Park a task: its agents end, nothing is lost, resume goes on."""
 
-    async def body(app: App) -> tuple[TaskView, bool]:
-        task_id = await app.find_task(id_)
+    async def body(app: App, task_id: str) -> tuple[TaskView, bool]:
         ran = await app.stop(task_id)
         return await _view(app, task_id), ran
 
@@ -138,14 +136,11 @@ def stop(call: Call, id_: str) -> None:
 def cancel(call: Call, id_: str, *, yes: bool) -> None:
     """End a task for good; to be able to go on, stop it instead."""
 
-    async def find(app: App) -> TaskView:
-        return await _view(app, await app.find_task(id_))
+    async def body(app: App, task_id: str) -> TaskView:
+        await app.cancel(task_id)
+        return await _view(app, task_id)
 
-    async def body(app: App) -> TaskView:
-        await app.cancel(view.id)
-        return await _view(app, view.id)
-
-    view = named(call, id_, find)
+    view = named(call, id_, _view)
     if view.status in ENDED:
         raise UsageError(f"{view.id} has ended ({view.status}).", f"coterie show {view.id}")
     if not yes:
@@ -153,7 +148,7 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
             hint = f"coterie cancel {view.id} --yes, or coterie stop {view.id} to keep it"
             raise UsageError("cancel is final, and there is no terminal to ask on.", hint)
         click.confirm(f"End {view.id} for good? (stop would keep it)", default=False, abort=True)
-    view = named(call, id_, body)
+    view = named(call, view.id, body)
     call.record("task", records.task(view))
     call.line(f"Canceled {view.id}.")
 
@@ -167,11 +162,11 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
     project = here(call)
 
-    async def body(app: App) -> int:
+    async def body(app: App, task_id: str | None = None) -> int:
         from coterie.cli.running import Patience, resume_task
 
         patience = Patience.of(call, wait, at_reset=at_reset)
-        task_id = await app.find_task(id_) if id_ else await _only(app)
+        task_id = task_id or await _only(app)
         try:
             return await resume_task(call, project, app, task_id, patience)
         except TaskBusy as busy:
@@ -221,11 +216,8 @@ def accept(call: Call, id_: str, *, recheck: bool) -> None:
     It is refused where your branch moved since the checks; --recheck then merges both and runs
     the checks again. Nothing is changed unless they pass. coterie revert takes it back out.
     """
-
-    async def body(app: App) -> Accepted:
-        return await app.accept(await app.find_task(id_), recheck=recheck)
-
-    call.lines(_lines(call, named(call, id_, body)))
+    done = named(call, id_, lambda app, task_id: app.accept(task_id, recheck=recheck))
+    call.lines(_lines(call, done))
 
 
 def _lines(call: Call, done: Accepted) -> list[str]:
