@@ -13,7 +13,7 @@ import pytest
 from coterie.model import journal
 from coterie.model.conversation import Message
 from coterie.model.envelope import Envelope, TicketPayload
-from coterie.model.interaction import NOBODY, Display, Interaction, Option, Response
+from coterie.model.interaction import Display, Interaction, Option, Response
 from coterie.model.journal import Fence
 from coterie.model.task import (
     Caps,
@@ -69,27 +69,19 @@ def interaction(name: str, task_id: str = TASK) -> Interaction:
     )
 
 
-def asked(name: str, task_id: str = TASK, second: int = 2) -> journal.AppendEvent:
+def asked(name: str, task_id: str = TASK) -> journal.AppendEvent:
     """The question is put to the user."""
-    event = UserInteractionRequested(
-        task_id=task_id, at=at(second), interaction=interaction(name, task_id)
-    )
+    question = interaction(name, task_id)
+    event = UserInteractionRequested(task_id=task_id, at=at(2), interaction=question)
     return journal.AppendEvent(event, step=f"{STEP}/ask/{name}")
 
 
-def answered(
-    name: str, task_id: str = TASK, by: str = "you", second: int = 3
-) -> UserInteractionResponded:
+def answered(name: str, task_id: str = TASK, by: str = "you") -> UserInteractionResponded:
     """It is answered."""
     response = Response(
         interaction_id=name, task_id=task_id, author_actor_id=by, selected_option_id="left"
     )
-    return UserInteractionResponded(task_id=task_id, at=at(second), response=response)
-
-
-def closed(name: str, task_id: str = TASK) -> UserInteractionResponded:
-    """It is closed by nobody."""
-    return answered(name, task_id, by=NOBODY)
+    return UserInteractionResponded(task_id=task_id, at=at(3), response=response)
 
 
 def message(seq: int, task_id: str = TASK, text: str = "hello") -> Message:

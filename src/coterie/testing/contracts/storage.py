@@ -50,9 +50,7 @@ class WritesContract(OpenedStorage):
         assert fence == Fence(TASK, 1)
         assert await storage.events.of_task(TASK) == [created()]
         assert await storage.conversation.messages(TASK) == [message(1)]
-        lease = await storage.leases.get(TASK)
-        assert lease is not None
-        assert (lease.owner, lease.token, lease.state) == ("me", 1, "running")
+        assert await storage.leases.get(TASK) == journal.Lease(TASK, "me", 1, "running")
 
     async def test_a_taken_id_changes_nothing(self, storage: Storage, fence: Fence) -> None:
         before = await storage.events.head()
@@ -66,10 +64,8 @@ class WritesContract(OpenedStorage):
         await storage.commit(fence, *opening())
         storage.post(fence, *closing())
         await storage.commit(fence, *opening("round/1/turn/bob"))
-        assert [each.result for each in await storage.journal.steps(TASK)] == [
-            '{"message":1}',
-            None,
-        ]
+        steps = await storage.journal.steps(TASK)
+        assert [each.result for each in steps] == ['{"message":1}', None]
 
     async def test_a_read_sees_what_was_posted(self, storage: Storage, fence: Fence) -> None:
         storage.post(fence, journal.AppendMessage(message(1)))
@@ -97,9 +93,8 @@ class WritesContract(OpenedStorage):
         storage.post(fence, *opening(), after=lambda: seen.append("first"))
         storage.post(fence, *closing(), after=lambda: seen.append("second"))
         assert seen == []
-        await storage.commit(
-            fence, *opening("round/1/turn/bob"), after=lambda: seen.append("third")
-        )
+        third = opening("round/1/turn/bob")
+        await storage.commit(fence, *third, after=lambda: seen.append("third"))
         assert seen == ["first", "second", "third"]
 
     async def test_many_at_once_are_all_kept(self, storage: Storage, fence: Fence) -> None:
@@ -114,14 +109,9 @@ class WritesContract(OpenedStorage):
     ) -> None:
         before = await storage.events.head()
         done = TaskCompleted(task_id=TASK, at=at(9), reason="done")
+        good = (*opening(), journal.AppendEvent(done), journal.AppendMessage(message(1)))
         with pytest.raises(IllegalWrite):
-            await storage.commit(
-                fence,
-                *opening(),
-                journal.AppendEvent(done),
-                journal.AppendMessage(message(1)),
-                journal.CloseStep(TASK, "no", ""),
-            )
+            await storage.commit(fence, *good, journal.CloseStep(TASK, "no", ""))
         assert await storage.events.head() == before
         assert await storage.journal.steps(TASK) == []
         assert await storage.journal.turns(TASK) == []
@@ -138,9 +128,8 @@ class WritesContract(OpenedStorage):
             group.start_soon(storage.commit, fence, journal.AppendMessage(message(2)))
             with pytest.raises(IllegalWrite):
                 await storage.commit(fence, write, after=lambda: seen.append("refused"))
-        await storage.commit(
-            fence, journal.AppendMessage(message(3)), after=lambda: seen.append("kept")
-        )
+        third = journal.AppendMessage(message(3))
+        await storage.commit(fence, third, after=lambda: seen.append("kept"))
         assert seen == ["kept"]
         assert [each.seq for each in await storage.conversation.messages(TASK)] == [1, 2, 3]
 

@@ -10,7 +10,7 @@ import pytest
 
 from coterie.errors import LeaseLost
 from coterie.model import journal
-from coterie.model.interaction import Question
+from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import Fence, IllegalWrite
 from coterie.model.task import IllegalEvent, TaskCanceled, TaskStarted
 from coterie.ports import Storage
@@ -22,7 +22,6 @@ from coterie.testing.contracts.samples import (
     asked,
     at,
     child,
-    closed,
     created,
     interaction,
     message,
@@ -51,8 +50,8 @@ class ProcessesContract(OpenedStorage):
             assert not await other.inbox.respond(answered("q1", by="late"))
         assert not await storage.inbox.respond(answered("q1", by="later"))
         assert await storage.inbox.questions() == []
-        assert await storage.inbox.question("q1") == Question(
-            interaction("q1"), f"{STEP}/ask/q1", "answered", at(2), answered("q1").response, at(3)
+        assert await storage.inbox.question("q1") == replace(
+            question, state="answered", response=answered("q1").response, answered_at=at(3)
         )
         assert [row.status for row in await storage.events.tasks()] == ["running"]
 
@@ -71,15 +70,12 @@ class ProcessesContract(OpenedStorage):
         other = await storage.create(created("b"), "me", None)
         await storage.commit(other, started("b"), asked("q9", "b"))
         await storage.commit(fence, asked("q10"), asked("q2"))
-        assert [q.interaction.interaction_id for q in await storage.inbox.questions()] == [
-            "q9",
-            "q10",
-            "q2",
-        ]
+        questions = await storage.inbox.questions()
+        assert [q.interaction.interaction_id for q in questions] == ["q9", "q10", "q2"]
 
     async def test_what_nobody_answered_is_closed(self, storage: Storage, fence: Fence) -> None:
         await storage.commit(fence, asked("q1"), asked("q2"))
-        await storage.commit(fence, journal.AppendEvent(closed("q1")))
+        await storage.commit(fence, journal.AppendEvent(answered("q1", by=NOBODY)))
         await storage.commit(fence, journal.AppendEvent(TaskCanceled(task_id=TASK, at=at(9))))
         questions = await storage.inbox.questions(only_open=False)
         assert [(q.state, q.answered_at) for q in questions] == [

@@ -188,9 +188,8 @@ class RecordsContract(OpenedStorage):
                 await storage.commit(mine, end)
         await storage.commit(other, journal.OpenTurn("b", "z", 1, "ann", 1, at(8)))
         cost = '{"input_tokens":2}'
-        await storage.commit(
-            other, journal.CloseTurn("b", "z", 1, at(9), "completed", None, None, cost)
-        )
+        end = journal.CloseTurn("b", "z", 1, at(9), "completed", None, None, cost)
+        await storage.commit(other, end)
         spent = await storage.journal.spending()
         assert [(turn.task_id, turn.step, turn.usage) for turn in spent] == [
             ("b", "y", '{"output_tokens":1}'),
@@ -219,10 +218,8 @@ class RecordsContract(OpenedStorage):
             await storage.commit(fence, end)
             with pytest.raises(IllegalWrite):
                 await storage.commit(fence, journal.SpendTurn(TASK, name, 1, cost))
-        assert [turn.usage for turn in await storage.journal.turns(TASK)] == [
-            cost,
-            '{"cost_usd":2}',
-        ]
+        turns = await storage.journal.turns(TASK)
+        assert [turn.usage for turn in turns] == [cost, '{"cost_usd":2}']
 
     async def test_messages_come_back_as_they_were(self, storage: Storage, fence: Fence) -> None:
         said = [message(1, text=""), message(2, text="\0 ☃ \n"), message(3, text="x" * 100_000)]
@@ -239,11 +236,9 @@ class RecordsContract(OpenedStorage):
         assert await storage.journal.turns(TASK) == [turn()]
         await storage.commit(fence, *closing())
         assert await storage.journal.steps(TASK) == [step(result='{"message":1}')]
-        assert await storage.journal.turns(TASK) == [
-            journal.Turn(
-                TASK, STEP, 1, "ann", 1, at(4), "t-2", at(5), "completed", '{"input_tokens":3}'
-            )
-        ]  # fmt: skip
+        ended = ("t-2", at(5), "completed", '{"input_tokens":3}')
+        expected = journal.Turn(TASK, STEP, 1, "ann", 1, at(4), *ended)
+        assert await storage.journal.turns(TASK) == [expected]
 
     async def test_a_step_recorded_whole_cannot_be_closed_again(
         self, storage: Storage, fence: Fence
@@ -305,9 +300,8 @@ class RecordsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         other = Ticket("T0", "t-0", "Price rules", dependencies=("T1",))
-        await storage.commit(
-            fence, journal.PutTicket(TASK, TICKET, None), journal.PutTicket(TASK, other, None)
-        )
+        made = (journal.PutTicket(TASK, ticket, None) for ticket in (TICKET, other))
+        await storage.commit(fence, *made)
         moved = replace(TICKET.moved("in_progress", at(2), "go"), owner="wren")
         await storage.commit(fence, journal.PutTicket(TASK, moved, "pending"))
         assert await storage.tickets.tickets(TASK) == [moved, other]
@@ -318,12 +312,9 @@ class RecordsContract(OpenedStorage):
     async def test_envelopes_have_numbers_without_gaps(
         self, storage: Storage, fence: Fence
     ) -> None:
+        unmade = journal.PutTicket(TASK, TICKET, "in_progress")
         with pytest.raises(IllegalWrite):
-            await storage.commit(
-                fence,
-                journal.AppendEnvelope(envelope(1)),
-                journal.PutTicket(TASK, TICKET, "in_progress"),
-            )
+            await storage.commit(fence, journal.AppendEnvelope(envelope(1)), unmade)
         await storage.commit(fence, journal.AppendEnvelope(envelope(2)))
         report = Envelope.of(TASK, at(3), "wren", "mira", Report(status="completed"), "T1")
         await storage.commit(fence, journal.AppendEnvelope(report))
@@ -334,10 +325,9 @@ class RecordsContract(OpenedStorage):
         self, storage: Storage, fence: Fence
     ) -> None:
         await storage.commit(fence, journal.PutTicket(TASK, TICKET, None))
+        done = replace(TICKET, state="done")
         with pytest.raises(IllegalWrite, match="never done"):
-            await storage.commit(
-                fence, journal.PutTicket(TASK, replace(TICKET, state="done"), "pending")
-            )
+            await storage.commit(fence, journal.PutTicket(TASK, done, "pending"))
         moved = replace(TICKET, state="in_progress")
         with pytest.raises(IllegalWrite, match="is not blocked"):
             await storage.commit(fence, journal.PutTicket(TASK, moved, "blocked"))

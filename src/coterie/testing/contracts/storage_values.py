@@ -112,9 +112,8 @@ class ValuesContract(OpenedStorage):
     async def test_questions_and_answers(self, storage: Storage, fence: Fence) -> None:
         for place, given in enumerate(examples(Interaction, task_id=TASK)):
             interaction = given.model_copy(update={"interaction_id": f"q{place}"})
-            (event,) = examples(
-                task.UserInteractionRequested, task_id=TASK, interaction=interaction
-            )
+            asking = task.UserInteractionRequested
+            (event,) = examples(asking, task_id=TASK, interaction=interaction)
             await storage.commit(fence, journal.AppendEvent(event, step=f"step {place}"))
             assert (await storage.events.of_task(TASK))[-1] == event
             question = Question(interaction, f"step {place}", "open", event.at)
@@ -151,9 +150,8 @@ class ValuesContract(OpenedStorage):
     async def test_leases_and_children(self, storage: Storage, fence: Fence) -> None:
         (lease, *_) = examples(journal.Lease)
         assert await storage.leases.claim(lease.task_id, lease.owner, 0) == 1
-        assert await storage.leases.get(lease.task_id) == replace(
-            lease, token=1, state="reclaiming"
-        )
+        claimed = replace(lease, token=1, state="reclaiming")
+        assert await storage.leases.get(lease.task_id) == claimed
         children = _numbered(journal.ChildLease, "mark")
         for child in children:
             await storage.leases.record_child(fence, child)
