@@ -205,14 +205,12 @@ class ReviewStage(TicketRun):
         return artifact
 
     async def _opinion(self, checked: CheckedTree, refused: Sequence[str]) -> envelope.Review:
-        services = self.services
-        report = services.tracker.last(self.id, envelope.Report)
+        report = self.services.tracker.last(self.id, envelope.Report)
         diff = await self.git(TicketWorktrees.diff, "")
-        prompt = services.messenger.prompt(
+        return await self.ask_manager(
             "review",
-            ticket=self.id,
+            envelope.Review,
             worker=self.ticket.owner or "",
-            description=self.part.description,
             report=report.model_dump_json(indent=2) if report else "",
             changed=await self.git(TicketWorktrees.changed, []),
             checks=[
@@ -221,8 +219,6 @@ class ReviewStage(TicketRun):
             ],
             diff=f"```diff\n{diff[:_DIFF]}\n```" if diff else "",
         )
-        name = self.manager_step("review")
-        return await services.manager.ask(name, prompt, envelope.Review, self.id)
 
     async def _overridden(self, name: str, failed: Sequence[CheckOutcome]) -> bool:
         """Whether the user lets work pass whose checks failed."""

@@ -13,13 +13,13 @@ import anyio.to_thread
 
 from coterie.errors import GitFailed
 from coterie.model import step_name
-from coterie.model.envelope import Error, Instruction, Payload, PlanTask
+from coterie.model.envelope import Error, Payload, PlanTask
 from coterie.model.plan_rules import capable
 from coterie.model.task import TaskCreated
 from coterie.model.team import INSTANCE, Member, Team, base_of
 from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
-from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.messenger import COTERIE, AnyPayload, Draft, Manager, Messenger
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
 
@@ -211,13 +211,17 @@ class TicketRun:
         own = {"execution_dir": folder, "work": "link", "timeout_ms": limit}
         return worker.model_copy(update=own)
 
-    async def instruction(self, prompt: str, **facts: object) -> Instruction:
-        """The manager's instruction, by the prompt of this name."""
-        text = self.services.messenger.prompt(
-            prompt, ticket=self.id, description=self.part.description, **facts
-        )
-        name = self.manager_step(prompt)
-        return await self.services.manager.ask(name, text, Instruction, self.id)
+    def prompt(self, name: str, **facts: object) -> str:
+        """A prompt about the ticket, filled in."""
+        described = self.part.description
+        return self.services.messenger.prompt(name, ticket=self.id, description=described, **facts)
+
+    async def ask_manager(
+        self, prompt: str, wanted: type[AnyPayload], **facts: object
+    ) -> AnyPayload:
+        """The manager's reply to the prompt of this name, which the step is named after."""
+        name, text = self.manager_step(prompt), self.prompt(prompt, **facts)
+        return await self.services.manager.ask(name, text, wanted, self.id)
 
     def to_manager(self, source: str, payload: Payload) -> Draft:
         """A message about the ticket to the manager."""

@@ -53,9 +53,8 @@ class PrepareStage(TicketRun):
         seat = owner or await services.workers.assign(self.part, self.failed_workers)
         async with services.workers.occupy(seat) as worker:
             discussion = await self._discuss(worker) if self.part.risks else ""
-            instruction = await self.instruction(
-                "instruct", worker=seat, outputs=self.part.expected_outputs, discussion=discussion
-            )
+            facts = {"outputs": self.part.expected_outputs, "discussion": discussion}
+            instruction = await self.ask_manager("instruct", Instruction, worker=seat, **facts)
             draft = Draft(services.manager.id, seat, instruction, self.id)
             await self.move("in_progress", "instructed", draft, owner=seat)
 
@@ -64,15 +63,10 @@ class PrepareStage(TicketRun):
         services = self.services
         proposal = services.tracker.last(self.id, InstructionProposal)
         if self.ticket.state == "pending":
-            text = services.messenger.prompt(
-                "propose",
-                ticket=self.id,
-                risks="; ".join(self.part.risks),
-                description=self.part.description,
-                worker=worker.id,
+            risks = "; ".join(self.part.risks)
+            proposal = await self.ask_manager(
+                "propose", InstructionProposal, risks=risks, worker=worker.id
             )
-            name = self.manager_step("propose")
-            proposal = await services.manager.ask(name, text, InstructionProposal, self.id)
             draft = Draft(services.manager.id, worker.id, proposal, self.id)
             await self.move("discussing", "talked over", draft, owner=worker.id)
         return await self._opinion(worker, proposal) if proposal else ""
@@ -83,9 +77,7 @@ class PrepareStage(TicketRun):
         shown = f"You proposed:\n{proposal.model_dump_json(indent=2)}"
         opinion = self._recorded_opinion()
         if opinion is None:
-            text = services.messenger.prompt(
-                "discuss", ticket=self.id, description=self.part.description, proposal=shown
-            )
+            text = self.prompt("discuss", proposal=shown)
             request = PayloadRequest(text, Report, self.id, topic=self.id)
             at_work = await self.at_work(worker)
             reply = await services.messenger.ask(self.step("discuss"), at_work, request)
@@ -218,10 +210,9 @@ class WorkStage(TicketRun):
         self.services.context.tell(record)
 
     def _prompt(self, worker: Member, instruction: Instruction, conflicts: tuple[str, ...]) -> str:
-        return self.services.messenger.prompt(
+        return self.prompt(
             "work",
             worker=worker.id,
-            ticket=self.id,
             summary=instruction.summary,
             steps=instruction.steps,
             resources=instruction.resources,
@@ -286,7 +277,8 @@ class BlockedStage(TicketRun):
     async def _instruct(self) -> None:
         """Have the manager instruct the worker anew, with the user's help where it asks for it."""
         owner = self.ticket.owner or ""
-        instruction = await self.instruction("unblock", worker=owner, trouble=self.ticket.reason)
+        reason = self.ticket.reason
+        instruction = await self.ask_manager("unblock", Instruction, worker=owner, trouble=reason)
         if instruction.ask_user:
             instruction = await self._with_users_help(instruction, instruction.ask_user)
         draft = Draft(self.services.manager.id, owner, instruction, self.id)
