@@ -132,7 +132,6 @@ class Connection:
             return
 
     async def respond(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
-        """A whole response."""
         head = _head(status, {**headers, "content-length": str(len(body)), **self._fate()})
         await self._stream.send(head if self._bodiless else head + body)
 
@@ -142,7 +141,6 @@ class Connection:
         await self._stream.send(_head(status, {**headers, **chunked, **self._fate()}))
 
     async def chunk(self, data: bytes) -> None:
-        """Some of the body, sent at once."""
         await self._stream.send(b"%x\r\n%b\r\n" % (len(data), data))
 
     async def end(self) -> None:

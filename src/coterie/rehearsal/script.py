@@ -244,7 +244,6 @@ class ScriptedResponder:
         self._otherwise = otherwise
 
     async def answer(self, asked: api.CompletionRequest) -> api.Answer:
-        """The next reply of the first rule that fits."""
         for cue in self._cues:
             if line := cue.next_line(asked):
                 return line.answer(asked)

@@ -96,7 +96,6 @@ class Agent:
         sys.stdout.buffer.flush()
 
     def reply(self, text: str) -> None:
-        """Reply in the form that was asked for."""
         self.raw(self.replying(text.encode()))
 
     def replying(self, text: bytes) -> bytes:
@@ -107,7 +106,6 @@ class Agent:
         return text + b"\n" + end
 
     def run(self) -> None:
-        """Take prompts until there are none."""
         if self.options.early:
             self.raw(self.options.early.encode() + b"\n")
         if not self.options.persistent:

@@ -171,8 +171,6 @@ class EditFileInput(ToolInput):
 
 @dataclass(frozen=True)
 class _Change:
-    """A change that is not written yet."""
-
     before: str
     after: str
     data: bytes

@@ -127,7 +127,6 @@ class Sandbox:
 
     @property
     def confines(self) -> bool:
-        """Whether it restricts a command at all."""
         return self.kind != "none"
 
     @property

@@ -78,7 +78,6 @@ class PathEntry:
         return self._mode() is not None
 
     def is_folder(self) -> bool:
-        """Whether it is a folder now."""
         mode = self._mode()
         if mode is None:
             raise ToolError(f"There is no {self.path}.{self._near()}")
@@ -179,7 +178,6 @@ class WorkspaceRoot:
                 os.close(folder)
 
     def may_read(self, path: str) -> bool:
-        """Whether a resolved path may be read."""
         if COTERIE not in path.casefold().split("/"):
             return True
         return any(path == own or path.startswith(f"{own}/") for own in self.own)

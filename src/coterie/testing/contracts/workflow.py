@@ -51,7 +51,6 @@ class WorkflowContract(ABC):
         ...
 
     def team(self) -> Team:
-        """Who takes part."""
         return team("ada", "bob")
 
     def answer(self, question: Interaction) -> str:

@@ -52,7 +52,6 @@ class AllowRules:
         return ActionPart("read" if rule or free else "read_elsewhere", rule)
 
     def writing(self, place: paths.ResolvedPath) -> ActionPart:
-        """Changing a file."""
         rule, free = self._for_path("write", place, self.guarded)
         return ActionPart("edit" if rule or free else "act", rule)
 
@@ -65,7 +64,6 @@ class AllowRules:
         return ActionPart("read_elsewhere" if unread else "read")
 
     def fetching(self, target: str) -> ActionPart:
-        """Fetching an address."""
         rule = self._first("fetch", AddressPattern, lambda about: about.allows(target))
         return ActionPart("act", rule)
 

@@ -42,7 +42,6 @@ class AddressPattern:
 
     @classmethod
     def of(cls, text: str) -> AddressPattern | None:
-        """Parse a pattern; None if it is none."""
         found = _PATTERN.fullmatch(text)
         if found is None:
             return None

@@ -46,8 +46,6 @@ class Word:
 
 @dataclass
 class _Parts:
-    """A word while it is read."""
-
     text: list[str] = field(default_factory=list[str])
     bare: list[str] = field(default_factory=list[str])
     known: bool = True
@@ -93,7 +91,6 @@ class Lexer:
         self.clear = self.understood = False
 
     def word(self) -> Word:
-        """The word that begins here."""
         start, parts = self.at, _Parts()
         while (char := self.ahead()) and char not in META:
             self._readers.get(char, self._plain)(parts)

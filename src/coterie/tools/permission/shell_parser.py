@@ -40,7 +40,6 @@ class SimpleCommand:
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is nothing but words."""
         return not (self.assignments or self.redirections or self.before)
 
     @property

@@ -88,7 +88,6 @@ class IndexDatabase:
         return {row[0]: (row[1], row[2], row[3]) for row in rows}
 
     def put(self, path: str, stamp: str, page: IndexedFile) -> None:
-        """Index a file that is not indexed."""
         ask = self._connection.execute
         file = ask("INSERT INTO files (path, stamp) VALUES (?, ?)", (path, stamp)).lastrowid
         for passage in page.passages:

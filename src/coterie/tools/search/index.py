@@ -76,7 +76,6 @@ class CodeIndex:
         return {digest(text): text for text in texts}
 
     def keep(self, model: str, vectors: Mapping[str, Vector]) -> None:
-        """Store the vectors of passages."""
         stored = {name: packed(vector) for name, vector in vectors.items()}
         self._with(lambda database: database.keep_vectors(model, stored))
 

@@ -116,7 +116,6 @@ class Messenger:
         return TurnFailed("protocol", f"its reply was no {kind}: {why}")
 
     async def post(self, name: str, draft: Draft) -> None:
-        """Keep a message that changes no ticket."""
         kinds = [type(draft.payload).__name__]
         await self._context.record(name, kinds, lambda at: self.writes(at, [draft]))
 
@@ -130,7 +129,6 @@ class Messenger:
         return made.signed(self._key) if self._key else made
 
     def prompt(self, name: str, **facts: object) -> str:
-        """A prompt, filled in."""
         filled = {key: _shown(value) for key, value in facts.items()}
         return self._prompts[name].safe_substitute(filled)
 

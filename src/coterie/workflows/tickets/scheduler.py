@@ -45,7 +45,6 @@ class TicketScheduler:
         self._wake = anyio.Event()
 
     async def run(self) -> Ended:
-        """Work until all tickets are done or closed."""
         services, tracker = self._services, self._tracker
         tickets, envelopes = await self._context.tickets()
         await services.messenger.open(envelopes)

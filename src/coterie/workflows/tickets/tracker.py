@@ -70,7 +70,6 @@ class TicketIndex:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to do."""
         return len(self._groups["over"]) == len(self._known)
 
     @property
@@ -158,7 +157,6 @@ class TicketTracker:
             yield from {base_of(seat) for seat in {ticket.owner or COTERIE, *sources} - {COTERIE}}
 
     def last(self, ticket_id: str, kind: type[AnyPayload]) -> AnyPayload | None:
-        """The newest payload of this type about a ticket."""
         payloads = (message.payload for message in reversed(self.messages(ticket_id)))
         return next((payload for payload in payloads if isinstance(payload, kind)), None)
 
