@@ -63,90 +63,113 @@ class Clarification(RuledPayload):
 
     needs: ClassVar[Needs] = Needs("status", "open", ("questions",))
 
-    questions: Lines = ()
-    status: Literal["open", "clear"]
-    intent_summary: str
+    questions: Lines = Field(default=(), description="What the user is asked.")
+    status: Literal["open", "clear"] = Field(description="clear: nothing more is to be asked.")
+    intent_summary: str = Field(description="What the user wants, as it was understood.")
 
 
 class ClarificationResponse(_Payload):
     """The user's answers, in the order of the questions."""
 
-    answers: Lines = ()
-    status: Literal["open", "clear"]
+    answers: Lines = Field(default=(), description="In the order of the questions.")
+    status: Literal["open", "clear"] = Field(description="clear: the user wants no more questions.")
 
 
 class AssignedTo(_Payload):
     """Who should do it."""
 
-    role_id: Id
+    role_id: Id = Field(description="A worker.")
 
 
 class PlanTask(_Payload):
     """One part of a plan."""
 
-    task_id: Id
-    description: Text
-    dependencies: tuple[Id, ...] = ()
-    expected_outputs: Lines = ()
-    assigned_to: AssignedTo | None = None
-    capability: str | None = None
-    """What a worker must be able to do, where nobody is named."""
-    status: TicketState = "pending"
-    risks: Lines = ()
+    task_id: Id = Field(description="The part's name, unique in the plan.")
+    description: Text = Field(description="What is to be done.")
+    dependencies: tuple[Id, ...] = Field(
+        default=(), description="Parts that must be done before this one begins."
+    )
+    expected_outputs: Lines = Field(default=(), description="Files that it will change or make.")
+    assigned_to: AssignedTo | None = Field(
+        default=None, description="Who should do it. Left out: whoever can."
+    )
+    capability: str | None = Field(
+        default=None, description="What a worker must be able to do, where nobody is named."
+    )
+    status: TicketState = Field(default="pending", description="How it stands.")
+    risks: Lines = Field(
+        default=(), description="What could go wrong: it is talked over before it is done."
+    )
 
 
 class Plan(_Payload):
     """How the goal is split up."""
 
-    tasks: Annotated[tuple[PlanTask, ...], Field(min_length=1)]
+    tasks: Annotated[tuple[PlanTask, ...], Field(min_length=1)] = Field(
+        description="The parts that the goal is split into."
+    )
 
 
 class HistoryEntry(_Payload):
     """One line of a ticket's history."""
 
-    timestamp: Instant
-    event: str
-    message: str = ""
+    timestamp: Instant = Field(description="When it happened: UTC, ISO 8601.")
+    event: str = Field(description="What happened, in one word.")
+    message: str = Field(default="", description="And in more.")
 
 
 class TicketPayload(_Payload):
     """A ticket as it stands."""
 
-    ticket_id: Id
-    task_id: Id
-    owner: str | None = None
-    status: TicketState
-    dependencies: tuple[Id, ...] = ()
-    history: tuple[HistoryEntry, ...] = ()
-    closed_by: str | None = None
-    reason: str = ""
+    ticket_id: Id = Field(description="The ticket.")
+    task_id: Id = Field(description="The part of the plan that it tracks.")
+    owner: str | None = Field(
+        default=None, description="The worker. Left out: none was chosen yet."
+    )
+    status: TicketState = Field(description="How it stands.")
+    dependencies: tuple[Id, ...] = Field(
+        default=(), description="Tickets that must be done before this one begins."
+    )
+    history: tuple[HistoryEntry, ...] = Field(default=(), description="What happened to it last.")
+    closed_by: str | None = Field(
+        default=None, description="Why it no longer counts: a ticket, dropped or canceled."
+    )
+    reason: str = Field(default="", description="Why it stands as it does.")
 
 
 class InstructionProposal(_Payload):
     """How the manager would have a risky ticket done, before it is."""
 
-    summary: Text
-    open_questions: Lines = ()
-    risks: Lines = ()
-    draft_steps: Lines = ()
+    summary: Text = Field(description="How the manager would have it done.")
+    open_questions: Lines = Field(
+        default=(), description="What it would like to know of the worker."
+    )
+    risks: Lines = Field(default=(), description="What could go wrong.")
+    draft_steps: Lines = Field(default=(), description="The steps, as they would be.")
 
 
 class Criterion(_Payload):
     """What must hold in the end; with a command it is checked, without one a person must look."""
 
-    text: Text
-    command: str | None = None
+    text: Text = Field(description="What must hold.")
+    command: str | None = Field(
+        default=None,
+        description="A command that shows it by ending with 0. Left out: a person must look.",
+    )
 
 
 class Instruction(_Payload):
     """What a worker is to do."""
 
-    summary: Text
-    ask_user: str | None = None
-    """What only the user can give: asked before the worker goes on."""
-    steps: Lines = ()
-    resources: Lines = ()
-    acceptance_criteria: tuple[Criterion, ...] = ()
+    summary: Text = Field(description="What is to be done.")
+    ask_user: str | None = Field(
+        default=None, description="What only the user can give: asked before the worker goes on."
+    )
+    steps: Lines = Field(default=(), description="How.")
+    resources: Lines = Field(default=(), description="Files or facts that are needed.")
+    acceptance_criteria: tuple[Criterion, ...] = Field(
+        default=(), description="What must hold in the end."
+    )
 
     @field_validator("acceptance_criteria", mode="before")
     @classmethod
@@ -163,11 +186,13 @@ class Report(RuledPayload):
 
     needs: ClassVar[Needs] = Needs("status", "blocked", ("issues", "next_actions"))
 
-    status: Literal["proposal", "completed", "blocked", "error"]
-    outputs: Lines = ()
-    evidence: Lines = ()
-    issues: Lines = ()
-    next_actions: Lines = ()
+    status: Literal["proposal", "completed", "blocked", "error"] = Field(
+        description="How far the worker came."
+    )
+    outputs: Lines = Field(default=(), description="Files that it changed or made.")
+    evidence: Lines = Field(default=(), description="What shows that it works.")
+    issues: Lines = Field(default=(), description="What is open, or what is needed to go on.")
+    next_actions: Lines = Field(default=(), description="What should be done next.")
 
 
 class Review(RuledPayload):
@@ -175,19 +200,21 @@ class Review(RuledPayload):
 
     needs: ClassVar[Needs] = Needs("decision", "changes_requested", ("requested_changes", "notes"))
 
-    decision: Literal["approved", "changes_requested"]
-    notes: str = ""
-    requested_changes: Lines = ()
+    decision: Literal["approved", "changes_requested"] = Field(
+        description="Whether the work is taken."
+    )
+    notes: str = Field(default="", description="What the manager thinks of it.")
+    requested_changes: Lines = Field(default=(), description="What must be changed.")
 
 
 class CheckRun(_Payload):
     """A check that Coterie ran, and how it ended."""
 
-    command: Text
-    exit_code: int | None = None
-    """None: it did not end in its time, or could not be started."""
-    tree: str = ""
-    """The hash of the files it ran on; empty where nobody can tell."""
+    command: Text = Field(description="What was run.")
+    exit_code: int | None = Field(
+        default=None, description="How it ended. Left out: not in its time."
+    )
+    tree: str = Field(default="", description="The hash of the files that it ran on.")
 
     @property
     def passed(self) -> bool:
@@ -203,14 +230,17 @@ _OLD_TREE = re.compile(r", at tree ([0-9a-f]+)$")
 class ArtifactRef(_Payload):
     """A file that a task produced."""
 
-    label: Text
-    uri: Text
-    digest: str | None = Field(default=None, pattern=r"^sha256:[0-9a-f]{64}$")
-    content_type: str | None = None
-    size_bytes: int | None = Field(default=None, ge=0)
-    description: str = ""
-    check: CheckRun | None = None
-    """The check that this is the log of."""
+    label: Text = Field(description="What it is.")
+    uri: Text = Field(description="Where it is, relative to the session's artifacts, or file://.")
+    digest: str | None = Field(
+        default=None, pattern=r"^sha256:[0-9a-f]{64}$", description="Of the file's content."
+    )
+    content_type: str | None = Field(default=None, description="Its media type.")
+    size_bytes: int | None = Field(default=None, ge=0, description="How long it is.")
+    description: str = Field(default="", description="What is to be known of it.")
+    check: CheckRun | None = Field(
+        default=None, description="The check that it is the log of. Left out: it is no such log."
+    )
 
     @property
     def checked(self) -> CheckRun | None:
@@ -232,9 +262,9 @@ MERGE_CONFLICT = "merge_conflict"
 class Error(_Payload):
     """Something that went wrong, and what to do."""
 
-    code: Text
-    message: Text
-    resolution_hint: str = ""
+    code: Text = Field(description="What went wrong, in one word.")
+    message: Text = Field(description="And in more.")
+    resolution_hint: str = Field(default="", description="What to do about it.")
 
 
 Payload = (
@@ -276,17 +306,21 @@ class Envelope(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
-    session_id: str
-    timestamp: Instant
-    source: str
-    target: str
-    payload_type: PayloadType
-    version: Literal["1.0"] = VERSION
+    session_id: str = Field(description="The session: its root task.")
+    timestamp: Instant = Field(description="When it was said: UTC, ISO 8601.")
+    source: str = Field(description="Who says it: a member, the user, or coterie.")
+    target: str = Field(description="Who is told.")
+    payload_type: PayloadType = Field(
+        description="What is said: it decides which payload there is."
+    )
+    version: Literal["1.0"] = Field(default=VERSION, description="Of this format.")
     payload: Payload
-    ticket_id: str | None = None
-    """Which ticket it is about; None for the whole session."""
-    signature: str | None = None
-    """`hmac-sha256:…` over all the rest, where the session has a key."""
+    ticket_id: str | None = Field(
+        default=None, description="Which ticket it is about. Left out: the whole session."
+    )
+    signature: str | None = Field(
+        default=None, description="`hmac-sha256:…` over all the rest, where the session has a key."
+    )
 
     @model_validator(mode="before")
     @classmethod
