@@ -15,8 +15,9 @@ from coterie.app.project import App
 from coterie.app.run import StartRequest
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
+from coterie.config.roles_file import roles_path
 from coterie.config.team_file import LoadedTeam
-from coterie.config.teams import choose_team, roles_word
+from coterie.config.teams import choose_team
 from coterie.errors import ConfigError
 from coterie.model.task import Caps
 from coterie.model.workspace import Workspace
@@ -67,7 +68,7 @@ def project(house: House) -> Path:
 
 def loaded(project: Path) -> LoadedTeam:
     place = Project(project)
-    return choose_team(place, roles_word(place), load_registry(KNOWN_AGENTS))
+    return choose_team(place, str(roles_path(place)), load_registry(KNOWN_AGENTS))
 
 
 async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) -> None:

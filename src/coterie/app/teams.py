@@ -11,6 +11,7 @@ from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.config import team_edit, teams
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
+from coterie.config.roles_file import roles_path
 from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.errors import NotTrusted, UsageError
@@ -65,7 +66,7 @@ class Teams:
 
     def names(self) -> tuple[str, ...]:
         """The project's own teams."""
-        return tuple(place.name for place in teams.teams_of(self.project))
+        return tuple(teams.teams_of(self.project))
 
     def is_default(self, name: str) -> bool:
         """Whether this team of the project is meant when none is named."""
@@ -95,7 +96,9 @@ class Teams:
             raise UsageError("--team and --agents at once.", "Give one of them.")
         if spec is not None:
             return self.of_agents(spec)
-        return self.read(teams.roles_word(self.project) if or_roles and word is None else word)
+        if word is None and or_roles and (roles := roles_path(self.project)):
+            word = str(roles)
+        return self.read(word)
 
     def changed_prompts(self, view: TeamView) -> list[member_folders.ChangedPrompt]:
         """The members whose prompt was edited since their folder was made: keep or update it."""

@@ -270,21 +270,18 @@ def modernise(
     known: KnownAgents, entries: Mapping[str, object]
 ) -> tuple[dict[str, object], tuple[Notice, ...]]:
     """A 1.1 file's content in the form of 1.2, and what a reader of it should be told."""
-    made: dict[str, object] = {"schemaVersion": "1.2"}
+    made = {"schemaVersion": VERSION} | {key: entries[key] for key in ("agents",) if key in entries}
     notices = [Notice("The registry is of version 1.1; it is still read.", MIGRATE)]
-    if "agents" in entries:
-        made["agents"] = entries["agents"]
-    if isinstance(entries.get("agents"), dict):
-        agents: dict[str, object] = {}
-        for name, entry in cast("dict[str, object]", entries["agents"]).items():
-            modern = modern_entry(known, name, entry)
-            agents[name] = modern.entry
+    if isinstance(agents := entries.get("agents"), dict):
+        given = cast("dict[str, object]", agents).items()
+        modern = {name: modern_entry(known, name, entry) for name, entry in given}
+        made["agents"] = {name: one.entry for name, one in modern.items()}
+        for name, one in modern.items():
             notices += [
                 Notice(f"{name}: a prompt in its arguments is not used ({prompt.flag}).", MIGRATE)
-                for prompt in modern.dropped
+                for prompt in one.dropped
             ]
-            notices += notices_of(name, modern)
-        made["agents"] = agents
+            notices += notices_of(name, one)
     return made, tuple(notices)
 
 

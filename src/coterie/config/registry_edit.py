@@ -272,17 +272,15 @@ def _cleaned(
     if version not in (OLD_VERSION, VERSION) or not isinstance(agents, dict):
         return None, (), ()
     is_old = version == OLD_VERSION
-    made: dict[str, object] = {}
-    dropped: list[DroppedPrompt] = []
-    notices: list[files.Notice] = []
-    for name, entry in cast("dict[str, object]", agents).items():
-        modern = (modern_entry if is_old else _without_prompts)(known, name, entry)
-        made[name] = modern.entry
-        dropped += modern.dropped
-        notices += notices_of(name, modern) if is_old else ()
+    renewed = modern_entry if is_old else _without_prompts
+    given = cast("dict[str, object]", agents).items()
+    modern = {name: renewed(known, name, entry) for name, entry in given}
+    dropped = tuple(prompt for one in modern.values() for prompt in one.dropped)
     if not is_old and not dropped:
         return None, (), ()
-    return {"schemaVersion": VERSION, "agents": made}, tuple(dropped), tuple(notices)
+    notices = tuple(notice for name, one in modern.items() for notice in notices_of(name, one))
+    made = {name: one.entry for name, one in modern.items()}
+    return {"schemaVersion": VERSION, "agents": made}, dropped, notices
 
 
 def _without_prompts(known: KnownAgents, name: str, entry: object) -> ModernEntry:

@@ -22,7 +22,6 @@ from coterie.config.files import locked, read_document, set_aside, write_atomica
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
 from coterie.config.project import Project, coterie_home, expanded, is_tracked
 from coterie.config.registry import Registry
-from coterie.config.roles_file import roles_path
 from coterie.config.settings import Settings
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
 from coterie.config.team_members import COMMAND, Given, Surroundings, check_members
@@ -35,27 +34,19 @@ ADHOC = "adhoc"
 """The name of a team that was made on the command line."""
 
 
-@dataclass(frozen=True)
-class TeamPlace:
-    """A team of the project, not read yet."""
-
-    name: str
-    path: Path
-
-
-def teams_of(project: Project) -> tuple[TeamPlace, ...]:
-    """The project's own teams, by name."""
+def teams_of(project: Project) -> dict[str, Path]:
+    """The folders of the project's own teams, by name."""
     try:
         folders = sorted(project.teams.iterdir())
     except FileNotFoundError:
-        return ()
+        return {}
     except OSError as error:
         raise UsageError(f"{project.teams} cannot be read: {error.strerror}.") from None
-    return tuple(
-        TeamPlace(folder.name, folder)
+    return {
+        folder.name: folder
         for folder in folders
         if safe_name(folder.name) and any((folder / name).exists() for name in FILE_NAMES)
-    )
+    }
 
 
 def choose_team(
@@ -67,7 +58,7 @@ def choose_team(
 ) -> LoadedTeam:
     """The team that is meant, read, checked and allowed to be used."""
     settings = settings or Settings()
-    here = {place.name: place.path for place in teams_of(project)}
+    here = teams_of(project)
     path = _default(here, settings) if word is None else _named(word, here)
     loaded = load_team(path, reading_for(path, project, registry, settings))
     require_trust(loaded, project, home)
@@ -81,12 +72,6 @@ def reading_for(
     folder = team_path(path).parent
     own = project is not None and folder.parent.resolve() == project.teams.resolve()
     return Reading(registry, settings or Settings(), folder_is_name=own)
-
-
-def roles_word(project: Project) -> str | None:
-    """What names the project's roles file as a team; None where there is none."""
-    path = roles_path(project)
-    return None if path is None else str(path)
 
 
 def _named(word: str, here: Mapping[str, Path]) -> Path:

@@ -16,7 +16,7 @@ from coterie.config.roles_file import roles_path
 from coterie.config.schemas import FOLDER
 from coterie.config.team_file import Reading, load_team
 from coterie.config.team_members import agents_of
-from coterie.config.teams import choose_team, powers, roles_word
+from coterie.config.teams import choose_team, powers
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Permissions
@@ -157,10 +157,10 @@ def test_the_projects_own_file_is_what_a_run_begins_with(
     house: House, write: Write, agents: Agents
 ) -> None:
     project = Project(house.project)
-    assert roles_word(project) is None
+    assert roles_path(project) is None
     path = write(project.folder / "roles.json", roles(MANAGER, WORKER))
     assert roles_path(project) == path
-    loaded = choose_team(project, roles_word(project), agents)
+    loaded = choose_team(project, str(roles_path(project)), agents)
     assert [member.id for member in loaded.team.members] == ["mira", "wren"]
 
 

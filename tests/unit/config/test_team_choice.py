@@ -109,7 +109,7 @@ def test_toml_and_strange_folders(project: Project, write: Write, agents: Agents
     write(project.teams / "empty" / "notes.md", "")
     write(project.teams / ".hidden" / "team.json", PLAIN)
     write(project.teams / "file", "")
-    assert [place.name for place in teams_of(project)] == ["one"]
+    assert list(teams_of(project)) == ["one"]
     assert named(choose_team(project, "one", agents)) == "one"
 
 
