@@ -155,7 +155,7 @@ async def _timed(turn: Callable[[], Awaitable[object]]) -> list[float]:
 async def bare_claude(place: Place) -> list[float]:
     """One process, JSON lines both ways."""
     workspace = place.workspace()
-    env = claude_home.prepare(place.member, workspace).env
+    env = claude_home.prepare(place.member, workspace)
     agent = AgentDefinition(name="claude", command=place.command)
     choice = f"--session-id={uuid.uuid4()}"
     chosen = claude_arguments(agent, place.member, choice)
@@ -177,7 +177,7 @@ async def bare_claude(place: Place) -> list[float]:
 async def respawned_claude(place: Place) -> list[float]:
     """A process a turn, on one thread."""
     workspace = place.workspace()
-    env = claude_home.prepare(place.member, workspace).env
+    env = claude_home.prepare(place.member, workspace)
     thread = str(uuid.uuid4())
     shape = ["-p", "--output-format=stream-json", "--verbose", "--setting-sources=user"]
     choices = iter([f"--session-id={thread}"])

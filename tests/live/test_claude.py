@@ -782,7 +782,7 @@ async def test_a_hostile_repository_runs_nothing(stage: Stage, tmp_path: Path) -
 
 def prepared(desk: TaskRun) -> Mapping[str, str]:
     member = desk.member()
-    return prepare(member, desk.workspace(member)).env
+    return prepare(member, desk.workspace(member))
 
 
 # -- starting ----------------------------------------------------------------------------------

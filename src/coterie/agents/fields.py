@@ -92,20 +92,13 @@ _FARTHEST = 8 * 24 * 3600
 
 def limit_ends_at(moment: float) -> str | None:
     """The instant of seconds since 1970; None for what is over, or too far away to be meant."""
-    if not _is_believed(moment - int(_now().timestamp())):
-        return None
-    return instant.of(datetime.fromtimestamp(moment, UTC))
+    left = moment - int(_now().timestamp())
+    return instant.of(datetime.fromtimestamp(moment, UTC)) if 0 < left <= _FARTHEST else None
 
 
 def limit_ends_after(seconds: float) -> str | None:
     """The instant in so many seconds; None for what is over, or too far away to be meant."""
-    if not _is_believed(seconds):
-        return None
-    return instant.of(_now() + timedelta(seconds=seconds))
-
-
-def _is_believed(seconds: float) -> bool:
-    return 0 < seconds <= _FARTHEST
+    return instant.of(_now() + timedelta(seconds=seconds)) if 0 < seconds <= _FARTHEST else None
 
 
 def _now() -> datetime:

@@ -15,7 +15,14 @@ from coterie.model.agent import AgentDefinition
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
-from coterie.model.update import End, TurnFailed, TurnInterrupted, Update
+from coterie.model.update import (
+    End,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFailed,
+    TurnInterrupted,
+    Update,
+)
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName, Spawn
@@ -53,8 +60,14 @@ class ProgramAdapter:
         self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
     ) -> AgentProcess:
         """A process of this agent for this member; AgentMissing when it cannot be started."""
-        spawn = Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
+        spawn = self.spawn(member, workspace, cwd, env, *words)
         return await AgentProcess.open(spawn, self.agent.name, self.children, self.keeper)
+
+    def spawn(
+        self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
+    ) -> Spawn:
+        """How such a process is started."""
+        return Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
 
     def missing(self, member: Member, workspace: Workspace, problem: str) -> AgentMissing:
         """Why this agent cannot be started for this member."""
@@ -89,6 +102,40 @@ async def opened_on(
     await process.close()
     tail = readable(process.tail)
     raise process.child.spawn.missing(f"{problem}\n{tail}" if tail else problem)
+
+
+ToldCall = ToolCallStarted | ToolCallFinished
+
+
+class CallLedger:
+    """The tool calls of a turn: each is told to start once, and to finish once."""
+
+    def __init__(self) -> None:
+        self.started: dict[str, ToolCallStarted] = {}
+        self._finished: set[str] = set()
+
+    @property
+    def running(self) -> list[ToolCallStarted]:
+        """Those that have started and not finished, oldest first."""
+        return [call for key, call in self.started.items() if key not in self._finished]
+
+    def start(self, call: ToolCallStarted) -> Iterator[ToldCall]:
+        """It runs, or permission is asked for it."""
+        if call.call_id not in self.started:
+            self.started[call.call_id] = call
+            yield call
+
+    def finish(self, call_id: str, failed: bool, output: Object) -> Iterator[ToldCall]:
+        """It is over."""
+        if call_id not in self._finished:
+            self._finished.add(call_id)
+            yield ToolCallFinished(call_id, failed, output)
+
+    def leave(self, *, broken_off: bool) -> Iterator[ToldCall]:
+        """The turn is over: of what has not finished, nobody will hear any more."""
+        for call in self.running:
+            status = "interrupted" if broken_off else "unknown"
+            yield from self.finish(call.call_id, True, {"status": status})
 
 
 class ProcessChannel:

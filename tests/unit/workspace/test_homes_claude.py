@@ -164,23 +164,28 @@ def workspace(tmp_path: Path) -> Workspace:
     )
 
 
+def config_of(env: dict[str, str]) -> Path:
+    return Path(env["CLAUDE_CONFIG_DIR"])
+
+
 def test_what_claude_finds(workspace: Workspace) -> None:
-    home = prepare(ANN, workspace)
-    assert home.config == workspace.home / ".claude"
-    assert mode(home.config) == 0o700
-    assert (home.config / "CLAUDE.md").read_text() == "We are a team.\n"
-    assert json.loads((home.config / "settings.json").read_text()) == {
+    env = prepare(ANN, workspace)
+    config = config_of(env)
+    assert config == workspace.home / ".claude"
+    assert mode(config) == 0o700
+    assert (config / "CLAUDE.md").read_text() == "We are a team.\n"
+    assert json.loads((config / "settings.json").read_text()) == {
         "cleanupPeriodDays": 36500,
         "crossSessionInbound": "refuse",
     }
     assert (workspace.folder / "CLAUDE.md").read_text().endswith("\n\n@../team_instruction.md\n")
-    assert home.env == {
+    assert env == {
         "PATH": "/bin",
         "HOME": str(workspace.home),
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
         "CLAUDE_CODE_TMPDIR": str(workspace.tmp),
-        "CLAUDE_CONFIG_DIR": str(home.config),
+        "CLAUDE_CONFIG_DIR": str(config),
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_ERROR_REPORTING": "1",
         "DISABLE_TELEMETRY": "0",
@@ -189,7 +194,7 @@ def test_what_claude_finds(workspace: Workspace) -> None:
 
 
 def test_edits_of_the_team_reach_it_and_edits_of_its_settings_do_not(workspace: Workspace) -> None:
-    config = prepare(ANN, workspace).config
+    config = config_of(prepare(ANN, workspace))
     (config / "settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
     (config / "kept.json").write_text("memory")
     prepare(ANN, replace(workspace, team_instruction=""))
@@ -205,7 +210,7 @@ def test_the_materials_own_text_counts_once_it_is_trusted(workspace: Workspace, 
     theirs = workspace.execution_dir / name
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("Our rules.")
-    memory = prepare(ANN, workspace).config / "CLAUDE.md"
+    memory = config_of(prepare(ANN, workspace)) / "CLAUDE.md"
     assert memory.read_text() == "We are a team.\n"
     prepare(ANN, replace(workspace, trusted=True))
     imported = str(theirs.resolve()).replace(" ", "\\ ")
@@ -214,7 +219,7 @@ def test_the_materials_own_text_counts_once_it_is_trusted(workspace: Workspace, 
 
 def test_a_word_of_the_team_is_no_import(workspace: Workspace) -> None:
     said = "@rex: read\n@~/.ssh/id and a@b, not @ this."
-    config = prepare(ANN, replace(workspace, team_instruction=said)).config
+    config = config_of(prepare(ANN, replace(workspace, team_instruction=said)))
     read = (config / "CLAUDE.md").read_text()
     assert read == "\\@rex: read\n\\@~/.ssh/id and a@b, not @ this.\n"
 
@@ -222,10 +227,10 @@ def test_a_word_of_the_team_is_no_import(workspace: Workspace) -> None:
 def test_where_it_signs_in(workspace: Workspace, tmp_path: Path) -> None:
     name = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
     user = tmp_path / "user"
-    assert prepare(ANN, replace(workspace, user_home=user)).env[name] == ""
+    assert prepare(ANN, replace(workspace, user_home=user))[name] == ""
     (user / ".claude").mkdir(parents=True)
     (user / ".claude" / ".credentials.json").write_text("secret")
-    assert prepare(ANN, replace(workspace, user_home=user)).env[name] == str(user / ".claude")
+    assert prepare(ANN, replace(workspace, user_home=user))[name] == str(user / ".claude")
     files = [path for path in workspace.folder.rglob("*") if path.is_file()]
     assert [path for path in files if "secret" in path.read_text()] == []
 
@@ -244,9 +249,9 @@ def test_a_login_with_the_console(
 ) -> None:
     (tmp_path / ".claude.json").write_text(settings)
     mine = replace(workspace, user_home=tmp_path)
-    assert prepare(ANN, mine).env.get("ANTHROPIC_API_KEY") == key
+    assert prepare(ANN, mine).get("ANTHROPIC_API_KEY") == key
     other = replace(mine, env={"ANTHROPIC_API_KEY": "of the member"})
-    assert prepare(ANN, other).env["ANTHROPIC_API_KEY"] == "of the member"
+    assert prepare(ANN, other)["ANTHROPIC_API_KEY"] == "of the member"
 
 
 def test_a_rehearsal_knows_no_real_key(workspace: Workspace, tmp_path: Path) -> None:
@@ -257,7 +262,7 @@ def test_a_rehearsal_knows_no_real_key(workspace: Workspace, tmp_path: Path) -> 
         user_home=tmp_path,
         rehearsal="http://127.0.0.1:1",
     )
-    env = prepare(ANN, rehearsal).env
+    env = prepare(ANN, rehearsal)
     assert "real" not in env.values()
     assert {name for name in env if name.startswith(("ANTHROPIC", "CLAUDE", "NO_"))} == {
         "ANTHROPIC_API_KEY",

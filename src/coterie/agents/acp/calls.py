@@ -26,9 +26,10 @@ from coterie.agents.fields import (
     unified,
 )
 from coterie.agents.process import Object
+from coterie.agents.program import CallLedger, ToldCall
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Action, Effect
-from coterie.model.update import Asked, PendingCall, ToolCallFinished, ToolCallStarted
+from coterie.model.update import Asked, PendingCall, ToolCallStarted
 
 _FIELDS = ("title", "kind", "locations", "content", "_meta")
 _NAME_IN_ID = re.compile(r"([a-z]\w*?)__")
@@ -41,8 +42,6 @@ _EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(("edit", "delete", "move"), "write"),
 }
 
-Told = ToolCallStarted | ToolCallFinished
-
 
 @dataclass
 class AcpCall:
@@ -52,8 +51,6 @@ class AcpCall:
     told: Object = field(default_factory=dict[str, object])
     raw: Object = field(default_factory=dict[str, object])
     """What the tool was given, as far as the agent says."""
-    begun: bool = False
-    ended: bool = False
     asked: int = 0
     """How often leave was asked for it: OpenCode asks for the folder, then for the command."""
 
@@ -156,10 +153,11 @@ class AcpCall:
         return self.title if self.kind == kind else ""
 
 
-class AcpCalls:
+class AcpCalls(CallLedger):
     """Which calls of a turn have begun and which have ended, each told once."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._known: dict[str, AcpCall] = {}
 
     @property
@@ -167,7 +165,7 @@ class AcpCalls:
         """Whether there was one at all."""
         return bool(self._known)
 
-    def hear(self, piece: Object, *, broken_off: bool) -> Iterator[Told]:
+    def hear(self, piece: Object, *, broken_off: bool) -> Iterator[ToldCall]:
         """A `tool_call` or `tool_call_update`; whether the turn was broken off before it came."""
         call = self.learned(piece)
         status = piece.get("status")
@@ -176,7 +174,7 @@ class AcpCalls:
             yield from self.begin(call)
         if status in ("completed", "failed"):
             # A command that was broken off is "completed" to Gemini.
-            yield from self.end(call, _outcome(piece), failed=broken_off or status == "failed")
+            yield from self.finish(call.id, broken_off or status == "failed", _outcome(piece))
 
     def learned(self, piece: Object) -> AcpCall:
         """The call that a message is about, with what the message says of it."""
@@ -185,25 +183,11 @@ class AcpCalls:
         call.learn(piece)
         return call
 
-    def begin(self, call: AcpCall) -> Iterator[Told]:
-        """It runs, or leave is asked for it."""
-        if not call.begun:
-            call.begun = True
+    def begin(self, call: AcpCall) -> Iterator[ToldCall]:
+        """Tell that it runs, or that permission is asked for it."""
+        if call.id not in self.started:  # to work out what it was given may take a while
             given = cast("Object", bounded(call.input))
-            yield ToolCallStarted(call.id, call.name, given, call.effect)
-
-    def end(self, call: AcpCall, output: Mapping[str, object], *, failed: bool) -> Iterator[Told]:
-        """It is over; what is told of it later is not told again."""
-        if not call.ended:
-            call.ended = True
-            yield ToolCallFinished(call.id, failed, output)
-
-    def leave(self, *, broken_off: bool) -> Iterator[Told]:
-        """The turn is over: of what has not ended, nobody will hear any more."""
-        status = "interrupted" if broken_off else "unknown"
-        for call in self._known.values():
-            if call.begun:
-                yield from self.end(call, {"status": status}, failed=True)
+            yield from self.start(ToolCallStarted(call.id, call.name, given, call.effect))
 
 
 def _outcome(piece: Object) -> Object:

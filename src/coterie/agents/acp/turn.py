@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.agents import failures
-from coterie.agents.acp.calls import AcpCall, AcpCalls, Told
+from coterie.agents.acp.calls import AcpCall, AcpCalls
 from coterie.agents.failures import LONGEST_WORDS, FailureCase
 from coterie.agents.fields import limit_ends_after, mapping, mappings, number, text
 from coterie.agents.process import AgentProcessEnded, Object, RpcError, result_of
+from coterie.agents.program import ToldCall
 from coterie.model import update
 from coterie.process.streams import parse_object
 
@@ -216,7 +217,7 @@ class AcpTurn:
         """Whether the user broke it off."""
         self.end: update.End | None = None
         self.calls: AcpCalls = AcpCalls()
-        self.told: list[Told] = []
+        self.told: list[ToldCall] = []
         """What is to be told besides what the agent says: the end of a call that got a no."""
         self._failures = failures
         self._spent = spent
@@ -258,7 +259,7 @@ class AcpTurn:
             self.end = self._ended(result)
         return self.calls.leave(broken_off=self.interrupted)
 
-    def asked(self, call: AcpCall) -> list[Told]:
+    def asked(self, call: AcpCall) -> list[ToldCall]:
         """Leave is asked for a call, which not every agent has told of before."""
         self._apart = True
         call.asked += 1
@@ -267,7 +268,7 @@ class AcpTurn:
     def reject(self, call: AcpCall, why: str) -> None:
         """A call got a no: not every agent tells that it is over."""
         told = {"status": "rejected", "reason": why} if why else {"status": "rejected"}
-        self.told += self.calls.end(call, told, failed=True)
+        self.told += self.calls.finish(call.id, True, told)
 
     def rest(self) -> Iterable[update.Update]:
         """What is to be told now besides, once."""

@@ -131,7 +131,7 @@ def _seconds(error: exceptions.ModelAPIError) -> float | None:
 
 def _left(end: str) -> float | None:
     try:
-        return max(0.0, (datetime.fromisoformat(end) - _now()).total_seconds())
+        return max(0.0, instant.seconds_until(end))
     except (ValueError, TypeError):
         return None
 
@@ -145,11 +145,7 @@ def _of_epoch(value: str) -> float | None:
     if number < 1e9:
         return max(0.0, number)
     seconds = number / 1000 if number > 1e12 else number
-    return max(0.0, seconds - _now().timestamp())
-
-
-def _now() -> datetime:
-    return datetime.fromisoformat(instant.now()).astimezone(UTC)
+    return _left(datetime.fromtimestamp(seconds, UTC).isoformat())
 
 
 _NO_OBJECT = "The arguments of the call are no JSON object. Make it again."

@@ -50,22 +50,17 @@ _CREDENTIALS = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
 _MENTION = re.compile(r"(?<!\S)@(?=\S)")
 
 
-@dataclass(frozen=True)
-class ClaudeHome:
-    """Where Claude keeps its things for one member, and the whole environment of its process."""
+def prepare(member: Member, workspace: Workspace) -> dict[str, str]:
+    """Write what Claude is to find, each time anew, so that edits of the team reach it.
 
-    config: Path
-    env: Mapping[str, str]
-
-
-def prepare(member: Member, workspace: Workspace) -> ClaudeHome:
-    """Write what Claude is to find, each time anew, so that edits of the team reach it."""
+    Returns the whole environment of its process.
+    """
     config = homes.private_folder(workspace.home / ".claude")
     homes.write_private(config / "CLAUDE.md", _memory(workspace))
     homes.write_private(config / "settings.json", json.dumps(_SETTINGS) + "\n")
     reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
     homes.write_instruction(workspace.folder / "CLAUDE.md", member, reference)
-    return ClaudeHome(config, _environment(workspace, config))
+    return _environment(workspace, config)
 
 
 def _memory(workspace: Workspace) -> str:
@@ -154,14 +149,14 @@ class ClaudeAdapter(ProgramAdapter):
 
     @classmethod
     def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        return prepare(member, workspace).env
+        return prepare(member, workspace)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> channel.ClaudeChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Claude cannot find it."""
-        home = await anyio.to_thread.run_sync(prepare, member, workspace)
-        opening = _Opening(self, member, workspace, home)
+        env = await anyio.to_thread.run_sync(prepare, member, workspace)
+        opening = _Opening(self, member, workspace, env)
         if thread is not None:
             try:
                 return await opening.on(thread, f"--resume={thread}")
@@ -180,7 +175,7 @@ class _Opening:
     adapter: ClaudeAdapter
     member: Member
     workspace: Workspace
-    home: ClaudeHome
+    env: Mapping[str, str]
 
     async def on(self, thread: str, choice: str) -> channel.ClaudeChannel:
         """A channel on a process of its own, which is ended if there will be none."""
@@ -195,7 +190,7 @@ class _Opening:
         words.
         """
         words = (*self.adapter.agent.base_args, *self.member.additional_args)
-        unseen = any(word.startswith(_UNSEEN) for word in (*self.home.env, *words))
+        unseen = any(word.startswith(_UNSEEN) for word in (*self.env, *words))
         if unseen or self.workspace.rehearsal is not None:
             return False
         process = await self._start(self.workspace.home, *ASK)
@@ -212,7 +207,7 @@ class _Opening:
         return False
 
     async def _start(self, cwd: Path, *words: str) -> AgentProcess:
-        return await self.adapter.start(self.member, self.workspace, cwd, self.home.env, *words)
+        return await self.adapter.start(self.member, self.workspace, cwd, self.env, *words)
 
     async def _opened(self, process: AgentProcess, thread: str) -> channel.ClaudeChannel:
         server = channel.TeamToolServer(

@@ -10,6 +10,7 @@ from coterie.agents.claude import failures
 from coterie.agents.claude.permissions import effect_of
 from coterie.agents.fields import bounded, mapping, mappings, number, text, texts
 from coterie.agents.process import Object
+from coterie.agents.program import CallLedger, ToldCall
 from coterie.model import update
 from coterie.model.instant import seconds_until
 
@@ -61,14 +62,13 @@ class ReplyText:
         return gap + text
 
 
-class ClaudeCalls:
+class ClaudeCalls(CallLedger):
     """Which calls were proposed by the model, and which of them have been told of."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._proposed: dict[str, update.ToolCallStarted] = {}
-        self._told: dict[str, str] = {}
-        """Those that have begun, each with the folder it is made in."""
-        self._ended: set[str] = set()
+        self._folders: dict[str, str] = {}
 
     def propose(self, block: Object) -> None:
         """The model wants to use a tool; nothing has happened yet."""
@@ -78,33 +78,26 @@ class ClaudeCalls:
     def begin(self, hook: Object) -> update.ToolCallStarted:
         """A call is about to be made, or to be asked for."""
         call = _call(hook.get("tool_use_id"), hook.get("tool_name"), hook.get("tool_input"))
-        self._told[call.call_id] = text(hook.get("cwd"))
+        self.started[call.call_id] = call
+        self._folders[call.call_id] = text(hook.get("cwd"))
         return call
 
     def folder_of(self, call_id: str) -> str:
         """Where a call is made; empty where nobody said."""
-        return self._told.get(call_id, "")
+        return self._folders.get(call_id, "")
 
-    def end(self, message: Object) -> Iterator[update.ToolCallStarted | update.ToolCallFinished]:
+    def end(self, message: Object) -> Iterator[ToldCall]:
         """The results in a message."""
         told = {text(meta.get("id")): meta for meta in mappings(message.get("tool_result_meta"))}
         for block in mappings(mapping(message.get("message")).get("content")):
             if block.get("type") != "tool_result":
                 continue
             call_id = text(block.get("tool_use_id"))
-            if call_id not in self._told:
-                yield self._proposed.get(call_id, update.ToolCallStarted(call_id, "unknown"))
+            unknown = update.ToolCallStarted(call_id, "unknown")
+            yield from self.start(self._proposed.get(call_id, unknown))
             output = {"content": bounded(texts(block.get("content")))}
             output |= _decision(told.get(call_id, {}))
-            self._ended.add(call_id)
-            yield update.ToolCallFinished(call_id, block.get("is_error") is True, output)
-
-    def leave(self, *, broken_off: bool) -> Iterator[update.ToolCallFinished]:
-        """The turn is over: of what has not ended, nobody will hear any more."""
-        status = "interrupted" if broken_off else "unknown"
-        for call_id in self._told:
-            if call_id not in self._ended:
-                yield update.ToolCallFinished(call_id, True, {"status": status})
+            yield from self.finish(call_id, block.get("is_error") is True, output)
 
 
 def _call(call_id: object, name: object, given: object) -> update.ToolCallStarted:

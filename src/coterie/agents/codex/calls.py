@@ -16,9 +16,10 @@ from typing import cast
 
 from coterie.agents.fields import bounded, mapping, mappings
 from coterie.agents.process import Object
+from coterie.agents.program import CallLedger, ToldCall
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.tool_call import Effect
-from coterie.model.update import ToolCallFinished, ToolCallStarted
+from coterie.model.update import ToolCallStarted
 
 SHELL = "shell"
 PATCH = "apply_patch"
@@ -38,31 +39,19 @@ _SHELLS = frozenset(
     for name in ("bash", "dash", "sh", "zsh")
 )
 
-Told = ToolCallStarted | ToolCallFinished
 
-
-class CodexCalls:
+class CodexCalls(CallLedger):
     """Which calls of a turn have begun and which have ended."""
 
     def __init__(self) -> None:
-        self._begun: dict[str, ToolCallStarted] = {}
+        super().__init__()
         self._held: dict[str, ToolCallStarted] = {}
         """Patches that were only asked for: their item, if they get one, tells them better."""
         self._with_item: set[str] = set()
         self._in_background: set[str] = set()
-        self._ended: set[str] = set()
         self._asked: Counter[str] = Counter()
         self._wanted: dict[str, Object] = {}
         """What the model gave with each call, which an item does not tell all of."""
-
-    @property
-    def running(self) -> list[ToolCallStarted]:
-        """Those that have begun and not ended, oldest first."""
-        return [call for key, call in self._begun.items() if key not in self._ended]
-
-    def get(self, call_id: str) -> ToolCallStarted | None:
-        """A call that has begun."""
-        return self._begun.get(call_id)
 
     def wanted(self, call_id: str) -> Object:
         """What the model gave with a call, as far as that is known."""
@@ -74,21 +63,21 @@ class CodexCalls:
         times = self._asked[call_id]
         return f"{call_id}#{times}" if times > 1 else call_id
 
-    def item_started(self, item: Object) -> Iterator[Told]:
+    def item_started(self, item: Object) -> Iterator[ToldCall]:
         """An item has begun."""
         call = _call_of(item)
         if call is not None:
             self._with_item.add(call.call_id)
-            yield from self._begin(call)
+            yield from self.start(call)
 
-    def item_completed(self, item: Object) -> Iterator[Told]:
+    def item_completed(self, item: Object) -> Iterator[ToldCall]:
         """An item has ended; one that was never begun is told whole."""
         yield from self.item_started(item)
         if _call_of(item) is not None:
             failed = item.get("status") != "completed"
-            yield from self._end(str(item.get("id")), failed, _outcome(item))
+            yield from self.finish(str(item.get("id")), failed, _outcome(item))
 
-    def raw(self, item: Object) -> Iterator[Told]:
+    def raw(self, item: Object) -> Iterator[ToldCall]:
         """A response item as the model said it, or as it was told the outcome."""
         call_id, kind = item.get("call_id"), str(item.get("type", ""))
         if not isinstance(call_id, str):
@@ -99,44 +88,33 @@ class CodexCalls:
         elif kind.endswith("_output"):
             yield from self._raw_output(call_id, item.get("output"))
 
-    def leave(self, *, broken_off: bool) -> Iterator[Told]:
-        """The turn is over: say of what has no end that it runs on, was broken off, or neither."""
+    def leave(self, *, broken_off: bool) -> Iterator[ToldCall]:
+        """The turn is over: what was left in the background runs on, unless it was broken off."""
         for call in self.running:
-            status = "interrupted" if broken_off else "unknown"
             if not broken_off and call.call_id in self._in_background:
-                status = "running"
-            yield from self._end(call.call_id, status != "running", {"status": status})
+                yield from self.finish(call.call_id, False, {"status": "running"})
+        yield from super().leave(broken_off=broken_off)
 
-    def _raw_output(self, call_id: str, output: object) -> Iterator[Told]:
+    def _raw_output(self, call_id: str, output: object) -> Iterator[ToldCall]:
         if held := self._held.pop(call_id, None):
-            yield from self._begin(held)
-        call = self._begun.get(call_id)
+            yield from self.start(held)
+        call = self.started.get(call_id)
         if call is None:
             return
         if call_id not in self._with_item:
-            yield from self._end(call_id, *_raw_outcome(call, output))
+            yield from self.finish(call_id, *_raw_outcome(call, output))
         elif call.name == SHELL:
             text = _raw_text(output)
             if _GOES_ON.search(text):
                 self._in_background.add(call_id)
             elif _EXIT.search(text):
-                yield from self._end(call_id, *_raw_outcome(call, output))
+                yield from self.finish(call_id, *_raw_outcome(call, output))
 
-    def _asked_for(self, call: ToolCallStarted) -> Iterator[Told]:
+    def _asked_for(self, call: ToolCallStarted) -> Iterator[ToldCall]:
         if call.name == PATCH:
             self._held[call.call_id] = call
         else:
-            yield from self._begin(call)
-
-    def _begin(self, call: ToolCallStarted) -> Iterator[Told]:
-        if call.call_id not in self._begun:
-            self._begun[call.call_id] = call
-            yield call
-
-    def _end(self, call_id: str, failed: bool, output: Mapping[str, object]) -> Iterator[Told]:
-        if call_id not in self._ended:
-            self._ended.add(call_id)
-            yield ToolCallFinished(call_id, failed, output)
+            yield from self.start(call)
 
 
 def _call_of(item: Object) -> ToolCallStarted | None:

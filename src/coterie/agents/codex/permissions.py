@@ -131,7 +131,7 @@ def _reached(reached: Object, params: Object, around: CodexRequestContext) -> _Q
 
 def _edit(params: Object, around: CodexRequestContext) -> _Question:
     call_id = text(params.get("itemId"))
-    begun = around.calls.get(call_id)  # the diff stands in its item alone
+    begun = around.calls.started.get(call_id)  # the diff stands in its item alone
     given: Object = dict(begun.input) if begun else {}
     changes = changes_of(given)
     paths = tuple(dict.fromkeys(path for change in changes for path in _paths(change)))

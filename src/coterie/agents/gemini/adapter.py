@@ -22,7 +22,7 @@ from coterie.agents.fields import bounded, mapping, number, text
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.home import prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
-from coterie.agents.program import OneShotChannel
+from coterie.agents.program import CallLedger, OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model import update
 from coterie.model.team import Member
@@ -47,9 +47,7 @@ class HeadlessRun:
     complaint: str = ""
     """What it said last of something that went wrong."""
     end: update.End | None = None
-    calls: set[str] = field(default_factory=set[str])
-    open: dict[str, None] = field(default_factory=dict[str, None])
-    """The calls that have begun and not ended, oldest first."""
+    calls: CallLedger = field(default_factory=CallLedger)
 
     @property
     def text(self) -> str:
@@ -65,10 +63,9 @@ class HeadlessRun:
             case "message" if event.get("role") == "assistant":
                 yield from self._said(text(event.get("content")))
             case "tool_use":
-                yield self._called(event)
+                yield from self.calls.start(_called(event))
             case "tool_result":
-                self.open.pop(text(event.get("tool_id")), None)
-                yield _returned(event)
+                yield from self.calls.finish(*_returned(event))
             case "error":
                 self.complaint = text(event.get("message"))
             case "result":
@@ -81,21 +78,11 @@ class HeadlessRun:
             self.pieces.append(piece)
             yield update.TextDelta(piece)
 
-    def _called(self, event: Object) -> update.ToolCallStarted:
-        call_id, given = text(event.get("tool_id")), bounded(mapping(event.get("parameters")))
-        self.calls.add(call_id)
-        self.open[call_id] = None
-        name = text(event.get("tool_name"))
-        effect = "read" if name in _LOOKING else "other"
-        return update.ToolCallStarted(call_id, name, cast("Object", given), effect)
-
     def left(self, *, broken_off: bool) -> Iterator[update.Update]:
         """Ends the calls that have not ended, unless whether they did is unknown."""
         if isinstance(self.end, update.TurnFailed) and self.end.kind == "exit":
             return
-        status = "interrupted" if broken_off else "unknown"
-        for call_id in self.open:
-            yield update.ToolCallFinished(call_id, True, {"status": status})
+        yield from self.calls.leave(broken_off=broken_off)
 
     def gone(self, end: AgentProcessEnded) -> update.End:
         signed_out = end.exit_code == _NOT_SIGNED_IN
@@ -107,18 +94,25 @@ class HeadlessRun:
             found = _API_ERROR.match(words)
             # As the protocol would have told it.
             return self.failures.failed(RpcError("", {"message": found[1] if found else words}))
-        if not (self.text or self.calls):
+        if not (self.text or self.calls.started):
             return self.failures.empty()
         stats = mapping(event.get("stats"))
         given, made = (int(number(stats.get(f"{way}_tokens"))) for way in ("input", "output"))
         return update.TurnCompleted(self.text, update.Usage(given, made, source=self.failures.name))
 
 
-def _returned(event: Object) -> update.ToolCallFinished:
+def _called(event: Object) -> update.ToolCallStarted:
+    call_id, given = text(event.get("tool_id")), bounded(mapping(event.get("parameters")))
+    name = text(event.get("tool_name"))
+    effect = "read" if name in _LOOKING else "other"
+    return update.ToolCallStarted(call_id, name, cast("Object", given), effect)
+
+
+def _returned(event: Object) -> tuple[str, bool, Object]:
     told = {"text": text(event.get("output")), "error": mapping(event.get("error"))}
     output = bounded({name: said for name, said in told.items() if said})
     failed = event.get("status") != "success"
-    return update.ToolCallFinished(text(event.get("tool_id")), failed, cast("Object", output))
+    return text(event.get("tool_id")), failed, cast("Object", output)
 
 
 _NO_PROTOCOL = re.compile(r"Unknown arguments?: (?:.*, )?acp\b")
