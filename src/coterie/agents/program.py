@@ -69,9 +69,11 @@ class ProgramAdapter:
         """How such a process is started."""
         return Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
 
-    def missing(self, member: Member, workspace: Workspace, problem: str) -> AgentMissing:
+    def missing(
+        self, member: Member, workspace: Workspace, problem: str, advice: str = "coterie doctor"
+    ) -> AgentMissing:
         """Why this agent cannot be started for this member."""
-        return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem)
+        return AgentMissing(member.id, str(workspace.folder), self.agent.command, problem, advice)
 
 
 class CannotOpen(Exception):
@@ -183,10 +185,8 @@ class RefusedChannel:
         """There is nothing to end."""
 
 
-class StartProcess(Protocol):
-    """Starts a process of a member, by the words that choose the way of calling."""
-
-    def __call__(self, *words: str) -> Awaitable[AgentProcess]: ...
+StartProcess = Callable[..., Awaitable[AgentProcess]]
+"""Starts a process of a member, by the words that choose the way of calling."""
 
 
 class OneShotRun(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from coterie.agents import acp, builtin, claude, codex, gemini, opencode, qwen
 from coterie.agents.human import HumanAdapter
@@ -49,21 +49,16 @@ Recall = Callable[[str], Awaitable[list[str]]]
 
 
 class MakeAdapter(Protocol):
-    """What makes an adapter of a registry entry."""
+    """What makes an adapter of a registry entry.
+
+    If it has an `environment(member, workspace)`, that prepares a member's home, and returns the
+    environment to start its CLI in by hand.  It blocks.
+    """
 
     def __call__(
         self, agent: AgentDefinition, children: ChildLog, keeper: KeeperName, quiet_after: float
     ) -> Adapter:
         """The adapter for one agent; starts nothing."""
-        ...
-
-
-@runtime_checkable
-class HasHome(Protocol):
-    """An adapter's class that says what a member's home must hold for its agent."""
-
-    def environment(self, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare the home; returns the environment to start the CLI in by hand.  Blocks."""
         ...
 
 
@@ -109,8 +104,8 @@ def home_environment(
     agent: AgentDefinition, member: Member, workspace: Workspace
 ) -> Mapping[str, str]:
     """The environment of a member's CLI, its home written as Coterie itself would.  Blocks."""
-    make = _make(agent)
-    return make.environment(member, workspace) if isinstance(make, HasHome) else workspace.env
+    prepare = getattr(_make(agent), "environment", None)
+    return prepare(member, workspace) if prepare else workspace.env
 
 
 def _make(agent: AgentDefinition) -> MakeAdapter:

@@ -58,11 +58,6 @@ class Child:
         return self._keeper.agent_pid
 
     @property
-    def exit_code(self) -> int | None:
-        """The agent's exit code, 128+n for signal n; None while it runs."""
-        return self._keeper.exit_code
-
-    @property
     def left(self) -> int:
         """How many processes still ran below it when it had ended; then they are ended too."""
         return self._keeper.left
@@ -104,7 +99,10 @@ class Child:
         self._output.divert(sink)
 
     async def exit(self) -> int:
-        """Wait for the agent's end; its exit code.  By then `stderr_tail` is whole."""
+        """Wait for the agent's end; its exit code, 128+n for signal n.
+
+        By then `stderr_tail` is whole.
+        """
         await self._keeper.exited.wait()
         await self._errors.ended.wait()
         if self._keeper.exit_code is None:  # its keeper was killed, and is now no more either

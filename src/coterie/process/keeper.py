@@ -142,7 +142,6 @@ class Keeper:
     """Watches one running agent; every pid below it stays ours until we have reaped it."""
 
     def __init__(self, control: int, status: int) -> None:
-        self.control = control
         self.status = status
         self.agent = 0
         self.code: int | None = None

@@ -68,8 +68,8 @@ class Acceptance:
 
     def differs(self, before: str, after: str) -> list[str]:
         """The files that differ between two commits."""
-        listed = self.git.run("diff-tree", "-r", "-z", "--no-renames", "--name-only", before, after)
-        return [name for name in listed.split("\0") if name]
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-only")
+        return self.git.run(*words, before, after).split("\0")[:-1]
 
     def files_of(self, commit: str) -> list[str]:
         return self.git.run("ls-tree", "-r", "-z", "--name-only", commit).split("\0")[:-1]

@@ -80,8 +80,7 @@ class TicketWorktrees:
 
     def changed(self, ticket: str) -> list[str]:
         """The files that the ticket's commits changed."""
-        listed = self._difference(ticket, "-z", "--name-only")
-        return [name for name in listed.split("\0") if name]
+        return self._difference(ticket, "-z", "--name-only").split("\0")[:-1]
 
     def uncommitted(self, ticket: str, names: Iterable[str]) -> list[Path]:
         """Files of these names that the ticket has made and that no commit of it holds."""

@@ -18,7 +18,6 @@ from coterie.agents.builtin.services import CONTEXT_TOKENS, PAUSES, TurnServices
 from coterie.agents.builtin.thread import BuiltinThread
 from coterie.agents.builtin.turn import BuiltinChannel
 from coterie.agents.program import ProgramAdapter, RefusedChannel
-from coterie.errors import AgentMissing
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.tools.search.index import CodeIndex, SearchCode
@@ -143,9 +142,7 @@ class BuiltinAdapter(ProgramAdapter):
             return await anyio.to_thread.run_sync(connected)
         except ImportError as missing:
             problem = f"what it speaks to models with is not installed ({missing})"
-            raise AgentMissing(
-                member.id, str(workspace.folder), self.agent.command, problem, INSTALL
-            ) from missing
+            raise self.missing(member, workspace, problem, INSTALL) from missing
 
     def _services(
         self, model: LibraryModel, toolbox: Toolbox, member: Member, workspace: Workspace

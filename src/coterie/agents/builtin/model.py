@@ -214,13 +214,6 @@ def definitions(tools: Sequence[ToolSpec]) -> list[ToolDefinition]:
     ]
 
 
-def said_in(response: messages.ModelResponse) -> str:
-    """The text of a reply."""
-    return text(
-        "".join(part.content for part in response.parts if isinstance(part, messages.TextPart))
-    )
-
-
 def calls_in(response: messages.ModelResponse) -> tuple[ToolCallRequest, ...]:
     """The native calls of a reply; one whose arguments cannot be read says so."""
     is_cut = response.finish_reason == "length"
@@ -280,8 +273,9 @@ class LibraryModel:
             raise trouble(error, self.choice) from error
         if response.state != "complete":
             raise half(self.choice)
+        texts = [part.content for part in response.parts if isinstance(part, messages.TextPart)]
         yield Reply(
-            said_in(response),
+            text("".join(texts)),
             calls_in(response),
             _STOPS.get(response.finish_reason, "end"),
             self._usage(response),

@@ -155,11 +155,6 @@ class ClaudeRequest:
             text(request.get("tool_use_id")),
         )
 
-    @property
-    def allowed(self) -> Object:
-        """The answer yes, to what was asked and no more."""
-        return {"behavior": "allow", "updatedInput": self.input}
-
 
 @dataclass
 class ClaudeQuestions:
@@ -174,12 +169,11 @@ class ClaudeQuestions:
         self._answers[key] = response
         if len(self._answers) < len(self.questions):
             return None
-        return self._permitted(response) if self.questions[0].call else self._chosen()
-
-    def _permitted(self, response: Response) -> Object:
-        if response.selected_option_id == APPROVE:
-            return self.request.allowed
-        return _denied(response)
+        if not self.questions[0].call:
+            return self._chosen()
+        if response.selected_option_id != APPROVE:
+            return _denied(response)
+        return {"behavior": "allow", "updatedInput": self.request.input}
 
     def _chosen(self) -> Object:
         answers: dict[str, str] = {}
@@ -225,15 +219,12 @@ def _permission(request: ClaudeRequest, cwd: str, said: str, diff: str) -> Asked
 
 
 def _denied(response: Response) -> Object:
-    return {"behavior": "deny", "message": _no(response)}
-
-
-def _no(response: Response) -> str:
-    """What Claude's model is told of a no."""
-    if response.selected_option_id is None and response.input_value is None:
-        return "Nobody answered, so the answer is no."
+    """A no, with what Claude's model is told of it."""
     who = "The answer is" if response.author_actor_id == NOBODY else "The user said"
-    return f"{who} no: {response.comment}" if response.comment else f"{who} no."
+    told = f"{who} no: {response.comment}" if response.comment else f"{who} no."
+    if response.selected_option_id is None and response.input_value is None:
+        told = "Nobody answered, so the answer is no."
+    return {"behavior": "deny", "message": told}
 
 
 def _question(key: str, given: Object, said: str) -> Asked:

@@ -128,7 +128,7 @@ def _call_of(item: Object) -> ToolCallStarted | None:
             paths = ", ".join(str(change.get("path", "")) for change in changes)
             name, given = PATCH, {"path": paths, "changes": changes}
         case "mcpToolCall":
-            name = mcp_name(item.get("server"), item.get("tool"))
+            name = f"mcp__{item.get('server')}__{item.get('tool')}"  # as models call it
             given = mapping(item.get("arguments"))
         case "dynamicToolCall":
             name, given = str(item.get("tool")), mapping(item.get("arguments"))
@@ -167,11 +167,6 @@ def command_of(command: object) -> str:
 def changes_of(item: Object) -> list[Object]:
     """The changes of a patch."""
     return mappings(item.get("changes"))
-
-
-def mcp_name(server: object, tool: object) -> str:
-    """The name of a tool of an MCP server, as models call it."""
-    return f"mcp__{server}__{tool}"
 
 
 def _raw_call(call_id: str, item: Object) -> ToolCallStarted:

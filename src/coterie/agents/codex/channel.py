@@ -138,7 +138,8 @@ class CodexChannel(ProcessChannel):
         updates: list[Update] = []
         for item in await self._recorded(message):
             updates += turn.calls.raw(item)
-        updates += [self._serve(message)] if _is_call(message) else turn.take(message)
+        is_ours = message.get("method") == "item/tool/call"
+        updates += [self._serve(message)] if is_ours else turn.take(message)
         for request_id in turn.unanswerable:
             self._rpc.refuse(request_id, "Nobody can answer this here.")
         turn.unanswerable.clear()
@@ -188,10 +189,6 @@ class CodexChannel(ProcessChannel):
         with anyio.CancelScope(deadline=deadline):
             return await self._process.receive()
         return None
-
-
-def _is_call(message: Object) -> bool:
-    return "id" in message and message.get("method") == "item/tool/call"
 
 
 _RECORDED_BY = ("thread/tokenUsage/updated", "turn/completed")

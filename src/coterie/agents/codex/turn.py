@@ -180,8 +180,8 @@ class CodexTurn:
             "error": self._error,
             "item/agentMessage/delta": self._said,
             "item/completed": self._item_completed,
-            "item/started": self._item_started,
-            "rawResponseItem/completed": self._raw,
+            "item/started": lambda given: self.calls.item_started(mapping(given.get("item"))),
+            "rawResponseItem/completed": lambda given: self.calls.raw(mapping(given.get("item"))),
             _USAGE: self._usage,
             "turn/completed": self._completed,
         }
@@ -230,9 +230,6 @@ class CodexTurn:
         self._texts[key] = self._texts.get(key, "") + delta
         yield update.TextDelta(delta)
 
-    def _item_started(self, params: Object) -> Iterator[update.Update]:
-        yield from self.calls.item_started(mapping(params.get("item")))
-
     def _item_completed(self, params: Object) -> Iterator[update.Update]:
         item = mapping(params.get("item"))
         if item.get("type") == "agentMessage":
@@ -241,9 +238,6 @@ class CodexTurn:
                 yield from self._said({"itemId": key, "delta": text})
             self._texts[key] = clean(text)
         yield from self.calls.item_completed(item)
-
-    def _raw(self, params: Object) -> Iterator[update.Update]:
-        yield from self.calls.raw(mapping(params.get("item")))
 
     def _usage(self, params: Object) -> Iterator[update.Update]:
         self._spent = _total(params)
