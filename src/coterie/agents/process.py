@@ -124,9 +124,6 @@ class AgentProcess:
             self._noise.append(line[:8000].decode("utf-8", "replace")[:2000])
 
 
-# -- JSON-RPC over a process -------------------------------------------------------------------
-
-
 class RpcError(Exception):
     """The agent answered a request with an error."""
 

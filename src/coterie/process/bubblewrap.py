@@ -155,8 +155,6 @@ def _when_armed(init: int) -> int:
     return 0
 
 
-# -- whether it can be used ----------------------------------------------------------------------
-
 _problems: dict[str, str | None] = {}
 
 

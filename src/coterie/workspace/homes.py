@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -31,8 +32,6 @@ READ_TEAM_INSTRUCTION = (
 
 REHEARSAL_KEY = "rehearsal"
 """Stands where an API key would, in a rehearsal."""
-DIRECT = dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")
-"""Variables that keep a rehearsal's requests from a proxy."""
 _DOCUMENT = 32 * 1024
 """So much of the material's own instructions is read."""
 
@@ -95,6 +94,16 @@ def text_in(path: Path, *names: str) -> str | None:
     for name in names:
         found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
     return found if isinstance(found, str) else None
+
+
+def rehearsal_env(env: Mapping[str, str], real: str, login: Mapping[str, str]) -> dict[str, str]:
+    """An environment that leads to the stand-in of a rehearsal, and to nothing real.
+
+    `real` is how the names of variables begin that would lead to a real model, as a regular
+    expression.
+    """
+    kept = {name: value for name, value in env.items() if not re.match(real, name)}
+    return {**kept, **login, **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost")}
 
 
 def link_login(link: Path, place: str, workspace: Workspace) -> bool:

@@ -27,7 +27,7 @@ from coterie.model.workspace import Workspace
 from coterie.workspace import homes
 
 REHEARSAL_MODEL = "rehearsal"
-_REHEARSING = ("OPENAI", "ANTHROPIC", "GEMINI", "GOOGLE", "OPENROUTER", "DASHSCOPE")
+_REAL = "OPENAI|ANTHROPIC|GEMINI|GOOGLE|OPENROUTER|DASHSCOPE"
 """Whose variables might lead a rehearsal to a real model."""
 
 
@@ -75,20 +75,16 @@ def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known)
 def _environment(workspace: Workspace) -> dict[str, str]:
     if workspace.rehearsal is None:
         return dict(workspace.env)
-    kept = {
-        name: value for name, value in workspace.env.items() if not name.startswith(_REHEARSING)
-    }
     url = workspace.rehearsal
-    return {
-        **kept,
+    login = {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_KEY": homes.REHEARSAL_KEY,
         "ANTHROPIC_BASE_URL": url,
         "ANTHROPIC_API_KEY": homes.REHEARSAL_KEY,
         "GOOGLE_GEMINI_BASE_URL": url,
         "GEMINI_API_KEY": homes.REHEARSAL_KEY,
-        **homes.DIRECT,
     }
+    return homes.rehearsal_env(workspace.env, _REAL, login)
 
 
 VERSION = 1
@@ -159,9 +155,6 @@ def _brief(tail: str) -> str:
     """The beginning and the end of what an agent said: some print all their help in between."""
     lines = tail.splitlines()
     return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
-
-
-# -- what is chosen when a session is opened ---------------------------------------------------
 
 
 _READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)

@@ -245,9 +245,6 @@ def _searched(call: AcpCall) -> str:
     return searched(call.places[0] if call.places else "", pattern if leads else "")
 
 
-# -- leave that an agent asks for, as a question to the user -----------------------------------
-
-
 CANCELLED: Object = {"outcome": {"outcome": "cancelled"}}
 _GEMINIS = re.compile(r"\[(?:in|current working directory) [^\]]*\]\s*(?:\((?P<why>.*)\))?.*", re.S)
 """How Gemini puts the reason for a command, after its folder."""

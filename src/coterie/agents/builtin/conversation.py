@@ -110,9 +110,6 @@ class ChatModel(Protocol):
         ...
 
 
-# -- the entries of a thread -------------------------------------------------------------------
-
-
 _HIDDEN = frozenset({"digest"})
 """What a result holds for our own use."""
 _EXACT = 100_000_000

@@ -31,33 +31,12 @@ Requests = dict[str, tuple[ToolCallRequest, bool]]
 _Kind = TypeVar("_Kind", Summed, Trimmed)
 
 
-class View:
-    """The conversation that the model gets, kept up as its thread grows."""
+def shown(entries: Sequence[Entry], requests: Requests | None = None) -> list[Shown]:
+    """The conversation that the model gets; the task's own words are always in it.
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
-        self._entries = entries
-        self._said: list[Shown] = []
-        self._requests: Requests = {}
-
-    def add(self, entry: Entry) -> None:
-        """The thread has one entry more."""
-        if isinstance(entry, Prompted | Summed | Trimmed):  # these say what stands before them
-            self._requests = {}
-            self._said = _shown(self._entries, self._requests)
-        else:
-            self._said.extend(_of(entry, self._requests, short=False))
-
-    def said(self) -> list[Shown]:
-        """All of it, as it is now."""
-        return self._said.copy()
-
-
-def shown(entries: Sequence[Entry]) -> list[Shown]:
-    """The conversation that the model gets; the task's own words are always in it."""
-    return _shown(entries, {})
-
-
-def _shown(entries: Sequence[Entry], requests: Requests) -> list[Shown]:
+    The calls in it are added to `requests`.
+    """
+    requests = {} if requests is None else requests
     summed, trimmed = _last(entries, Summed), _last(entries, Trimmed)
     places = summed.upto if summed else 0, trimmed.upto if trimmed else 0
     said = list(_from(entries, *places, requests))
@@ -162,7 +141,8 @@ class BuiltinThread:
     def __init__(self, thread_id: str, entries: Iterable[Entry] = ()) -> None:
         self.id = thread_id
         self.entries: list[Entry] = []
-        self._view = View(self.entries)
+        self._shown: list[Shown] = []
+        self._requests: Requests = {}
         self._prompt: Prompted | None = None
         self.replies: list[Replied] = []
         """What the model said in the last turn."""
@@ -189,12 +169,16 @@ class BuiltinThread:
             elif isinstance(entry, Replied):
                 self.replies.append(entry)
             self.entries.append(entry)
-            self._view.add(entry)
+            if isinstance(entry, Prompted | Summed | Trimmed):  # these say what stands before them
+                self._requests = {}
+                self._shown = shown(self.entries, self._requests)
+            else:
+                self._shown.extend(_of(entry, self._requests, short=False))
             self.characters += at_most(entry)
 
     def shown(self) -> list[Shown]:
         """The conversation that the model gets."""
-        return self._view.said()
+        return self._shown.copy()
 
     def numbered(self, calls: Iterable[ToolCallRequest]) -> tuple[ToolCallRequest, ...]:
         """The calls of the reply that is remembered next, each with an id that no other has."""

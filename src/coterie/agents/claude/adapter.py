@@ -26,7 +26,7 @@ from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
 
-_REAL = re.compile(r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_")
+_REAL = r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_"
 """Variables that would lead a rehearsal to a real model."""
 _SETTINGS: Mapping[str, object] = {
     # A thread is a member's memory: Claude would delete it after a month.
@@ -82,8 +82,9 @@ def _instruction_of(material: Path) -> Path | None:
 def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
     given = {**_DEFAULTS, **_signed_in(workspace), **workspace.env}
     if workspace.rehearsal is not None:
-        kept = {name: value for name, value in given.items() if not _REAL.match(name)}
-        given = {**kept, **_rehearsing(workspace.rehearsal)}
+        key, url = homes.REHEARSAL_KEY, workspace.rehearsal
+        login = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": key}
+        given = homes.rehearsal_env(given, _REAL, {**_DEFAULTS, **login})
     return {
         **given,
         "CLAUDE_CONFIG_DIR": str(config),
@@ -111,11 +112,6 @@ def _signed_in(workspace: Workspace) -> dict[str, str]:
     # A login with the vendor's console leaves a key among the user's settings.
     key = homes.text_in(home / ".claude.json", "primaryApiKey")
     return {_CREDENTIALS: "", **({"ANTHROPIC_API_KEY": key} if key else {})}
-
-
-def _rehearsing(url: str) -> dict[str, str]:
-    login = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": homes.REHEARSAL_KEY}
-    return {**_DEFAULTS, **login, **homes.DIRECT}
 
 
 _LOST = "No conversation found"
@@ -219,12 +215,7 @@ class _Opening:
             if _LOST in end.tail:
                 raise _ThreadLost from end
             raise
-        session = channel.ClaudeSession(
-            thread=thread,
-            cwd=str(self.workspace.execution_dir),
-            rehearsed=self.workspace.rehearsal is not None,
-        )
-        return channel.ClaudeChannel(process, session, server)
+        return channel.ClaudeChannel(process, server, thread, self.workspace)
 
 
 async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:

@@ -22,6 +22,7 @@ from coterie.agents.team_tools.serving import SERVER, Result, Serving, is_ours
 from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
+from coterie.model.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -92,25 +93,17 @@ A build ends and Claude speaks of it; a server never does and is stopped.
 """
 
 
-@dataclass(frozen=True)
-class ClaudeSession:
-    """What a channel is opened with."""
-
-    thread: str
-    cwd: str
-    rehearsed: bool
-    """Whether the model is a stand-in, whose tokens nobody pays for."""
-
-
 class ClaudeChannel(ProcessChannel):
     """`ports.Channel` on one Claude."""
 
-    def __init__(self, process: AgentProcess, line: ClaudeSession, server: TeamToolServer) -> None:
+    def __init__(
+        self, process: AgentProcess, server: TeamToolServer, thread: str, workspace: Workspace
+    ) -> None:
         super().__init__(process)
-        self.thread: str | None = line.thread
+        self.thread: str | None = thread
         self._control = ControlChannel(process)
-        self._line = line
         self._server = server
+        self._workspace = workspace
         self._turn: ClaudeTurn | None = None
         self._open: dict[str, permissions.ClaudeQuestions] = {}
         """By its key: the request that a question belongs to."""
@@ -118,7 +111,7 @@ class ClaudeChannel(ProcessChannel):
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         # Never the id of an earlier try: Claude would take it for answered and say nothing.
-        turn = self._turn = ClaudeTurn(str(uuid4()), self._line.cwd)
+        turn = self._turn = ClaudeTurn(str(uuid4()), str(self._workspace.execution_dir))
         self._server.serving.begin()
         self._refuse_pending()
         said: Object = {"role": "user", "content": prompt.text}
@@ -190,7 +183,8 @@ class ClaudeChannel(ProcessChannel):
             turn.deadline = math.inf
 
     def _finished(self, end: End) -> End:
-        if isinstance(end, TurnCompleted) and self._line.rehearsed and end.usage:
+        # Nobody pays for the tokens of a stand-in.
+        if isinstance(end, TurnCompleted) and self._workspace.rehearsal and end.usage:
             end = replace(end, usage=replace(end.usage, cost_usd=None, source="rehearsal"))
         return self._server.serving.finished(end)
 
@@ -211,8 +205,6 @@ class ClaudeChannel(ProcessChannel):
         if request.get("subtype") == "can_use_tool":
             return self._permission(turn, permissions.ClaudeRequest.of(request_id, request), diff)
         return self._asked(turn, request_id, request)
-
-    # -- what Claude asks of us ----------------------------------------------------------------
 
     def _asked(self, turn: ClaudeTurn, request_id: str, request: Object) -> Iterable[Update]:
         match request.get("subtype"):

@@ -80,9 +80,6 @@ _MAKE: Mapping[str, Callable[[str, Object, str], Action]] = {
 }
 
 
-# -- what an edit of Claude's would make of a file ---------------------------------------------
-
-
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
 _LONGEST = 1_000_000
 """A longer file is not read for this: only the pieces that change are shown then."""
@@ -126,9 +123,6 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
         lines += [f"-{line}" for line in text(edit.get("old_string")).splitlines()]
         lines += [f"+{line}" for line in text(edit.get("new_string")).splitlines()]
     return lines
-
-
-# -- what Claude asks before it goes on, as questions to the user ------------------------------
 
 
 QUESTION = "AskUserQuestion"

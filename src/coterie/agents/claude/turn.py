@@ -193,8 +193,6 @@ class ClaudeTurn:
             "system/api_retry": self._retry,
         }
 
-    # -- how it ends ---------------------------------------------------------------------------
-
     @property
     def answered(self) -> bool:
         """Whether the message is done with, whatever is left in the background."""
@@ -225,8 +223,6 @@ class ClaudeTurn:
         return update.TurnCompleted(
             self.speech.text or text(own.get("result")), usage_of(self._results)
         )
-
-    # -- what is told --------------------------------------------------------------------------
 
     def hear(self, message: Object) -> Iterable[update.Update]:
         """The updates in a message; one that is not known is a sign of life."""

@@ -22,7 +22,6 @@ All of it blocks: not for the event loop.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,7 +37,7 @@ _DOCUMENT = "GEMINI.md"
 _ATTEMPTS = 2
 """A second one after some five seconds; a third would come after twelve more, in silence, where
 Coterie itself tries a failed turn again and says so."""
-_REAL = re.compile(r"GEMINI_API_|GOOGLE_|CODE_ASSIST_")
+_REAL = "GEMINI_API_|GOOGLE_|CODE_ASSIST_"
 """Variables that would lead a rehearsal to a real model."""
 _OAUTH, _BY_KEY, _VERTEX = "oauth-personal", "gemini-api-key", "vertex-ai"
 _WRITING = ("write_file", "replace")
@@ -162,11 +161,9 @@ def _sign_in(workspace: Workspace, *, signed_in: bool) -> str:
 def _environment(workspace: Workspace) -> dict[str, str]:
     env = dict(workspace.env)
     if workspace.rehearsal is not None:
-        env = {name: value for name, value in env.items() if not _REAL.match(name)} | homes.DIRECT
-        env |= {
-            "GEMINI_API_KEY": homes.REHEARSAL_KEY,
-            "GOOGLE_GEMINI_BASE_URL": workspace.rehearsal,
-        }
+        key, url = homes.REHEARSAL_KEY, workspace.rehearsal
+        login = {"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
+        env = homes.rehearsal_env(env, _REAL, login)
     return {
         **env,
         "GEMINI_CLI_TRUST_WORKSPACE": "false",
