@@ -144,7 +144,7 @@ class App:
         Raises TaskBusy where a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
-        engine = self._engine(await self._own())
+        engine = Engine(self.storage, run.WORKFLOWS, await self._claimant(), self.root)
         created = (await self._look.state(task_id)).created
         await run.load_workflow(created.workflow)
         async with (
@@ -233,7 +233,7 @@ class App:
 
     async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far; of a session, what was approved."""
-        return await Changes(self._sessions).diff(task_id)
+        return await self._changes.diff(task_id)
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""
@@ -264,7 +264,7 @@ class App:
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
         await self._sessions.complete_files(task_id)
-        await steering.cancel(self._look, self._claimant(await self._own()), task_id)
+        await steering.cancel(self._look, await self._claimant(), task_id)
 
     async def revert(
         self, task_id: str, *, undo: bool = False, dry_run: bool = False
@@ -275,9 +275,8 @@ class App:
         Of a session that was accepted, a commit takes the work back out of the branch; one that
         was not is only marked: nobody's files were changed.
         """
-        claimant = self._claimant(await self._own())
-        changes = Changes(self._sessions)
-        return await changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
+        claimant = await self._claimant()
+        return await self._changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
 
     async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
         """Bring a session's approved work into the branch that the user has checked out.
@@ -285,14 +284,13 @@ class App:
         Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
         moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
         """
-        claimant = self._claimant(await self._own())
+        claimant = await self._claimant()
         created = (await self._look.state(task_id)).created
         members = await anyio.to_thread.run_sync(
             self._members.of, created.team, created.team_file, None
         )
         checks = run.checks_of(self.root, created, members.redactor())
-        changes = Changes(self._sessions)
-        return await changes.accept(task_id, claimant, checks, recheck=recheck)
+        return await self._changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
@@ -318,6 +316,10 @@ class App:
         return Sessions(self._look)
 
     @property
+    def _changes(self) -> Changes:
+        return Changes(self._sessions)
+
+    @property
     def _owners(self) -> Path:
         return Project(self.root).folder / "owners"
 
@@ -329,11 +331,8 @@ class App:
             await anyio.to_thread.run_sync(sweep, self._owners, needed | {self._owner.id})
         return self._owner
 
-    def _claimant(self, owner: Owner) -> Claimant:
-        return Claimant(owner, self.storage.leases, SurvivorReaper(), self.machine)
-
-    def _engine(self, owner: Owner) -> Engine:
-        return Engine(self.storage, run.WORKFLOWS, self._claimant(owner), self.root)
+    async def _claimant(self) -> Claimant:
+        return Claimant(await self._own(), self.storage.leases, SurvivorReaper(), self.machine)
 
     @property
     def _members(self) -> run.MemberFactory:

@@ -16,7 +16,7 @@ config: click.Group = list_group(
 )
 
 
-@command("list", "coterie config list")
+@command("list", "coterie config list", config)
 @pass_call
 def list_(call: Call) -> None:
     """Every setting, its value, and who said so."""
@@ -26,7 +26,7 @@ def list_(call: Call) -> None:
     call.lines(_table(settings, call.width))
 
 
-@command("get", "coterie config get keeper")
+@command("get", "coterie config get keeper", config)
 @click.argument("key")
 @pass_call
 def get(call: Call, key: str) -> None:
@@ -36,7 +36,7 @@ def get(call: Call, key: str) -> None:
     call.line(_shown(found.value))
 
 
-@command("set", "coterie config set quietAfter 5m --user")
+@command("set", "coterie config set quietAfter 5m --user", config)
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option("--user", is_flag=True, help="For all your projects, not for this one.")
@@ -51,10 +51,6 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
     found, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(found) | {"path": str(path)})
     call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
-
-
-for _one in (list_, get, set_):
-    config.add_command(_one)
 
 
 def _all(call: Call) -> AllSettings:

@@ -264,9 +264,12 @@ def _with_options(function: Callable[P, None]) -> Callable[P, None]:
     return function
 
 
-def command(name: str, example: str) -> Callable[[Callable[P, None]], click.Command]:
+def command(
+    name: str, example: str, parent: click.Group | None = None
+) -> Callable[[Callable[P, None]], click.Command]:
     """A click command with the options of all and an example at the end of its help."""
-    decorate = click.command(name, epilog=f"Example:  {example}", context_settings=_SETTINGS)
+    create = click.command if parent is None else parent.command
+    decorate = create(name, epilog=f"Example:  {example}", context_settings=_SETTINGS)
     return lambda function: decorate(_with_options(function))
 
 

@@ -143,5 +143,4 @@ class JsonLines(Surface):
             self._emit(record.type, fields_of(record), getattr(record, "at", None) or None)
 
     async def finished(self, app: App, result: ResultRecord) -> None:
-        """The last line."""
         self._emit(result.type, fields_of(result), None)

@@ -125,7 +125,6 @@ class CommandLog:
         self._others: list[str] = []
 
     def saw(self, record: Record) -> None:
-        """Look at what happened."""
         match record:
             case InteractionRecord(state="answered") if record.interaction.permission is not None:
                 command = record.interaction.permission.command

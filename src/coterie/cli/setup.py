@@ -193,14 +193,14 @@ agents: click.Group = list_group(
 )
 
 
-@command("list", "coterie agents list --json")
+@command("list", "coterie agents list --json", agents)
 @pass_call
 def list_(call: Call) -> None:
     """Every registered agent, and whether its program is there."""
     _list(call)
 
 
-@command("scan", "coterie agents scan")
+@command("scan", "coterie agents scan", agents)
 @pass_call
 def scan(call: Call) -> None:
     """Look for agents on PATH and enter what is found; what you changed by hand is kept."""
@@ -211,7 +211,7 @@ def scan(call: Call) -> None:
     _list(call, made.registry)
 
 
-@command("add", "coterie agents add mine --ends-with result -- python3 agent.py")
+@command("add", "coterie agents add mine --ends-with result -- python3 agent.py", agents)
 @click.argument("name")
 @click.argument("program_", metavar="-- COMMAND [ARGS]…", nargs=-1, required=True)
 @click.option("--ends-with", metavar="TYPE,…", help="A JSON line of this type ends a reply.")
@@ -235,7 +235,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
         call.note(f"! {entry.command} is not found on PATH; it is registered all the same.")
 
 
-@command("migrate", "coterie agents migrate")
+@command("migrate", "coterie agents migrate", agents)
 @pass_call
 def migrate(call: Call) -> None:
     """Rewrite an old registry to the newest form; a copy is kept, dropped prompts are shown."""
@@ -252,10 +252,6 @@ def migrate(call: Call) -> None:
     if done.dropped:
         call.line("A role's prompt belongs to a member: put it into the team file as `prompt`.")
     show_notices(call, done.notices)
-
-
-for _one in (list_, scan, add, migrate):
-    agents.add_command(_one)
 
 
 def said_of_scan(made: Scan) -> str:

@@ -141,7 +141,7 @@ def tickets(context: click.Context) -> None:
         _list(context.ensure_object(Call), None)
 
 
-@command("list", "coterie tickets last")
+@command("list", "coterie tickets last", tickets)
 @click.argument("id_", metavar="[ID]", required=False)
 @pass_call
 def list_(call: Call, id_: str | None) -> None:
@@ -149,7 +149,7 @@ def list_(call: Call, id_: str | None) -> None:
     _list(call, id_)
 
 
-@command("reset", "coterie tickets reset last/T3")
+@command("reset", "coterie tickets reset last/T3", tickets)
 @click.argument("name", metavar="ID/T3")
 @pass_call
 def reset(call: Call, name: str) -> None:
@@ -177,10 +177,6 @@ def graph_(call: Call, id_: str) -> None:
     if found := _found(call, id_):
         name, listed = found
         call.lines(_drawn(listed, call.width, call.paint) or [f"{name} has no tickets."])
-
-
-for _one in (list_, reset):
-    tickets.add_command(_one)
 
 
 def _list(call: Call, id_: str | None) -> None:

@@ -28,7 +28,7 @@ team: click.Group = list_group(
 )
 
 
-@command("list", "coterie team list")
+@command("list", "coterie team list", team)
 @pass_call
 def list_(call: Call) -> None:
     """The teams of this project."""
@@ -47,7 +47,7 @@ def list_(call: Call) -> None:
         call.line("There is no team here yet.   coterie init, or coterie team new NAME")
 
 
-@command("new", "coterie team new review --preset review")
+@command("new", "coterie team new review --preset review", team)
 @click.argument("name")
 @click.option("--preset", type=click.Choice(PRESET_NAMES), help="What kind of team (pair).")
 @click.option("--agents", metavar="A,B", help="Who is in it: claude,codex or sec=claude:opus.")
@@ -63,7 +63,7 @@ def new(call: Call, name: str, preset: str | None, agents: str | None, *, defaul
     call.line(f"Edit:  {shown(view.loaded.path or teams.project.teams)}")
 
 
-@command("add", "coterie team add rex2 --like rex --agent claude")
+@command("add", "coterie team add rex2 --like rex --agent claude", team)
 @click.argument("member")
 @_TEAM
 @click.option("--agent", metavar="NAME", help="The agent it runs on; none: a human.")
@@ -93,7 +93,7 @@ def add(
     _show(call, teams, view)
 
 
-@command("show", "coterie team show pair --full")
+@command("show", "coterie team show pair --full", team)
 @click.argument("word", metavar="[TEAM]", required=False)
 @click.option("--full", is_flag=True, help="Every field under its long name, as a team file.")
 @pass_call
@@ -111,7 +111,7 @@ def show(call: Call, word: str | None, *, full: bool) -> None:
         call.problem(view.refused)
 
 
-@command("validate", "coterie team validate ./team.json")
+@command("validate", "coterie team validate ./team.json", team)
 @click.argument("words", metavar="[TEAM]…", nargs=-1)
 @pass_call
 def validate(call: Call, words: tuple[str, ...]) -> None:
@@ -134,7 +134,7 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
         raise click.exceptions.Exit(failed)
 
 
-@command("update", "coterie team update ada")
+@command("update", "coterie team update ada", team)
 @click.argument("member")
 @_TEAM
 @pass_call
@@ -143,7 +143,7 @@ def update(call: Call, member: str, word: str | None) -> None:
     _settle(call, member, word, updated=True)
 
 
-@command("keep", "coterie team keep ada")
+@command("keep", "coterie team keep ada", team)
 @click.argument("member")
 @_TEAM
 @pass_call
@@ -162,7 +162,7 @@ def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None
     call.line(f"{member} {now}.")
 
 
-@command("rename", "coterie team rename ada ada2")
+@command("rename", "coterie team rename ada ada2", team)
 @click.argument("member")
 @click.argument("name")
 @_TEAM
@@ -173,7 +173,7 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
     _show(call, teams, teams.rename(word, member, name))
 
 
-@command("open", "coterie team open ada")
+@command("open", "coterie team open ada", team)
 @click.argument("member")
 @_TEAM
 @pass_call
@@ -192,7 +192,7 @@ def open_(call: Call, member: str, word: str | None) -> None:
     open_by_hand(started)
 
 
-@command("trust", "coterie team trust ./team.json")
+@command("trust", "coterie team trust ./team.json", team)
 @click.argument("word", metavar="PATH")
 @click.option("--yes", is_flag=True, help="You have looked at it already: do not ask.")
 @pass_call
@@ -220,10 +220,6 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
     path = view.loaded.path
     call.record("trust", {"path": str(path), "digest": view.loaded.digest})
     call.line(f"Trusted, as it is now: {shown(path or root)}")
-
-
-for _one in (list_, new, add, show, validate, update, keep, rename, open_, trust):
-    team.add_command(_one)
 
 
 def _summary(view: TeamView, paint: Paint) -> str:

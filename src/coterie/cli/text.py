@@ -235,7 +235,6 @@ class Paint:
         self._wanted = wanted
 
     def __call__(self, shown: str, meaning: Meaning | None) -> str:
-        """The text, in its colour."""
         if not self._wanted or not shown or meaning is None:
             return shown
         colour, bold, dim = _COLOURS[meaning]

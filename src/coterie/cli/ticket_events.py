@@ -76,7 +76,6 @@ class TicketEvents(RecordLines):
     """When the event happened that is being shown."""
 
     def knows(self, tickets: Iterable[TicketView]) -> None:
-        """Tickets that were there before."""
         self._known |= {view.ticket.id: view.ticket for view in tickets}
 
     async def report(self, app: App, result: ResultRecord) -> list[str]:

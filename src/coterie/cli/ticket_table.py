@@ -49,7 +49,6 @@ class Row:
 
     @property
     def ticket(self) -> Ticket:
-        """The ticket itself."""
         return self.view.ticket
 
     @property

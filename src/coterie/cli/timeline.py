@@ -52,7 +52,6 @@ class Timeline:
             self.show(Entry(entry.at, record))
 
     def show(self, entry: Entry) -> None:
-        """One entry."""
         self._call.record(entry.record.type, records.fields_of(entry.record), entry.at)
         who, what = logged(entry.record)
         before = f"{clock(entry.at)}  {pad(clip(who, 20), self._size)}  "

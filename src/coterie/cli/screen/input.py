@@ -73,7 +73,6 @@ class InputHandler:
         self._app = app
 
     def typed(self, line: str) -> None:
-        """A line was entered."""
         self.soon(partial(self._take, line.strip()))
 
     def stop(self) -> None:
@@ -122,7 +121,6 @@ class InputHandler:
 
     @property
     def choosing(self) -> bool:
-        """Whether the card is answered by a choice."""
         return self.card.choosing
 
     def soon(self, action: Action) -> None:
@@ -238,7 +236,6 @@ class OpenCard:
 
     @property
     def prompt(self) -> str:
-        """What stands before the cursor."""
         if self.question is None:
             return " > "
         more = f" and {len(self._alike)} alike" if self._with_alike else ""

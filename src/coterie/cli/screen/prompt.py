@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +23,7 @@ from prompt_toolkit.completion import (
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.history import FileHistory, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
@@ -32,7 +33,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from coterie.cli.text import clip
+from coterie.cli.text import clip, symbols
 
 CARD_KEYS = "sdel*"
 """Letters that do something while a card is open and nothing has been typed."""
@@ -61,7 +62,6 @@ class LiveText(Protocol):
     def hint(self, width: int) -> str: ...
     def prompt(self) -> str: ...
     def commands(self) -> Sequence[str]: ...
-    def symbols(self, text: str) -> str: ...
 
 
 class _Lines(Application[None]):
@@ -133,16 +133,6 @@ class SteadyOutput(Vt100_Output):
             self.flush()
 
 
-@contextmanager
-def at_once(output: Output) -> Generator[None]:
-    """The block's output as one piece, where the output can do that."""
-    if isinstance(output, SteadyOutput):
-        with output.held():
-            yield
-    else:
-        yield
-
-
 class PromptArea:
     """Rule, status, input and hint under the scrollback; above them what there is to see, or the
     card that is open."""
@@ -164,7 +154,7 @@ class PromptArea:
         self._words = _WordCompleter(names, live.commands)
         self.buffer: Buffer = Buffer(
             completer=self._words,
-            history=_history(history),
+            history=FileHistory(str(history)) if history else InMemoryHistory(),
             multiline=False,
             accept_handler=self._accept,
         )
@@ -192,13 +182,12 @@ class PromptArea:
             group.cancel_scope.cancel()
 
     def close(self) -> None:
-        """Take the lines away."""
         if self.application.is_running and not self.application.is_done:
             self.application.exit()
 
     def print(self, lines: Sequence[str]) -> None:
         """Lines for the scrollback."""
-        self._pending += [self._live.symbols(line) for line in lines]
+        self._pending += map(_symbols, lines)
         self._wake.set()
 
     def leftover(self) -> list[str]:
@@ -212,12 +201,10 @@ class PromptArea:
         self.buffer.cursor_position = len(line)
 
     def redraw(self) -> None:
-        """What the lines say has changed."""
         self.application.invalidate()
 
     @property
     def width(self) -> int:
-        """The columns of the terminal."""
         return self.application.output.get_size().columns
 
     async def _print_above(self) -> None:
@@ -227,14 +214,11 @@ class PromptArea:
                 await self._wake.wait()
                 self._wake = anyio.Event()
                 if self._pending and self.application.is_running:
-                    with at_once(self.application.output):
+                    output = self.application.output
+                    with output.held() if isinstance(output, SteadyOutput) else nullcontext():
                         async with in_terminal():
-                            self._write(self.leftover())
-
-    def _write(self, lines: Sequence[str]) -> None:
-        output = self.application.output
-        output.write_raw("".join(f"{line}\r\n" for line in lines))
-        output.flush()
+                            output.write_raw("".join(f"{line}\r\n" for line in self.leftover()))
+                            output.flush()
 
     def _rows(self) -> HSplit:
         entry = BufferControl(self.buffer, input_processors=[BeforeInput(self._live.prompt)])
@@ -248,11 +232,14 @@ class PromptArea:
                 ConditionalContainer(
                     HSplit(
                         [
-                            Window(FormattedTextControl(self._table), dont_extend_height=True),
+                            Window(
+                                FormattedTextControl(lambda: ANSI(self._table())),
+                                dont_extend_height=True,
+                            ),
                             self._row(self._rule),
                         ]
                     ),
-                    Condition(lambda: not self._controls.card_open and bool(self._table_lines())),
+                    Condition(lambda: not self._controls.card_open and bool(self._table())),
                 ),
                 self._row(self._live.status),
                 Window(
@@ -264,22 +251,19 @@ class PromptArea:
 
     def _row(self, shown: Callable[[int], str]) -> Window:
         # One column stays free: a full last column makes some terminals wrap when they shrink.
-        control = FormattedTextControl(lambda: ANSI(shown(max(self.width - 1, 8))))
+        control = FormattedTextControl(lambda: ANSI(_symbols(shown(max(self.width - 1, 8)))))
         return Window(control, height=1, dont_extend_height=True, always_hide_cursor=True)
 
     def _card(self) -> ANSI:
         size = self.application.output.get_size()
-        return ANSI("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4))))
+        return ANSI(_symbols("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4)))))
 
     def _rule(self, width: int) -> str:
-        return self._live.symbols("─") * width
+        return "─" * width
 
-    def _table(self) -> ANSI:
-        return ANSI("\n".join(self._table_lines()))
-
-    def _table_lines(self) -> list[str]:
+    def _table(self) -> str:
         size = self.application.output.get_size()
-        return self._live.table(size.columns - 1, size.rows - 9)
+        return _symbols("\n".join(self._live.table(size.columns - 1, size.rows - 9)))
 
     def _hint(self, width: int) -> str:
         state = self.buffer.complete_state
@@ -340,13 +324,13 @@ class PromptArea:
             self.buffer.start_completion()
 
 
-def _history(path: Path | None) -> History:
-    return InMemoryHistory() if path is None else FileHistory(str(path))
+def _symbols(text: str) -> str:
+    """The text in symbols that the terminal's encoding has."""
+    return symbols(text, sys.stdout)
 
 
 def _terminal() -> tuple[Input, Output]:
     import os
-    import sys
 
     from prompt_toolkit.data_structures import Size
     from prompt_toolkit.input import create_input

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from coterie.cli.main import Call
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
-from coterie.cli.text import asking, clip, clocked, one_line, symbols, wrap
+from coterie.cli.text import asking, clip, clocked, one_line, wrap
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
 from coterie.model.record import Entry, InteractionRecord, QuestionView, Record, ResultRecord
@@ -114,12 +113,11 @@ class Screen(Surface):
         self._report = await self._renderer.report(app, result)
 
     def print(self, lines: list[str]) -> None:
-        """Renderer of ours for the scrollback, which are folded here."""
+        """Lines of ours for the scrollback, folded here."""
         width = self._prompt.width - 1
         self._prompt.print([part for line in lines for part in wrap(line, width)])
 
     def redraw(self) -> None:
-        """The live lines have changed."""
         self._prompt.redraw()
 
     def fill(self, line: str) -> None:
@@ -138,12 +136,10 @@ class Screen(Surface):
         return None
 
     def park(self) -> None:
-        """Stop, keep."""
         self._prompt.close()
         self._parked()
 
     def card(self, width: int, height: int) -> list[str]:
-        """The open question."""
         opened = self._entry.card
         for record, came in self._board.asked:
             if record.interaction is opened.question:
@@ -153,8 +149,7 @@ class Screen(Surface):
                     clocked(time.monotonic() - came),
                     self._board.place(record.interaction),
                 )
-                lines = card.card(asked, width, self._paint, opened.live(height))
-                return [self.symbols(line) for line in lines]
+                return card.card(asked, width, self._paint, opened.live(height))
         return []
 
     def table(self, width: int, height: int) -> list[str]:
@@ -162,27 +157,19 @@ class Screen(Surface):
         return []
 
     def status(self, width: int) -> str:
-        """Who does what, how far it is."""
-        return self.symbols(self._board.status(width, self._paint))
+        return self._board.status(width, self._paint)
 
     def hint(self, width: int) -> str:
-        """The keys that do something now."""
         if self._entry.card_open:
             digit = "digit, then Enter" if self._entry.choosing else "type, then Enter"
             keys = [digit, "Esc later"]
             if len(self._board.asked) > 1:
                 keys.insert(1, "Tab next question")
-            return self.symbols(clip(f" {' · '.join(keys)}", width))
-        return self.symbols(self._board.hint(width))
+            return clip(f" {' · '.join(keys)}", width)
+        return self._board.hint(width)
 
     def commands(self) -> Sequence[str]:
-        """What may be typed after a slash."""
         return list(self._board.commands)
 
     def prompt(self) -> str:
-        """What stands before the cursor."""
         return self._entry.card.prompt
-
-    def symbols(self, text: str) -> str:
-        """The text in symbols that the terminal's encoding has."""
-        return symbols(text, sys.stdout)

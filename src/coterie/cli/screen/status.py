@@ -101,7 +101,6 @@ class ChatStatus:
             self._grant(view.interaction, view.answer)
 
     def saw(self, record: Record) -> None:
-        """Something happened."""
         match record:
             case MemberRecord() if not self.is_person(record.member):
                 self._note(record.member, record.state, record.reason)

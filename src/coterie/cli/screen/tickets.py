@@ -80,7 +80,6 @@ class TicketStatus(ChatStatus):
         self._money = money
 
     def saw(self, record: Record) -> None:
-        """Something happened."""
         super().saw(record)
         if isinstance(record, TicketRecord):
             self._ticket(record)
@@ -111,7 +110,6 @@ class TicketStatus(ChatStatus):
 
     @property
     def tickets(self) -> Sequence[str]:
-        """The names of all tickets."""
         return list(self._views)
 
     def rows(self) -> list[Row]:
@@ -248,13 +246,10 @@ class TicketScreen(Screen):
         self._rests_until = now + _REST * (now - began)
 
     def table(self, width: int, height: int) -> list[str]:
-        """What it is about, how far it is, and the tickets."""
         self._refresh_soon()
-        lines = self._tickets.table(width, height, self._paint)
-        return [self.symbols(line) for line in lines]
+        return self._tickets.table(width, height, self._paint)
 
     def commands(self) -> Sequence[str]:
-        """What may be typed after a slash."""
         known = [name for name in self._board.commands if not _TICKET.fullmatch(name)]
         return [*known, *(f"/{name}" for name in self._tickets.tickets)]
 
