@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
@@ -176,14 +177,15 @@ async def turn_or_skip(
 
 
 def failed_turn(
-    member: Member, failure: TurnFailed, number: int, options: tuple[Option, ...]
+    member: Member, failure: TurnFailed, number: int, options: tuple[Option, ...], **more: Any
 ) -> Ask:
-    """The question about a turn that failed."""
+    """The question about a turn that failed; `more` are facts about it besides."""
     about = FailedTurn(
         member=member.id,
         turn=number,
         failure=failure.kind,
         message=failure.message,
         hint=failure.hint,
+        **more,
     )
     return Ask(member.id, "Select", about, options=options, content=failure.stderr_tail)

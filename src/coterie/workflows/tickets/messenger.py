@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -20,7 +19,7 @@ from pydantic import ValidationError
 
 from coterie.model.conversation import Brief
 from coterie.model.envelope import TYPES, Envelope, Error, Instruction, Payload, Report, Review
-from coterie.model.interaction import Ask, Option
+from coterie.model.interaction import Option
 from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member
@@ -167,16 +166,12 @@ class Manager:
             reply = await self._messenger.ask(step, self.member, request)
             if not isinstance(reply, TurnFailed):
                 return reply
-            question = self._question(reply, tries, request.ticket)
+            # Nobody else can manage, so the manager cannot be skipped.
+            options = (Option(id="retry", label="try again", style="primary"), STOP)
+            facts = {"manages": True, "ticket": request.ticket}
+            question = failed_turn(self.member, reply, tries, options, **facts)
             await answer_or_stop(self._context, f"{name}/failed/{tries}", question)
         raise AssertionError("counting never ends")
-
-    def _question(self, failure: TurnFailed, tries: int, ticket: str | None) -> Ask:
-        # Nobody else can manage, so the manager cannot be skipped.
-        options = (Option(id="retry", label="try again", style="primary"), STOP)
-        question = failed_turn(self.member, failure, tries, options)
-        about = question.about.model_copy(update={"manages": True, "ticket": ticket})
-        return replace(question, about=about)
 
 
 def _read_prompts(root: Path) -> dict[str, Template]:

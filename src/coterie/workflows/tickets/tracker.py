@@ -27,7 +27,8 @@ class TicketIndex:
     """Which tickets can begin, go on or need help; a change costs what depends on the ticket."""
 
     def __init__(self) -> None:
-        self._known: dict[str, Ticket] = {}
+        self.tickets: dict[str, Ticket] = {}
+        """By id, in the order in which they were made."""
         self._dependents: dict[str, dict[str, None]] = {}
         """By ticket: those that wait for it, in the order in which they came."""
         self._groups: dict[Group, dict[str, None]] = {group: {} for group in get_args(Group)}
@@ -37,16 +38,16 @@ class TicketIndex:
         """Add tickets, or replace them with their newest version."""
         changed = list(tickets)
         for ticket in changed:
-            before = self._known.get(ticket.id)
+            before = self.tickets.get(ticket.id)
             for dependency in before.dependencies if before else ():
                 self._dependents[dependency].pop(ticket.id, None)
             for dependency in ticket.dependencies:
                 self._dependents.setdefault(dependency, {})[ticket.id] = None
-            self._known[ticket.id] = ticket
+            self.tickets[ticket.id] = ticket
         for ticket in changed:
             self._sort(ticket)
             for dependent in self._dependents.get(ticket.id, ()):
-                self._sort(self._known[dependent])
+                self._sort(self.tickets[dependent])
 
     def _sort(self, ticket: Ticket) -> None:
         before, after = self._group.get(ticket.id), self._group_of(ticket)
@@ -60,17 +61,17 @@ class TicketIndex:
         if ticket.is_over:
             return "over"
         if ticket.state == "pending":
-            needed = (self._known.get(dependency) for dependency in ticket.dependencies)
+            needed = (self.tickets.get(dependency) for dependency in ticket.dependencies)
             is_ready = all(other is None or other.state == "done" for other in needed)
             return "ready" if is_ready else "waiting"
         return "failed" if ticket.state == "error" else "begun"
 
     def _in(self, *groups: Group) -> Iterator[Ticket]:
-        return (self._known[ticket_id] for group in groups for ticket_id in self._groups[group])
+        return (self.tickets[ticket_id] for group in groups for ticket_id in self._groups[group])
 
     @property
     def is_over(self) -> bool:
-        return len(self._groups["over"]) == len(self._known)
+        return len(self._groups["over"]) == len(self.tickets)
 
     @property
     def runnable(self) -> Iterator[Ticket]:
@@ -88,7 +89,7 @@ class TicketIndex:
         for ticket in self._in("begun", "failed"):
             for dependent in self._dependents.get(ticket.id, ()):
                 if self._group[dependent] in ("ready", "waiting"):
-                    yield ticket, self._known[dependent]
+                    yield ticket, self.tickets[dependent]
 
 
 class TicketTracker:
@@ -98,7 +99,6 @@ class TicketTracker:
         self._session = session
         self._context = context
         self._messenger = messenger
-        self._tickets: dict[str, Ticket] = {}
         self._messages: dict[str, list[Draft]] = {}
         self._locks: dict[str, anyio.Lock] = {}
         self._parts: dict[str, PlanTask] = {}
@@ -114,8 +114,7 @@ class TicketTracker:
 
     def load(self, tickets: Iterable[Ticket], envelopes: Sequence[Envelope]) -> None:
         """Go on from what is stored."""
-        self._tickets = {ticket.id: ticket for ticket in tickets}
-        self.index.put(self._tickets.values())
+        self.index.put(tickets)
         self.checks = check_scores(envelopes)
         for kept in envelopes:
             payload, ticket_id = kept.payload, kept.ticket_id
@@ -134,14 +133,14 @@ class TicketTracker:
     @property
     def tickets(self) -> Sequence[Ticket]:
         """All of them, in the order in which they were made."""
-        return list(self._tickets.values())
+        return list(self.index.tickets.values())
 
     def ticket(self, ticket_id: str) -> Ticket:
-        return self._tickets[ticket_id]
+        return self.index.tickets[ticket_id]
 
     def part(self, ticket_id: str) -> PlanTask:
         """The part of the plan that a ticket tracks, as it was last planned."""
-        return self._parts[self._tickets[ticket_id].task_id]
+        return self._parts[self.index.tickets[ticket_id].task_id]
 
     def messages(self, ticket_id: str) -> Sequence[Draft]:
         """The messages about a ticket, the oldest first."""
@@ -150,7 +149,7 @@ class TicketTracker:
     @property
     def assigned(self) -> Iterator[str]:
         """Workers, each once for every ticket that it ever had."""
-        for ticket in self._tickets.values():
+        for ticket in self.tickets:
             reports = (envelope.Report, envelope.Error)
             messages = self.messages(ticket.id)
             sources = (one.source for one in messages if isinstance(one.payload, reports))
@@ -168,11 +167,11 @@ class TicketTracker:
         by = Draft(manager, COTERIE, plan)
         number = self.plans + 1
         parts = {task.task_id: task for task in plan.tasks}
-        standing = [t for t in self._tickets.values() if t.closed_by is None]
+        standing = [t for t in self.tickets if t.closed_by is None]
         # One that failed is done anew, by another ticket.
         known = {ticket.task_id: ticket.id for ticket in standing if ticket.state != "error"}
         new = [task for task in plan.tasks if task.task_id not in known]
-        first = len(self._tickets) + 1
+        first = len(self.tickets) + 1
         ids = known | {task.task_id: f"T{n}" for n, task in enumerate(new, first)}
 
         def changes(at: str) -> list[tuple[Ticket, TicketState | None]]:
@@ -193,7 +192,6 @@ class TicketTracker:
         at = await self._context.record(f"plan/{number}/tickets", intent, writes)
         self._planned(plan, at)
         changed = changes(at)
-        self._tickets |= {ticket.id: ticket for ticket, _ in changed}
         self.index.put(ticket for ticket, _ in changed)
         for ticket, before in changed:
             message = "created" if before is None else ticket.reason
@@ -235,7 +233,7 @@ class TicketTracker:
         drafts: Sequence[Draft] = (),
     ) -> None:
         async with self._locks.setdefault(ticket_id, anyio.Lock(fast_acquire=True)):
-            before = self._tickets[ticket_id]
+            before = self.index.tickets[ticket_id]
 
             def writes(at: str) -> list[Write]:
                 ticket = change(before, at)
@@ -248,14 +246,14 @@ class TicketTracker:
             # A caller that is cancelled here must not leave us with less than is stored.
             with anyio.CancelScope(shield=True):
                 at = await self._context.record(name, [intent], writes)
-                self._tickets[ticket_id] = ticket = change(before, at)
+                ticket = change(before, at)
                 self.index.put([ticket])
                 self._messages.setdefault(ticket_id, []).extend(drafts)
                 self._tell(ticket, ticket.history[-1].message)
 
     def announce(self, ticket_id: str, message: str) -> None:
         """Let surfaces know something about a ticket that does not change it."""
-        self._tell(self._tickets[ticket_id], message)
+        self._tell(self.index.tickets[ticket_id], message)
 
     def _tell(self, ticket: Ticket, message: str, *, is_new: bool = False) -> None:
         self._context.tell(
