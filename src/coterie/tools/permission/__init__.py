@@ -1,7 +1,7 @@
 """Permission rules: what a member may do unasked, whichever agent it is and whatever its tools."""
 
+from coterie.tools.permission.allow import suggest
 from coterie.tools.permission.decision import decide, decide_at_once
 from coterie.tools.permission.rules import Rule, RuleError
-from coterie.tools.permission.suggestion import suggest
 
 __all__ = ["Rule", "RuleError", "decide", "decide_at_once", "suggest"]
