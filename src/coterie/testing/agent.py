@@ -214,23 +214,9 @@ class Agent:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         time.sleep(600)
 
-    # -- what is left behind -------------------------------------------------------------------
-
-    def do_daemon(self, prompt: str, token: str) -> None:
-        _leave([SLEEP, token], alone=True)
-        self.reply("daemon left")
-
     def do_daemon_hang(self, prompt: str, token: str) -> None:
-        _leave([SLEEP, token], alone=True)
+        _leave("daemon", SLEEP, token)
         time.sleep(600)
-
-    def do_tool(self, prompt: str, token: str) -> None:
-        _leave([SLEEP, token], alone=False)
-        self.reply("tool left")
-
-    def do_swarm(self, prompt: str, token: str) -> None:
-        _leave([SWARM, token], alone=True)
-        self.reply("swarm left")
 
 
 REPLIES: dict[str, Callable[[Agent, str, list[str]], str]] = {
@@ -242,12 +228,15 @@ REPLIES: dict[str, Callable[[Agent, str, list[str]], str]] = {
     "cwd": lambda agent, prompt, words: os.getcwd(),  # noqa: PTH109 - starts faster
     "count": lambda agent, prompt, words: str(len(prompt.encode())),
     "big": lambda agent, prompt, words: "x" * int(words[0]) * MIB,
+    "daemon": lambda agent, prompt, words: _leave("daemon", SLEEP, words[0]),
+    "tool": lambda agent, prompt, words: _leave("tool", SLEEP, words[0], alone=False),
+    "swarm": lambda agent, prompt, words: _leave("swarm", SWARM, words[0]),
 }
-"""The acts that do nothing but reply."""
+"""The acts that end with one reply."""
 
 
-def _leave(words: list[str], *, alone: bool) -> None:
-    """Start a Python program that outlives us, and wait until it runs."""
+def _leave(name: str, program: str, token: str, *, alone: bool = True) -> str:
+    """Start a Python program that outlives us, wait until it runs, and say so."""
     running, started = os.pipe()  # closes at exec
     if os.fork() == 0:
         if alone:
@@ -257,11 +246,12 @@ def _leave(words: list[str], *, alone: bool) -> None:
             if os.fork():
                 os._exit(0)
         environment = {} if alone else dict(os.environ)
-        argv = [sys.executable, "-I", "-S", "-c", *words]
+        argv = [sys.executable, "-I", "-S", "-c", program, token]
         os.execve(sys.executable, argv, environment)  # noqa: S606
     os.close(started)
     os.read(running, 1)
     os.close(running)
+    return f"{name} left"
 
 
 def _is_open(fd: int) -> bool:
