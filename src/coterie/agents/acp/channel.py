@@ -89,7 +89,16 @@ class AcpChannel(ProcessChannel):
         permission = self._open.pop(key, None)
         if permission is None or self._turn is None:
             return
-        self._give(self._turn, permission, response)
+        approved = response.selected_option_id == APPROVE
+        self._rpc.reply(permission.id, permission.reply(approved))
+        if approved:
+            return
+        self._turn.reject(permission.call, response.comment or "")
+        if response.comment and response.author_actor_id == NOBODY:
+            # The protocol has no place for it beside the answer; what a person says is said to
+            # the agent by others.
+            about = permission.call.title or permission.call.name
+            self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
 
     async def interrupt(self) -> None:
         """Have the agent break off; what it asked for gets no answer, as the protocol wants."""
@@ -180,18 +189,6 @@ class AcpChannel(ProcessChannel):
         question = await anyio.to_thread.run_sync(asked, permission, self._session.cwd, turn.last)
         self._open[permission.key] = permission
         return [*begun, question]
-
-    def _give(self, turn: AcpTurn, permission: Permission, response: Response) -> None:
-        approved = response.selected_option_id == APPROVE
-        self._rpc.reply(permission.id, permission.reply(approved))
-        if approved:
-            return
-        turn.reject(permission.call, response.comment or "")
-        if response.comment and response.author_actor_id == NOBODY:
-            # The protocol has no place for it beside the answer; what a person says is said to
-            # the agent by others.
-            about = permission.call.title or permission.call.name
-            self._untold += f"[NOTE]\nThe answer to {about} was no: {response.comment}\n\n"
 
 
 @dataclass(frozen=True)

@@ -151,7 +151,7 @@ class BuiltinCalls:
         is known not to have.
         """
         for pending in self._thread.pending():
-            async with aclosing(self._one(pending, resumed=resumed)) as updates:
+            async with aclosing(self._serve(pending, resumed=resumed)) as updates:
                 async for update in updates:
                     yield update
 
@@ -174,28 +174,26 @@ class BuiltinCalls:
         entry = Returned(request.id, outcome.output, outcome.is_error)
         return self._thread.remember(entry, calls=(finished,))
 
-    async def _one(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
+    def _serve(self, pending: Pending, *, resumed: bool) -> AsyncGenerator[Update]:
         request = pending.request
         if pending.begun:
-            yield self._ended(request, ToolOutcome(_UNKNOWN, is_error=True))
-            return
+            return self._told(request, ToolOutcome(_UNKNOWN, is_error=True))
         checked = self._checks.pop(request.id, None) or self._checked(request)
         checked = self._repeated(request) or checked
         if resumed and REDACTED in str(request.arguments):
             checked = ToolOutcome.refused(_NOT_KEPT)
         if isinstance(checked, ToolOutcome):
-            yield self._ended(request, checked)
-            return
+            return self._told(request, checked)
         match checked.tool:
             case AskUser():
-                updates = self._ask(request, checked)
+                return self._ask(request, checked)
             case AssignSubtask():
-                updates = self._hand_out(request, checked)
+                return self._hand_out(request, checked)
             case _:
-                updates = self._use(request, checked, resumed=resumed)
-        async with aclosing(updates):
-            async for update in updates:
-                yield update
+                return self._use(request, checked, resumed=resumed)
+
+    async def _told(self, request: ToolCallRequest, outcome: ToolOutcome) -> AsyncGenerator[Update]:
+        yield self._ended(request, outcome)
 
     def _checked(self, request: ToolCallRequest) -> PreparedCall | ToolOutcome:
         if request.problem:

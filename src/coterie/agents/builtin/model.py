@@ -77,11 +77,6 @@ _GARBLED = FailureCase("protocol", "the model service sent what is no reply", WA
 _HALF = FailureCase("model", "the reply of the model broke off half-way", WAIT, True)
 
 
-def half(choice: ModelChoice) -> ModelTrouble:
-    """The trouble with a reply that has no end."""
-    return ModelTrouble(_told(_HALF, choice, ""), passing=True)
-
-
 def trouble(error: Exception, choice: ModelChoice) -> ModelTrouble:
     """What an error of the model layer means."""
     if not isinstance(error, exceptions.ModelAPIError):
@@ -272,7 +267,7 @@ class LibraryModel:
         ) as error:
             raise trouble(error, self.choice) from error
         if response.state != "complete":
-            raise half(self.choice)
+            raise ModelTrouble(_told(_HALF, self.choice, ""), passing=True)
         texts = [part.content for part in response.parts if isinstance(part, messages.TextPart)]
         yield Reply(
             text("".join(texts)),

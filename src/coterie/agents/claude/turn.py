@@ -120,27 +120,15 @@ _SINCE = "model_usage_since_last_result"
 
 def usage_of(results: Sequence[Object]) -> update.Usage:
     """The tokens that went in, cached ones too, and came out; the price by Claude's own list."""
-    if not any(_SINCE in result for result in results):
-        return _of_old_version(results)
-    used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
-    return update.Usage(
-        input_tokens=_sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"),
-        output_tokens=_sum(used, "outputTokens"),
-        cost_usd=sum(number(model.get("costUSD")) for model in used),
-        source="claude",
-    )
-
-
-def _of_old_version(results: Sequence[Object]) -> update.Usage:
-    """Its only price is a total since the thread began, so there is none for a turn."""
+    if any(_SINCE in result for result in results):
+        used = [mapping(model) for each in results for model in mapping(each.get(_SINCE)).values()]
+        given = _sum(used, "inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens")
+        cost = sum(number(model.get("costUSD")) for model in used)
+        return update.Usage(given, _sum(used, "outputTokens"), cost, "claude")
+    # The only price of an old version is a total since the thread began: there is none for a turn.
     used = [mapping(result.get("usage")) for result in results]
-    return update.Usage(
-        input_tokens=_sum(
-            used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"
-        ),
-        output_tokens=_sum(used, "output_tokens"),
-        source="claude",
-    )
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return update.Usage(_sum(used, *names), _sum(used, "output_tokens"), source="claude")
 
 
 def _sum(used: Sequence[Object], *names: str) -> int:

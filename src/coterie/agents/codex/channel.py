@@ -19,7 +19,6 @@ import anyio.to_thread
 
 from coterie.agents.codex.calls import CodexCalls
 from coterie.agents.codex.home import LOOKING, Leftovers, toml_value
-from coterie.agents.codex.permissions import CodexRequest
 from coterie.agents.codex.turn import CodexTurn, Tokens, failed, gone, refused
 from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
@@ -86,8 +85,13 @@ class CodexChannel(ProcessChannel):
         if turn is None or self._serving.answer(key, response):
             return
         request, turn.request = turn.request, None
-        if request is not None and request.asked.key == key:
-            await self._decide(turn, request, response)
+        if request is None or request.asked.key != key:
+            return
+        approved = response.selected_option_id == APPROVE
+        word = response.comment or response.input_value
+        if word and not approved:
+            await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
+        self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def interrupt(self) -> None:
         if self._turn is None or self._turn.interrupted:
@@ -114,13 +118,6 @@ class CodexChannel(ProcessChannel):
                     yield update
         for update in turn.calls.leave(broken_off=isinstance(turn.end, TurnInterrupted)):
             yield update
-
-    async def _decide(self, turn: CodexTurn, request: CodexRequest, response: Response) -> None:
-        approved = response.selected_option_id == APPROVE
-        word = response.comment or response.input_value
-        if word and not approved:
-            await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")
-        self._rpc.reply(request.id, request.yes if approved else request.no)
 
     async def _tell(self, turn: CodexTurn, word: str) -> None:
         """Say something into the turn; known to be heard before the no that it goes with."""

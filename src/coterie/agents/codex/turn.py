@@ -277,5 +277,4 @@ def _turn_of(params: Object) -> str:
 
 def _total(params: Object) -> Tokens:
     total = mapping(mapping(params.get("tokenUsage")).get("total"))
-    given, made = total.get("inputTokens"), total.get("outputTokens")
-    return Tokens(given if isinstance(given, int) else 0, made if isinstance(made, int) else 0)
+    return Tokens(*(int(number(total.get(f"{way}Tokens"))) for way in ("input", "output")))
