@@ -71,7 +71,8 @@ class Session(Listening):
 
     async def show(self, task_id: str) -> object:
         created = SimpleNamespace(goal="Add coupons to checkout", team=TEAM)
-        return SimpleNamespace(state=SimpleNamespace(created=created))
+        view, state = SimpleNamespace(id=task_id), SimpleNamespace(created=created)
+        return SimpleNamespace(view=view, state=state, questions=())
 
     async def costs(self, task_id: str) -> list[Cost]:
         return [Cost("k3f9", "", "wren", "claude", AT, 1, Usage(cost_usd=1.9))]
@@ -81,6 +82,9 @@ class Session(Listening):
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
         return SAID
+
+    async def branch(self, task_id: str) -> str:
+        return ""
 
 
 @asynccontextmanager

@@ -41,20 +41,12 @@ def project_around(directory: Path | None) -> Project | None:
         return None
 
 
-@dataclass(frozen=True)
-class MadeProject:
-    """A project with its `.coterie`."""
+def open_folder(project: Project) -> tuple[bool, Notice | None]:
+    """Make the project's `.coterie` if it has none, and remember the project.
 
-    project: Project
-    is_new: bool
-    notices: tuple[Notice, ...]
-
-
-def open_folder(project: Project) -> MadeProject:
-    """Make the project's `.coterie` if it has none, and remember the project."""
-    is_new = make_project(project)
-    notice = remember_project(project, instant.now())
-    return MadeProject(project, is_new, (notice,) if notice else ())
+    Returns whether it is new, and what is worth knowing.
+    """
+    return make_project(project), remember_project(project, instant.now())
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from coterie.model.redaction import Redactor
 from coterie.model.task import DEMO, Caps, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
-from coterie.ports import Checks, Observer, SessionFiles, Snapshots, Storage, TicketStore, Workflow
+from coterie.ports import Checks, Observer, SessionFiles, Storage, TicketStore, Workflow
 from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
@@ -242,28 +242,6 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
     return result
 
 
-@dataclass(frozen=True)
-class OutsideWorktrees:
-    """`ports.Snapshots` without the worktrees of tickets: what is done there is committed."""
-
-    snapshots: Snapshots
-    root: Path
-
-    def before(self, task_id: str, folder: str) -> None:
-        """A turn may change files from now on."""
-        if not self._is_worktree(folder):
-            self.snapshots.before(task_id, folder)
-
-    def after(self, task_id: str, folder: str) -> None:
-        """It changes none any more."""
-        if not self._is_worktree(folder):
-            self.snapshots.after(task_id, folder)
-
-    def _is_worktree(self, folder: str) -> bool:
-        worktrees = (self.root / ".coterie" / "worktrees").resolve()
-        return Path(folder).resolve().is_relative_to(worktrees)
-
-
 def with_session(
     services: RunServices, root: Path, store: TicketStore, created: TaskCreated
 ) -> RunServices:
@@ -273,11 +251,7 @@ def with_session(
     services = replace(services, checks=checks_of(root, created, services.redactor))
     if created.workflow != TICKETS:
         return services
-    return replace(
-        services,
-        snapshots=OutsideWorktrees(services.snapshots, root) if services.snapshots else None,
-        session_files=session_files_of(root, store, created),
-    )
+    return replace(services, session_files=session_files_of(root, store, created))
 
 
 def session_files_of(root: Path, store: TicketStore, created: TaskCreated) -> SessionFiles:

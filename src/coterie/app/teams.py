@@ -172,11 +172,8 @@ class Teams:
         preset: str | None = None,
         default: bool = False,
     ) -> TeamView:
-        """Write a team of these members into the project, and their folders.
-
-        Of a preset for one way of working, the team's workflow is that.
-        """
-        workflow = team_edit.workflow_of(preset)
+        """Write a team of these members into the project, and their folders."""
+        workflow = "tickets" if preset == "tickets" else None  # the other presets are for any
         loaded = team_edit.new_team(self.project, name, entries, self.registry, workflow)
         self._make_folders(loaded)
         if default:

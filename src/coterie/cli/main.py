@@ -191,10 +191,10 @@ def made(call: Call, project: Project, *, announced: bool = True) -> Project:
     """The project with its `.coterie`, which is announced when it is new."""
     from coterie.app.projects import open_folder
 
-    folder = open_folder(project)
-    if folder.is_new and announced:
+    is_new, notice = open_folder(project)
+    if is_new and announced:
         call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
-    show_notices(call, folder.notices)
+    show_notices(call, [notice] if notice else [])
     return project
 
 

@@ -16,7 +16,7 @@ from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
-from coterie.cli.ticket_report import TicketPage, page_lines
+from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import UsageError
 from coterie.model.record import TaskDetail
@@ -117,9 +117,13 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     wanted = parts["ticket"].upper()
     found = named(call, parts["task"], partial(read_ticket, ticket_id=wanted))
     row = next(row for row in rows(found.session) if row.ticket.id == wanted)
-    page = TicketPage(found.session.id, row, found.said, found.branch)
-    call.record("ticket", _fields(page.task, page.row) | page.fields())
-    call.lines(page_lines(page, call.width, call.paint))
+    more = {
+        "branch": found.branch or None,
+        "history": [vars(event) for event in row.ticket.history],
+        "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in found.said],
+    }
+    call.record("ticket", _fields(found.session.id, row) | more)
+    call.lines(page_lines(found, row, call.width, call.paint))
 
 
 class _Tickets(click.Group):

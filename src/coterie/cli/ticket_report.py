@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
-from coterie.app.views import SessionReport
+from coterie.app.views import SessionReport, TicketDetail
 from coterie.cli import card
 from coterie.cli.text import Paint, cells, clock, counted, ends, field, hanging, one_line, packed
 from coterie.cli.ticket_table import Row, rows, thousands, took
@@ -26,32 +25,15 @@ _RECENT = 12
 """So many lines of a history stand on a screen; `show` has all."""
 
 
-@dataclass(frozen=True)
-class TicketPage:
-    """What is known of one ticket."""
-
-    task: str
-    row: Row
-    said: Sequence[Envelope]
-    """All that was said of it, in order."""
-    branch: str = ""
-
-    def fields(self) -> dict[str, object]:
-        """What `--json` says of it besides."""
-        return {
-            "branch": self.branch or None,
-            "history": [vars(event) for event in self.row.ticket.history],
-            "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in self.said],
-        }
-
-
-def page_lines(page: TicketPage, width: int, paint: Paint, *, whole: bool = True) -> list[str]:
-    """The page; with `whole` all of its history, else the end of it."""
-    row, ticket = page.row, page.row.ticket
-    name, state = paint(f"{page.task}/{ticket.id}", "name"), paint(row.state, row.meaning)
+def page_lines(
+    found: TicketDetail, row: Row, width: int, paint: Paint, *, whole: bool = True
+) -> list[str]:
+    """All about one ticket; with `whole` all of its history, else the end of it."""
+    ticket, full_name = row.ticket, f"{found.session.id}/{row.ticket.id}"
+    name, state = paint(full_name, "name"), paint(row.state, row.meaning)
     owner = f"   {one_line(row.owner)}" if row.owner else ""
     shown = [f"{name}  {one_line(ticket.title)}   {state}{owner}"]
-    for name, value in _facts(page):
+    for name, value in _facts(found, row):
         shown += field(name, value, width)
     kept = ticket.history if whole else ticket.history[-_RECENT:]
     history = [
@@ -60,14 +42,14 @@ def page_lines(page: TicketPage, width: int, paint: Paint, *, whole: bool = True
         for event in kept
     ]
     if before := len(ticket.history) - len(kept):
-        history.insert(0, f"… {before} before: coterie show {page.task}/{ticket.id}")
+        history.insert(0, f"… {before} before: coterie show {full_name}")
     for place, line in enumerate(history):
         shown += field("" if place else "history", line, width)
     return shown
 
 
-def _facts(page: TicketPage) -> list[tuple[str, str]]:
-    row, ticket = page.row, page.row.ticket
+def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
+    ticket = row.ticket
     stands_still = ticket.closed_by is not None or ticket.state in ("blocked", "error")
     facts = [
         ("after", " ".join(ticket.dependencies)),
@@ -75,11 +57,11 @@ def _facts(page: TicketPage) -> list[tuple[str, str]]:
         ("asks", f"{row.asks}   coterie show {row.asks}" if row.asks else ""),
     ]
     for kind, name in _NAMES.items():  # what manager and worker last said to each other
-        said = [message for message in page.said if isinstance(message.payload, kind)]
+        said = [message for message in found.said if isinstance(message.payload, kind)]
         facts += [(name, f"{last.source}: {_payload_text(last.payload)}") for last in said[-1:]]
-    for command, artifact in _newest_checks(page.said).items():
+    for command, artifact in _newest_checks(found.said).items():
         facts.append(("checked", f"{command}: {artifact.description}"))
-    facts += [("cost", _cost(row.view)), ("branch", page.branch)]
+    facts += [("cost", _cost(row.view)), ("branch", found.branch)]
     return [fact for fact in facts if fact[1]]
 
 

@@ -73,7 +73,6 @@ def chat(
 
     Without a message you type it on a terminal; elsewhere it is read from stdin.
     """
-    _check_one_team(team, agents)
     goal = _goal(call, message, 'coterie chat "what the team should do"')
     rehearsal = _rehearsal(call, more)
     from coterie.app import start
@@ -178,7 +177,6 @@ def run(
     one whose role is manager) plans and reviews, the others do the work. Without a team named,
     .coterie/roles.json counts where there is one.
     """
-    _check_one_team(team, agents)
     goal = _goal(call, words, 'coterie run "what should be reached"')
     from coterie.app import start
 
@@ -217,11 +215,6 @@ def _dry_run(
     )
     if view.refused is not None:
         raise view.refused
-
-
-def _check_one_team(team: str | None, agents: str | None) -> None:
-    if team is not None and agents is not None:
-        raise UsageError("--team and --agents at once.", "Give one of them.")
 
 
 def _goal(call: Call, words: tuple[str, ...], example: str) -> str | None:

@@ -10,6 +10,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import cast
 
+from pydantic import BaseModel
+
 from coterie.config.mistakes import VARIABLE
 from coterie.config.registry import VERSION
 from coterie.config.roles_file import RolesFile
@@ -148,38 +150,23 @@ def _when(detection: str, then: Schema) -> Schema:
     return {"if": {"properties": stated, "required": ["completionDetection"]}, "then": then}
 
 
-def settings_schema() -> Schema:
-    """The settings file of a user or a project."""
-    return _finished(cast("Schema", Settings.model_json_schema()), "Coterie settings")
-
-
-def roles_schema() -> Schema:
-    """The roles file, with the permissions of the team file."""
-    return _finished(cast("Schema", RolesFile.model_json_schema()), "Coterie roles")
-
-
-def scheduler_schema() -> Schema:
-    """The limits of a session with tickets."""
-    return _finished(cast("Schema", SchedulerConfig.model_json_schema()), "Coterie scheduler")
-
-
-def envelope_file_schema() -> Schema:
-    """An envelope's file, which is for programs and names no schema itself."""
-    schema = envelope_schema()
-    _tidy(schema)
-    return {"$schema": DIALECT, "title": "Coterie envelope", **schema}
-
-
 def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
     """Every schema by its name; `isolating` are the variables that nobody may set."""
+    envelope = envelope_schema()
+    _tidy(envelope)
     return {
         "team": team_schema(isolating),
         "registry": registry_schema(isolating),
-        "settings": settings_schema(),
-        "roles": roles_schema(),
-        "scheduler": scheduler_schema(),
-        "envelope": envelope_file_schema(),
+        "settings": _of_model(Settings, "Coterie settings"),
+        "roles": _of_model(RolesFile, "Coterie roles"),
+        "scheduler": _of_model(SchedulerConfig, "Coterie scheduler"),
+        # Its files are for programs, and name no schema themselves.
+        "envelope": {"$schema": DIALECT, "title": "Coterie envelope", **envelope},
     }
+
+
+def _of_model(model: type[BaseModel], title: str) -> Schema:
+    return _finished(cast("Schema", model.model_json_schema()), title)
 
 
 def _finished(schema: Schema, title: str) -> Schema:

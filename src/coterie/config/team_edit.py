@@ -198,6 +198,11 @@ _DEBATE = (
     {"id": "con", "prompt": "You argue against the proposal, with reasons that can be checked."},
 )
 
+_WORKER = {
+    "role": "worker",
+    "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
+    "permissions": "accept-edits",
+}
 _TICKETS = (
     {
         "id": "mira",
@@ -205,40 +210,22 @@ _TICKETS = (
         "prompt": "You plan and review. You never do the work yourself. You approve only what you "
         "would put your name to.",
     },
-    {
-        "id": "wren",
-        "role": "worker",
-        "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
-        "permissions": "accept-edits",
-    },
-    {
-        "id": "finn",
-        "role": "worker",
-        "prompt": "You do one ticket at a time, wholly and no more than it asks for.",
-        "permissions": "accept-edits",
-    },
+    {"id": "wren", **_WORKER},
+    {"id": "finn", **_WORKER},
 )
 
-PRESETS: Mapping[str, tuple[str, Sequence[Mapping[str, object]]]] = {
-    "pair": ("one writes, one reviews, you decide", _PAIR),
-    "review": ("three read-only reviewers and you", _REVIEW),
-    "debate": ("one for, one against, you decide", _DEBATE),
-    "tickets": ("a manager who plans and reviews, two workers", _TICKETS),
+PRESETS: Mapping[str, Sequence[Mapping[str, object]]] = {
+    "pair": _PAIR,
+    "review": _REVIEW,
+    "debate": _DEBATE,
+    "tickets": _TICKETS,
 }
-_WORKFLOWS: Mapping[str, str] = {"tickets": "tickets"}
-"""Of presets that are for one way of working."""
-
-
-def workflow_of(preset: str | None) -> str | None:
-    """How a preset's team works; None where that is not said."""
-    return _WORKFLOWS.get(preset or "")
 
 
 def seated(preset: str, agents: Sequence[str]) -> list[Entry]:
     """The members of a preset on the agents at hand, one after the other."""
-    _, members = PRESETS[preset]
     entries: list[Entry] = []
-    for place, member in enumerate(members):
+    for place, member in enumerate(PRESETS[preset]):
         entry = {"id": member["id"], "agent": agents[place % len(agents)], **member}
         if preset == "review":
             entry["permissions"] = "read"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from coterie.app.views import AT_WORK, ticket_of
+from coterie.app.views import AT_WORK, read_ticket, ticket_of
 from coterie.cli import card
 from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
@@ -18,7 +18,7 @@ from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
 from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import TicketEvents
-from coterie.cli.ticket_report import TicketPage, page_lines
+from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
@@ -263,12 +263,10 @@ class TicketScreen(Screen):
         if row is None or self._app is None:
             self.print([f" ! No ticket {name}."])
             return
-        views = {view.ticket.id: view for view in await self._app.tickets(self._board.task)}
-        said = await self._app.envelopes(self._board.task)
-        of_it = [message for message in said if message.ticket_id == name]
-        page = TicketPage(self._board.task, replace(row, view=views[name]), of_it)
+        found = await read_ticket(self._app, self._board.task, name)
+        kept = next(view for view in found.session.tickets if view.ticket.id == name)
         width = self._prompt.width - 1
-        shown = page_lines(page, width, self._paint, whole=False)
+        shown = page_lines(found, replace(row, view=kept), width, self._paint, whole=False)
         self._prompt.print([*(f" {line}" for line in shown), ""])
 
 

@@ -60,6 +60,8 @@ class FolderSnapshots:
     def before(self, task_id: str, folder: str) -> None:
         """Store a folder as it is: a turn of the task may change it from now on."""
         at, place = instant.now(), Path(folder).resolve()
+        if place.is_relative_to(self._root / ".coterie" / "worktrees"):
+            return  # what is done to a ticket is committed
         with self._noting_problems(task_id), self._repository.alone() as repository:
             spans = repository.spans(task_id)
             taken = [SnapshotRecord(each, at) for each in take_snapshots(repository, place)]
