@@ -89,7 +89,7 @@ class TaskContext:
         if step.result is not None:
             return str(json.loads(step.result))
         now = instant.now()
-        done = replace(step, result=json.dumps(now))
+        done = step._replace(result=json.dumps(now))
         wake = self._run.services.session_files.wake
         await self._run.commit(OpenStep(done), *writes(now), after=wake)
         return now
@@ -143,7 +143,7 @@ class TaskContext:
             run.conversation.append(message)
             messages.append(message)
             writes += [TakeRequest(request.id), AppendMessage(message)]
-        done = replace(step, result=json.dumps([message.seq for message in messages]))
+        done = step._replace(result=json.dumps([message.seq for message in messages]))
         await run.commit(OpenStep(done), *writes, after=lambda: self._tell_all(messages))
         self._newest = messages[-1].seq
         return messages

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import anyio
 
 from coterie.engine.task_run import TaskRun
@@ -75,7 +73,7 @@ class Questions:
         event = UserInteractionRequested(
             task_id=run.task.task_id, at=instant.now(), interaction=interaction
         )
-        asked = replace(step, input=interaction.interaction_id)
+        asked = step._replace(input=interaction.interaction_id)
         await run.commit(OpenStep(asked), AppendEvent(event, step=step.name))
         return interaction.interaction_id
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions
@@ -53,7 +52,7 @@ class Subtasks:
         child = step.input
         if is_new:
             child = f"{task.task_id}.{self._run.journal.subtasks() + 1}"
-            await run.commit(OpenStep(replace(step, input=child)))
+            await run.commit(OpenStep(step._replace(input=child)))
         # Its process in this task would share a home with the one that it gets there.
         await run.channels.close(member)
         created = TaskCreated(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team
@@ -13,8 +14,7 @@ YOU = "you"
 """The person at the terminal, in a team that names no human member."""
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One thing said; `seq` counts from 1 in each task, without gaps."""
 
     task_id: str
@@ -38,8 +38,7 @@ _TAIL = 2_000
 """Markers are looked for in this many last characters, so that a huge reply costs nothing."""
 
 
-@dataclass(frozen=True)
-class Marked:
+class Marked(NamedTuple):
     """A message without its markers, and what they said."""
 
     text: str
@@ -93,7 +92,7 @@ def parse_human_markers(message: str) -> Marked:
         return Marked("", (), True)
     marked = parse_markers(message)
     mentioned = [match["name"].rstrip(".-") for match in _MENTION.finditer(marked.text)]
-    return replace(marked, names=(*marked.names, *mentioned))
+    return marked._replace(names=(*marked.names, *mentioned))
 
 
 RUNAWAY = 20
@@ -141,8 +140,7 @@ def following(members: Sequence[Member], speaker: str) -> Member:
     return next((member for member in members if member.type == "ai"), members[0])
 
 
-@dataclass(frozen=True)
-class Rounds:
+class Rounds(NamedTuple):
     """A round is over when every AI member has spoken since a human last did."""
 
     ai: frozenset[str]
@@ -171,8 +169,7 @@ class Limits:
     """After this long without an update the member is shown as quiet."""
 
 
-@dataclass(frozen=True)
-class Prompt:
+class Prompt(NamedTuple):
     """What is sent for one turn; the role text is the adapter's own business."""
 
     text: str

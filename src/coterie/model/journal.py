@@ -24,8 +24,7 @@ TurnOutcome = Literal["completed", "failed", "interrupted", "limited", "unknown"
 """`limited`: a rate limit refused it; `unknown`: a crash cut it."""
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One recorded effect of a workflow.  `result` is JSON text, None while it is open."""
 
     task_id: str

@@ -18,7 +18,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
@@ -280,7 +280,7 @@ class HeadFile:
             if not ours or (known is not None and known.sequence >= head.sequence):
                 return
             fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps(asdict(head)))
+            fresh.write_text(json.dumps(vars(head)))
             fresh.replace(self._path)
 
     @contextlib.contextmanager

@@ -323,9 +323,11 @@ def _state(connection: sqlite3.Connection, task_id: str) -> TaskState | None:
     rows: list[tuple[task.Status]] = select(connection, "task_status", task_id)
     if not rows:
         return None
-    created = TaskCreated.model_construct(task_id=task_id)
     questions = frozenset(row[0] for row in select(connection, "open_questions", task_id))
-    return TaskState(created=created, status=rows[0][0], open_questions=questions)
+    return TaskState(created=_NOT_READ, status=rows[0][0], open_questions=questions)
+
+
+_NOT_READ = TaskCreated.model_construct()  # the rules look at nothing of it
 
 
 def _insert_task(

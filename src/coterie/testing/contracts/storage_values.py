@@ -38,18 +38,12 @@ from coterie.testing.contracts.samples import TASK, OpenedStorage, asked, create
 T = TypeVar("T")
 
 
-def _numbered(kind: type[T], name: str) -> list[T]:
-    """Examples of the task, told apart by a text in the field `name`."""
-    found: list[Any] = examples(kind, task_id=TASK)
-    return [replace(value, **{name: f"n{place}"}) for place, value in enumerate(found)]
-
-
 class ValuesContract(OpenedStorage):
     """What goes in comes out, whole."""
 
     async def test_messages(self, storage: Storage, fence: Fence) -> None:
         said = examples(Message, task_id=TASK)
-        said = [replace(message, seq=place) for place, message in enumerate(said, 1)]
+        said = [message._replace(seq=place) for place, message in enumerate(said, 1)]
         await storage.commit(fence, *map(journal.AppendMessage, said))
         assert await storage.conversation.messages(TASK) == said
 
@@ -61,13 +55,14 @@ class ValuesContract(OpenedStorage):
         assert [row.entry for row in await storage.audit.chain()] == entries
 
     async def test_steps(self, storage: Storage, fence: Fence) -> None:
-        steps = _numbered(journal.Step, "name")
+        steps = examples(journal.Step, task_id=TASK)
+        steps = [step._replace(name=f"n{place}") for place, step in enumerate(steps)]
         await storage.commit(fence, *map(journal.OpenStep, steps))
         assert await storage.journal.steps(TASK) == steps
-        open_one = replace(steps[0], name="open", result=None)
+        open_one = steps[0]._replace(name="open", result=None)
         closed = examples(journal.CloseStep, task_id=TASK, name="open")[0]
         await storage.commit(fence, journal.OpenStep(open_one), closed)
-        assert (await storage.journal.steps(TASK))[-1] == replace(open_one, result=closed.result)
+        assert (await storage.journal.steps(TASK))[-1] == open_one._replace(result=closed.result)
 
     async def test_turns(self, storage: Storage, fence: Fence) -> None:
         begun = examples(journal.OpenTurn, task_id=TASK)
@@ -152,7 +147,8 @@ class ValuesContract(OpenedStorage):
         assert await storage.leases.claim(lease.task_id, lease.owner, 0) == 1
         claimed = replace(lease, token=1, state="reclaiming")
         assert await storage.leases.get(lease.task_id) == claimed
-        children = _numbered(journal.ChildLease, "mark")
+        children = examples(journal.ChildLease, task_id=TASK)
+        children = [replace(child, mark=f"m{place}") for place, child in enumerate(children)]
         for child in children:
             await storage.leases.record_child(fence, child)
         assert await storage.leases.children(TASK) == children
