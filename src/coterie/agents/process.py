@@ -50,13 +50,8 @@ class AgentProcess:
         cls, spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName
     ) -> AgentProcess:
         """Start the agent; AgentMissing when it cannot be."""
-        child = await start_recorded(spawn, agent, children, keeper)
-        process = cls(child)
-        child.divert(process._feed)
-        # One that ended before anybody listened tells it only to who asks.  Shielded: if this were
-        # cut off, nobody would close the child.
-        with anyio.move_on_after(0, shield=True):
-            process._feed(await child.receive())
+        process = cls(await start_recorded(spawn, agent, children, keeper))
+        process.child.divert(process._feed)
         return process
 
     @property

@@ -69,9 +69,8 @@ class AcpCall:
         names = (mapping(part).get("toolName") for part in (meta, *meta.values()))
         said = next((text(name) for name in names if name), "")
         in_id = _NAME_IN_ID.match(self.id)
-        ours = self._title_of("other")
-        if not is_ours(ours):
-            ours = ""
+        title = self._title_of("other")
+        ours = title if is_ours(title) else ""
         return said or (in_id[1] if in_id else "") or ours or self.kind
 
     @property

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from uuid import uuid4
 
@@ -67,16 +68,13 @@ def _memory(workspace: Workspace) -> str:
     """The team's text, and where the user trusts the material, an import of its own."""
     # A word that begins with @ is an import to Claude: a team's text names people, not files.
     parts = [_MENTION.sub(r"\\@", workspace.team_instruction.strip())]
-    theirs = _instruction_of(workspace.execution_dir.resolve()) if workspace.trusted else None
-    if theirs is not None:
-        parts.append("@" + str(theirs).replace(" ", "\\ "))
+    if workspace.trusted:
+        # Of those that Claude itself would read there, the first.
+        names = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
+        paths = (workspace.execution_dir.resolve() / name for name in names)
+        found = (str(path) for path in paths if path.is_file())
+        parts += [f"@{path}".replace(" ", "\\ ") for path in islice(found, 1)]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _instruction_of(material: Path) -> Path | None:
-    """The file that Claude itself would read there."""
-    names = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md")
-    return next((material / name for name in names if (material / name).is_file()), None)
 
 
 def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
