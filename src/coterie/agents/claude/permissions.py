@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -33,13 +33,27 @@ def is_harmless(tool: str) -> bool:
 
 def effect_of(tool: str) -> Effect:
     """What a tool can do."""
-    return "read" if is_harmless(tool) else action_of(tool, {}, "").effect
+    return "read" if is_harmless(tool) else _EFFECTS.get(tool, "other")
 
 
 def action_of(tool: str, given: Object, cwd: str) -> Action:
     """What a call would do."""
-    make = _MAKE.get(tool)
-    return make(tool, given, cwd) if make else Action("other", tool, cwd)
+    path = path_of(given)
+    match _EFFECTS.get(tool):
+        case "run":
+            return Action("run", tool, cwd, command=text(given.get("command")))
+        case "write":
+            return Action("write", tool, cwd, paths=(path,) if path else ())
+        case "fetch":
+            return Action("fetch", tool, cwd, target=text(given.get("url")))
+        case "read" if tool in _SEARCHES:
+            pattern = text(given.get("pattern")) if tool == "Glob" else ""
+            return Action("read", tool, cwd, paths=(searched(path, pattern),))
+        case "read":
+            # Without a file there is nothing that a rule could look at.
+            return Action("read" if path or not given else "other", tool, cwd, paths=(path,))
+        case _:
+            return Action("other", tool, cwd)
 
 
 def path_of(given: Object) -> str:
@@ -47,39 +61,13 @@ def path_of(given: Object) -> str:
     return text(given.get("file_path") or given.get("notebook_path") or given.get("path"))
 
 
-def _runs(tool: str, given: Object, cwd: str) -> Action:
-    return Action("run", tool, cwd, command=text(given.get("command")))
-
-
-def _writes(tool: str, given: Object, cwd: str) -> Action:
-    path = path_of(given)
-    return Action("write", tool, cwd, paths=(path,) if path else ())
-
-
-def _reads(tool: str, given: Object, cwd: str) -> Action:
-    path = path_of(given)
-    # Without a file there is nothing that a rule could look at.
-    return Action("read" if path or not given else "other", tool, cwd, paths=(path,))
-
-
-def _searches(tool: str, given: Object, cwd: str) -> Action:
-    pattern = text(given.get("pattern")) if tool == "Glob" else ""
-    return Action("read", tool, cwd, paths=(searched(path_of(given), pattern),))
-
-
-def _fetches(tool: str, given: Object, cwd: str) -> Action:
-    return Action("fetch", tool, cwd, target=text(given.get("url")))
-
-
-_MAKE: Mapping[str, Callable[[str, Object, str], Action]] = {
-    **dict.fromkeys(("Bash", "Monitor"), _runs),
-    **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit", "Write"), _writes),
-    **dict.fromkeys(("NotebookRead", "Read"), _reads),
-    **dict.fromkeys(("Glob", "Grep", "LS"), _searches),
-    **dict.fromkeys(("WebFetch", "WebSearch"), _fetches),
+_SEARCHES = ("Glob", "Grep", "LS")
+_EFFECTS: Mapping[str, Effect] = {
+    **dict.fromkeys(("Bash", "Monitor"), "run"),
+    **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit", "Write"), "write"),
+    **dict.fromkeys(("NotebookRead", "Read", *_SEARCHES), "read"),
+    **dict.fromkeys(("WebFetch", "WebSearch"), "fetch"),
 }
-
-
 EDITS = frozenset({"Edit", "MultiEdit", "Write"})
 _LONGEST = 1_000_000
 """A longer file is not read for this: only the pieces that change are shown then."""
