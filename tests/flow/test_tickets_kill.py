@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,8 +66,8 @@ async def died(project: Path, death: Death | None) -> bool:
     """One run; whether it died."""
     real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
     try:
-        async with stage(project / ".coterie", MortalStorage(real, death), Tickets()) as on:
-            on.engine = replace(on.engine, root=project)
+        mortal = MortalStorage(real, death)
+        async with stage(project / ".coterie", mortal, Tickets(), root=project) as on:
             await on.run(ScriptedChannels(script(SAY)))
     except Died:
         return True

@@ -249,6 +249,7 @@ async def stage(
     storage: Storage | None = None,
     workflow: Workflow | None = None,
     more: Sequence[Workflow] = (),
+    root: Path = Path(),
 ) -> AsyncGenerator[Stage]:
     """A project in a folder; opened a second time it is the same project with another owner."""
     mine = storage or await SqliteStorage.open(folder / "coterie.db")
@@ -256,7 +257,7 @@ async def stage(
     machine = await anyio.to_thread.run_sync(Machine.here)
     claimant = Claimant(owner, mine.leases, NothingToEnd(), machine)
     flows = [workflow or Chat(), *more]
-    engine = Engine(mine, {flow.name: flow for flow in flows}, claimant)
+    engine = Engine(mine, {flow.name: flow for flow in flows}, claimant, root=root)
     try:
         yield Stage(folder, mine, engine, owner)
     finally:

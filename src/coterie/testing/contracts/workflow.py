@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import ClassVar
@@ -119,11 +118,8 @@ class WorkflowContract(ABC):
         finally:
             await real.close()
 
-    @asynccontextmanager
-    async def _stage(self, root: Path, storage: MortalStorage) -> AsyncGenerator[Stage]:
-        async with stage(root / ".coterie", storage, self.workflow()) as on:
-            on.engine = replace(on.engine, root=root)
-            yield on
+    def _stage(self, root: Path, storage: MortalStorage) -> AbstractAsyncContextManager[Stage]:
+        return stage(root / ".coterie", storage, self.workflow(), root=root)
 
     async def _run(self, root: Path, storage: MortalStorage) -> bool:
         """One run, and answers to what it asked; whether the task has ended."""

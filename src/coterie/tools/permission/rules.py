@@ -241,12 +241,8 @@ class RuleError(ValueError):
     """A text that is no rule; says what was expected instead."""
 
     def __init__(self, text: str, expected: str) -> None:
-        super().__init__(text, expected)
-        self.text = text
+        super().__init__(f"{json.dumps(text, ensure_ascii=False)}; expected {expected}.")
         self.expected = expected
-
-    def __str__(self) -> str:
-        return f"{json.dumps(self.text, ensure_ascii=False)}; expected {self.expected}."
 
 
 @dataclass(frozen=True)

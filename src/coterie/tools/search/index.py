@@ -148,17 +148,14 @@ class CodeIndex:
 
     def _present(self) -> dict[str, str]:
         """The stamp of every file to index: times and size."""
-        root = os.open(self._root.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            found: dict[str, str] = {}
-            for path in files_below(self._root, root, "."):
+        found: dict[str, str] = {}
+        with self._root.resolve(".") as top:
+            for path in files_below(self._root, top.folder, "."):
                 with suppress(OSError):
-                    state = os.stat(path, dir_fd=root, follow_symlinks=False)
+                    state = os.stat(path, dir_fd=top.folder, follow_symlinks=False)
                     if stat.S_ISREG(state.st_mode) and self._root.may_read(path):
                         found[path] = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size}"
-            return found
-        finally:
-            os.close(root)
+        return found
 
     def _text(self, path: str) -> str:
         """The text of a file; empty if it is gone, too large, binary or generated."""

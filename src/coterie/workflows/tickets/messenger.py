@@ -120,12 +120,8 @@ class Messenger:
 
     def writes(self, at: str, drafts: Sequence[Draft]) -> list[Write]:
         """Envelopes, to be stored in one transaction with what they cause."""
-        return [AppendEnvelope(self._envelope(at, draft)) for draft in drafts]
-
-    def _envelope(self, at: str, draft: Draft) -> Envelope:
-        session = self._task.session_id
-        made = Envelope.of(session, at, draft.source, draft.target, draft.payload, draft.ticket)
-        return made.signed(self._key) if self._key else made
+        made = (Envelope.of(self._task.session_id, at, *draft) for draft in drafts)
+        return [AppendEnvelope(one.signed(self._key) if self._key else one) for one in made]
 
     def prompt(self, name: str, **facts: object) -> str:
         filled = {key: _shown(value) for key, value in facts.items()}
