@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import cast
 
@@ -18,7 +18,7 @@ from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.process.child import Child, start_recorded
+from coterie.process.child import Child, Spawn, start_recorded
 from coterie.process.stdio_turns import CompletionStrategy, StdioTurns
 
 DETECTORS = "coterie.detectors"
@@ -137,9 +137,9 @@ class GenericChannel:
     async def begin(self) -> StdioTurns:
         """Start the process; AgentMissing when it cannot be."""
         adapter, agent, place = self._adapter, self._adapter.agent, self._workspace
-        words = self._arguments()
-        spawn = adapter.spawn(self._member, place, place.execution_dir, place.env, *words)
-        spawn = replace(spawn, use_pty=agent.use_pty)
+        folder, cwd = str(place.folder), str(place.execution_dir)
+        words, member = self._arguments(), self._member.id
+        spawn = Spawn(agent.command, words, cwd, place.env, member, folder, use_pty=agent.use_pty)
         self._child = await start_recorded(spawn, agent.name, adapter.children, adapter.keeper)
         if self._closed:  # while it was being started
             await self._drop()

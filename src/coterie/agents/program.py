@@ -60,14 +60,8 @@ class ProgramAdapter:
         self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
     ) -> AgentProcess:
         """A process of this agent for this member; AgentMissing when it cannot be started."""
-        spawn = self.spawn(member, workspace, cwd, env, *words)
+        spawn = Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
         return await AgentProcess.open(spawn, self.agent.name, self.children, self.keeper)
-
-    def spawn(
-        self, member: Member, workspace: Workspace, cwd: Path, env: Mapping[str, str], *words: str
-    ) -> Spawn:
-        """How such a process is started."""
-        return Spawn(self.agent.command, words, str(cwd), env, member.id, str(workspace.folder))
 
     def missing(
         self, member: Member, workspace: Workspace, problem: str, advice: str = "coterie doctor"
