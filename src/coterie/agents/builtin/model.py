@@ -239,7 +239,7 @@ _SETTINGS = ModelSettings(max_retries=0, cache=True)
 
 @dataclass(frozen=True)
 class LibraryModel:
-    """`speech.Model` on any provider of the library; made by `providers.connect`."""
+    """`ChatModel` on any provider of the library; made by `providers.connect`."""
 
     library: Library[Any]
     http: httpx2.AsyncClient
