@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import cast
 
 from coterie.cli.text import (
+    NO_COLOUR,
     Paint,
     cells,
     clip,
@@ -30,7 +31,6 @@ from coterie.model.about import ToolPermission
 from coterie.model.interaction import BY_RULE, REJECT, ContentKind, Display, Interaction, Option
 from coterie.model.tool_call import Effect
 
-_NO_COLOUR = Paint(wanted=False)
 _FEW = 6
 """So many lines of content stand in a list."""
 _LOW = 12
@@ -71,7 +71,7 @@ class LiveCard:
 
 
 def card(
-    asked: QuestionContext, width: int, paint: Paint = _NO_COLOUR, live: LiveCard | None = None
+    asked: QuestionContext, width: int, paint: Paint = NO_COLOUR, live: LiveCard | None = None
 ) -> list[str]:
     """The whole question in a frame; on a live card, content that would not fit is cut."""
     question = asked.interaction
@@ -97,7 +97,7 @@ def card(
     ]
 
 
-def brief(asked: QuestionContext, width: int, paint: Paint = _NO_COLOUR) -> list[str]:
+def brief(asked: QuestionContext, width: int, paint: Paint = NO_COLOUR) -> list[str]:
     """The question in a few lines, with the command that answers it."""
     question = asked.interaction
     place = f" · {asked.place}" if asked.place else ""

@@ -64,13 +64,11 @@ def _lines(call: Call, tasks: Sequence[TaskView], questions: Sequence[QuestionVi
 def _next(tasks: Sequence[TaskView], questions: Sequence[QuestionView]) -> str:
     if questions:
         return "coterie inbox"
-    running = [task.id for task in tasks if task.pid is not None]
-    if running:
-        return f"coterie log {running[-1]} --follow"
-    parked = [task.id for task in tasks if task.resumable]
-    if parked:
-        return f"coterie resume {parked[-1]}"
-    return 'coterie "what the team should do"'
+    newest = tasks[::-1]
+    if running := next((task.id for task in newest if task.pid is not None), None):
+        return f"coterie log {running} --follow"
+    parked = next((task.id for task in newest if task.resumable), None)
+    return f"coterie resume {parked}" if parked else 'coterie "what the team should do"'
 
 
 _WITH_WORDS = {"Work"}

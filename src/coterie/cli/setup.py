@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -166,12 +166,8 @@ def _failures(one: Probed, width: int) -> list[str]:
 def _fields(agent: AgentDefinition, one: Probed | None) -> dict[str, object]:
     """One object per CLI; `ok` is null for one that was not probed."""
     if one is None:
-        return {
-            "name": agent.name,
-            "ok": None,
-            "steps": [],
-            "message": f"not probed: {_NO_STAND_IN}",
-        }
+        message = f"not probed: {_NO_STAND_IN}"
+        return {"name": agent.name, "ok": None, "steps": [], "message": message}
     return {
         "name": one.name,
         "version": one.version,
@@ -197,7 +193,9 @@ agents: click.Group = list_group(
 @pass_call
 def list_(call: Call) -> None:
     """Every registered agent, and whether its program is there."""
-    _list(call)
+    registry = Agents().registry()
+    show_notices(call, registry.notices)
+    _list(call, registry)
 
 
 @command("scan", "coterie agents scan", agents)
@@ -207,7 +205,10 @@ def scan(call: Call) -> None:
     made = Agents().scan()
     show_notices(call, made.registry.notices)
     call.record("scan", fields_of_scan(made))
-    call.line(said_of_scan(made))
+    found = ", ".join(one.facts.name for one in made.found)
+    new = f"; new: {', '.join(made.added)}" if made.added else ""
+    found = f"{found}{new}" if found else "no agent that Coterie knows by name"
+    call.line(f"Found {found}. Registry: {made.registry.path}")
     _list(call, made.registry)
 
 
@@ -254,15 +255,6 @@ def migrate(call: Call) -> None:
     show_notices(call, done.notices)
 
 
-def said_of_scan(made: Scan) -> str:
-    """What a scan found, in a sentence."""
-    if not made.found:
-        return f"Found no agent that Coterie knows by name. Registry: {made.registry.path}"
-    found = ", ".join(one.facts.name for one in made.found)
-    new = f"; new: {', '.join(made.added)}" if made.added else ""
-    return f"Found {found}{new}. Registry: {made.registry.path}"
-
-
 def fields_of_scan(made: Scan) -> dict[str, object]:
     """What a scan found, for machines."""
     return {
@@ -280,10 +272,7 @@ def fields_of(agent: AgentDefinition) -> dict[str, object]:
     return shown | {"env": sorted(agent.env), "found": Agents().place(agent)}
 
 
-def _list(call: Call, registry: Registry | None = None) -> None:
-    if registry is None:
-        registry = Agents().registry()
-        show_notices(call, registry.notices)
+def _list(call: Call, registry: Registry) -> None:
     for agent in registry.agents.values():
         call.record("agent", fields_of(agent))
     if not registry.agents:
@@ -296,7 +285,7 @@ def _list(call: Call, registry: Registry | None = None) -> None:
 
 def _row(agent: AgentDefinition) -> tuple[str, str, str, str]:
     where = Agents().place(agent)
-    state: Literal["ready", "not found"] = "ready" if where else "not found"
+    state = "ready" if where else "not found"
     return (f"  {agent.name}", agent.version or "-", state, where or agent.command)
 
 

@@ -241,6 +241,9 @@ class Paint:
         return click.style(shown, fg=colour, bold=bold or None, dim=dim or None)
 
 
+NO_COLOUR = Paint(wanted=False)
+
+
 # -- members -------------------------------------------------------------------------------------
 
 FULL = "full"

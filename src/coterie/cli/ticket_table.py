@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from coterie.app.views import SessionView
-from coterie.cli.text import Meaning, Paint, cells, clip, one_line, token_count
+from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
-_NO_COLOUR = Paint(wanted=False)
 MANY = 8
 """Of more tickets than this, those that are done share one row."""
 _TITLE = 12
@@ -181,7 +180,7 @@ _SPARE = ("TOKENS", "TIME", "CHECKS", "OWNER")
 
 
 def table(
-    listed: Sequence[Row], width: int, paint: Paint = _NO_COLOUR, most: int | None = None
+    listed: Sequence[Row], width: int, paint: Paint = NO_COLOUR, most: int | None = None
 ) -> list[str]:
     """A head and a row for each ticket, in at most `width` columns.
 

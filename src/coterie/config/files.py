@@ -308,7 +308,8 @@ def nulls(data: object, at: Place = ()) -> list[Mistake]:
     """Values that are null: in our files a key that says nothing is left out."""
     if data is None:
         return [Mistake(at, "is null; leave it out")]
-    if not isinstance(data, dict) or len(at) > 4:
+    if not isinstance(data, dict | list) or len(at) > 4:
         return []
-    parts = cast("dict[str, object]", data)
-    return [found for key, value in parts.items() for found in nulls(value, (*at, key))]
+    whole = cast("dict[str, object] | list[object]", data)
+    parts = whole.items() if isinstance(whole, dict) else enumerate(whole)
+    return [found for key, value in parts for found in nulls(value, (*at, key))]

@@ -7,9 +7,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from coterie.config.files import Document, Mistake, Place
+from coterie.config.files import Document, Mistake, Place, nulls
 from coterie.errors import ConfigError
 from coterie.model.team import NAME_PATTERN
 from coterie.model.workspace import shown
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+T = TypeVar("T")
 
 LINE = r"^[^\x00-\x1f\x7f-\x9f\[\]]{1,80}$"
 """A name that is printed, and written in `[NEXT: name]`."""
@@ -85,6 +86,23 @@ def object_in(document: Document) -> dict[str, object]:
         raise refusal(document, doubled_keys(document))
     given = cast("dict[str, object]", data)
     return {key: value for key, value in given.items() if key != "$schema"}
+
+
+def validated(
+    document: Document,
+    validate: Callable[[dict[str, object]], T],
+    known_keys: Callable[[Place], Sequence[str]],
+) -> T:
+    """What a document's object is as a model; raises ConfigError with all that is wrong with it."""
+    from pydantic import ValidationError
+
+    given = object_in(document)
+    if mistakes := nulls(given):
+        raise refusal(document, mistakes)
+    try:
+        return validate(given)
+    except ValidationError as error:
+        raise refusal(document, found_by(error, given, known_keys)) from None
 
 
 def place_name(place: Place) -> str:

@@ -11,20 +11,19 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 
-from coterie.config.files import Document, Mistake, Place, nulls
+from coterie.config.files import Document, Mistake, Place
 from coterie.config.mistakes import (
     ARGUMENT,
     LABEL,
     LINE,
     described,
-    found_by,
-    object_in,
     quoted,
     refusal,
+    validated,
 )
 from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry, as_object
@@ -98,11 +97,7 @@ def roles_path(project: Project) -> Path | None:
 
 def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
     """The members that a roles file gives; a ConfigError names every mistake in it."""
-    given = object_in(document)
-    mistakes = _shape(given)
-    if mistakes:
-        raise refusal(document, mistakes)
-    roles = RolesFile.model_validate(given).roles
+    roles = validated(document, RolesFile.model_validate, _keys_at).roles
     made = [_member(role, place, around) for place, role in enumerate(roles)]
     members = tuple(one for one in made if isinstance(one, Member))
     mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
@@ -117,23 +112,6 @@ def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
     if mistakes:
         raise refusal(document, mistakes)
     return members
-
-
-def _shape(given: Mapping[str, object]) -> list[Mistake]:
-    if found := nulls(given) + _nulls_in(given.get("roles")):
-        return found
-    try:
-        RolesFile.model_validate(given)
-    except ValidationError as error:
-        return found_by(error, given, _keys_at)
-    return []
-
-
-def _nulls_in(roles: object) -> list[Mistake]:
-    if not isinstance(roles, list):
-        return []
-    entries = enumerate(cast("list[object]", roles))
-    return [found for place, entry in entries for found in nulls(entry, ("roles", place))]
 
 
 def _keys_at(place: Place) -> Sequence[str]:

@@ -18,10 +18,9 @@ from coterie.config.mistakes import (
     did_you_mean,
     found_by,
     listing,
-    object_in,
     quoted,
-    refusal,
     sentence,
+    validated,
 )
 from coterie.config.project import Project, coterie_home
 from coterie.errors import ConfigError, NotFound, UsageError
@@ -162,20 +161,12 @@ def _name_of(key: str) -> str:
 def _read(path: Path) -> dict[str, object]:
     if not path.exists():
         return {}
-    document = files.read_document(path)
-    given = object_in(document)
-    mistakes = files.nulls(given) or _mistakes(given)
-    if mistakes:
-        raise refusal(document, mistakes)
-    return given
 
-
-def _mistakes(given: Mapping[str, object]) -> list[files.Mistake]:
-    try:
+    def checked(given: dict[str, object]) -> dict[str, object]:
         Settings.model_validate(given, by_name=False)
-    except ValidationError as error:
-        return found_by(error, given, lambda _: tuple(_names()))
-    return []
+        return given
+
+    return validated(files.read_document(path), checked, lambda _: tuple(_names()))
 
 
 def _write(path: Path, values: Mapping[str, object]) -> None:
@@ -193,27 +184,17 @@ _PARTS: dict[files.Place, type[BaseModel]] = {
 }
 
 
-def scheduler_path(project: Project) -> Path:
-    """Where the user writes it."""
-    return project.folder / SCHEDULER_FILE
-
-
 def load_scheduler(project: Project) -> SchedulerConfig:
     """The limits that hold in a project; a ConfigError names every mistake."""
-    path = scheduler_path(project)
-    return _limits(files.read_document(path)) if path.exists() else SchedulerConfig()
+    path = project.folder / SCHEDULER_FILE
+    if not path.exists():
+        return SchedulerConfig()
 
-
-def _limits(document: files.Document) -> SchedulerConfig:
-    """The limits that a document gives."""
-    given = object_in(document)
-    if mistakes := files.nulls(given):
-        raise refusal(document, mistakes)
-    try:
-        # As JSON and strictly: "3" is no number, and true is not 1.
+    def strictly(given: dict[str, object]) -> SchedulerConfig:
+        # As JSON: "3" is no number, and true is not 1.
         return SchedulerConfig.model_validate_json(json.dumps(given), strict=True)
-    except ValidationError as error:
-        raise refusal(document, found_by(error, given, _limit_keys)) from None
+
+    return validated(files.read_document(path), strictly, _limit_keys)
 
 
 def _limit_keys(place: files.Place) -> tuple[str, ...]:

@@ -7,7 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.app.views import granted_tokens
-from coterie.cli.text import FULL, Paint, about, cells, clip, clocked, ends, one_line, token_count
+from coterie.cli.text import (
+    FULL,
+    NO_COLOUR,
+    Paint,
+    about,
+    cells,
+    clip,
+    clocked,
+    ends,
+    one_line,
+    token_count,
+)
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import (
@@ -48,7 +59,6 @@ _MARKS: dict[MemberState, str] = {
     "idle": "○",
 }
 
-_NO_COLOUR = Paint(wanted=False)
 _BUSY = ("starting", "working", "quiet")
 _TAIL = 400
 _PICKS = "@name picks speaker"
@@ -163,7 +173,7 @@ class ChatStatus:
         """What a question is about: its task."""
         return question.task_id
 
-    def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
+    def status(self, width: int, paint: Paint = NO_COLOUR) -> str:
         """Who does what on the left, how far it is on the right; the less important goes first."""
         line = self._status(width)
         for member in self._team.members:

@@ -16,7 +16,7 @@ from coterie.cli.lines import RecordLines
 from coterie.cli.screen.input import Action
 from coterie.cli.screen.screen import Screen
 from coterie.cli.screen.status import COMMANDS, HELP, KEYS, STOPS, ChatStatus
-from coterie.cli.text import Paint, cells, clip, duration, ends, one_line
+from coterie.cli.text import NO_COLOUR, Paint, cells, clip, duration, ends, one_line
 from coterie.cli.ticket_events import TicketEvents
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
@@ -34,7 +34,6 @@ _CHANGING = {"ticket", "message", "interaction"}
 _REST = 10
 """Reading the table anew takes at most one part in so many of the time."""
 _TICKET = re.compile(r"/(T\d+)", re.IGNORECASE)
-_NO_COLOUR = Paint(wanted=False)
 _TELLS = "type to tell the manager"
 _HEAD = 3
 """Lines above the table: what it is about, how far it is, a blank one."""
@@ -141,7 +140,7 @@ class TicketStatus(ChatStatus):
         name = self._about(question)
         return f"{question.task_id}/{name}" if name else question.task_id
 
-    def table(self, width: int, height: int, paint: Paint = _NO_COLOUR) -> list[str]:
+    def table(self, width: int, height: int, paint: Paint = NO_COLOUR) -> list[str]:
         """What it is about, how far it is, and the tickets, in at most so many lines."""
         if not self.task:
             return []
@@ -160,7 +159,7 @@ class TicketStatus(ChatStatus):
         left = clip(f" {self.task}  {one_line(self.goal)}", max(width - cells(right) - 2, 8))
         return ends(left, right, width).replace(left, paint(left, "title"), 1)
 
-    def status(self, width: int, paint: Paint = _NO_COLOUR) -> str:
+    def status(self, width: int, paint: Paint = NO_COLOUR) -> str:
         """The oldest open question; where there is none, who does what."""
         if not self.asked:
             return super().status(width, paint)
