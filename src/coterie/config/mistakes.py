@@ -247,9 +247,6 @@ def standing(data: object, place: Place) -> Place:
     return tuple(there)
 
 
-# -- lines -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Lines:
     """The line of each value, and of each key that stands a second time in its object."""
@@ -269,8 +266,6 @@ def lines_of(document: Document) -> Lines:
     find = _json_lines if document.kind == "json" else _toml_lines
     return find(document.text)
 
-
-# -- lines of JSON -----------------------------------------------------------------------------
 
 _PIECES = r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+'
 
@@ -353,8 +348,6 @@ def _json_lines(text: str) -> Lines:
         walk.step(found.group(), bisect_right(ends, found.start()) + 1)
     return Lines(walk.known, tuple(walk.doubled))
 
-
-# -- lines of TOML -----------------------------------------------------------------------------
 
 _HEADER = r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$"
 _KEY = r"^\s*((?:[A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*[A-Za-z0-9_-]+)*)\s*="

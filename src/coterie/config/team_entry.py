@@ -6,7 +6,7 @@ Objects stay the plain dictionaries they are read as; `team_file` gives them the
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import (
     AfterValidator,
@@ -81,7 +81,17 @@ _PLANNED = "pipeline"
 _Rule = Annotated[str, Field(min_length=1), AfterValidator(_is_rule)]
 _Rules = Annotated[list[_Rule], Field(max_length=1000)]
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
+_Label = Annotated[str, Field(pattern=LABEL)]
+_Line = Annotated[str, Field(pattern=LINE)]
+_Model = Annotated[str, Field(pattern=MODEL)]
+_Name = Annotated[str, Field(pattern=NAME_PATTERN)]
+_Text = Annotated[str, Field(pattern=ARGUMENT)]
 _Folder = Annotated[str, Field(pattern=PATH, max_length=4096)]
+
+
+def _doc(text: str) -> Any:
+    """What editors show for a key."""
+    return Field(description=text)
 
 
 class PermissionsEntry(TypedDict, total=False):
@@ -91,13 +101,13 @@ class PermissionsEntry(TypedDict, total=False):
 
     mode: Annotated[
         Mode,
-        Field(
-            description="read: cannot write. ask: asks before it changes or runs anything. "
+        _doc(
+            "read: cannot write. ask: asks before it changes or runs anything. "
             "accept-edits: edits unasked. full: never asks."
         ),
     ]
-    allow: Annotated[_Rules, Field(description="What needs no question, such as `npm test`.")]
-    deny: Annotated[_Rules, Field(description="What is never done; stronger than allow.")]
+    allow: Annotated[_Rules, _doc("What needs no question, such as `npm test`.")]
+    deny: Annotated[_Rules, _doc("What is never done; stronger than allow.")]
 
 
 def _as_number(value: object) -> object:
@@ -114,7 +124,7 @@ _Tokens = Annotated[
         _as_number,
         json_schema_input_type=Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=AMOUNT)],
     ),
-    Field(description='How many tokens, such as 500000 or "500k".'),
+    _doc('How many tokens, such as 500000 or "500k".'),
 ]
 
 
@@ -135,7 +145,7 @@ class BudgetEntry(AllowanceEntry, total=False):
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
-    perDay: Annotated[AllowanceEntry, Field(description="In a day (UTC), over all tasks.")]
+    perDay: Annotated[AllowanceEntry, _doc("In a day (UTC), over all tasks.")]
 
 
 class RateLimitEntry(TypedDict):
@@ -154,7 +164,7 @@ class MetadataEntry(TypedDict, total=False):
     __pydantic_config__ = _OPEN  # pyright: ignore[reportGeneralTypeIssues]
 
     rate_limit: Annotated[
-        RateLimitEntry, Field(description="How often it may be asked; it waits where that is more.")
+        RateLimitEntry, _doc("How often it may be asked; it waits where that is more.")
     ]
 
 
@@ -173,84 +183,58 @@ class DefaultsEntry(TypedDict, total=False):
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
-    role: Annotated[str, Field(pattern=LABEL, description="What it is for, in a few words.")]
-    type: Annotated[
-        MemberType, Field(description="ai or human. Left out: human when it has no agent.")
-    ]
-    agent: Annotated[
-        str, Field(description="The agent it runs on, by its name in `coterie agents`.")
-    ]
-    agentConfigId: Annotated[str, Field(description="The long name of `agent`.")]
-    agentName: Annotated[str, Field(description="Another name of `agentConfigId`.")]
-    prompt: Annotated[
-        str, Field(pattern=ARGUMENT, description="Who it is and what it does: its system prompt.")
-    ]
-    systemInstruction: Annotated[
-        str, Field(pattern=ARGUMENT, description="The long name of `prompt`.")
-    ]
+    role: Annotated[_Label, _doc("What it is for, in a few words.")]
+    type: Annotated[MemberType, _doc("ai or human. Left out: human when it has no agent.")]
+    agent: Annotated[str, _doc("The agent it runs on, by its name in `coterie agents`.")]
+    agentConfigId: Annotated[str, _doc("The long name of `agent`.")]
+    agentName: Annotated[str, _doc("Another name of `agentConfigId`.")]
+    prompt: Annotated[_Text, _doc("Who it is and what it does: its system prompt.")]
+    systemInstruction: Annotated[_Text, _doc("The long name of `prompt`.")]
     promptFile: Annotated[
-        _Folder, Field(description="A text file that holds the prompt, relative to this file.")
+        _Folder, _doc("A text file that holds the prompt, relative to this file.")
     ]
-    model: Annotated[
-        str, Field(pattern=MODEL, description="The model, by the name its agent knows it by.")
-    ]
+    model: Annotated[_Model, _doc("The model, by the name its agent knows it by.")]
     workDir: Annotated[
-        _Folder, Field(description="Where it works, relative to this file. Left out: the project.")
+        _Folder, _doc("Where it works, relative to this file. Left out: the project.")
     ]
-    executionDir: Annotated[_Folder, Field(description="The long name of `workDir`.")]
+    executionDir: Annotated[_Folder, _doc("The long name of `workDir`.")]
     work: Annotated[
         Work,
-        Field(
-            description="link (default): it works in the project itself. worktree: in a git "
+        _doc(
+            "link (default): it works in the project itself. worktree: in a git "
             "worktree of its own, on the branch coterie/<team>/<id>."
         ),
     ]
-    workingDir: Annotated[
-        _Folder, Field(description="Its own folder. Left out: .coterie/teams/<team>/<id>.")
-    ]
-    homeDir: Annotated[
-        _Folder, Field(description="The HOME of its agent. Left out: `home` in its own folder.")
-    ]
-    additionalArgs: Annotated[
-        list[Annotated[str, Field(pattern=ARGUMENT)]],
-        Field(description="More arguments for its agent."),
-    ]
+    workingDir: Annotated[_Folder, _doc("Its own folder. Left out: .coterie/teams/<team>/<id>.")]
+    homeDir: Annotated[_Folder, _doc("The HOME of its agent. Left out: `home` in its own folder.")]
+    additionalArgs: Annotated[list[_Text], _doc("More arguments for its agent.")]
     env: Annotated[
-        dict[Annotated[str, Field(pattern=VARIABLE)], Annotated[str, Field(pattern=ARGUMENT)]],
-        Field(description="Environment variables for its agent, and for no other member's."),
+        dict[Annotated[str, Field(pattern=VARIABLE)], _Text],
+        _doc("Environment variables for its agent, and for no other member's."),
     ]
     permissions: Annotated[
-        _Permissions,
-        Field(description="What it may do unasked: read, ask (default), accept-edits or full."),
+        _Permissions, _doc("What it may do unasked: read, ask (default), accept-edits or full.")
     ]
-    budget: Annotated[
-        BudgetEntry, Field(description="What it may use before you are asked, in one task.")
-    ]
+    budget: Annotated[BudgetEntry, _doc("What it may use before you are asked, in one task.")]
     capabilities: Annotated[
         list[Annotated[str, Field(pattern=LABEL, min_length=1)]],
-        Field(description="What it can do: tickets are given out by this."),
+        _doc("What it can do: tickets are given out by this."),
     ]
     supportsMultipleInstances: Annotated[
-        StrictBool,
-        Field(description="Whether several of it may work at once, each in a folder of its own."),
+        StrictBool, _doc("Whether several of it may work at once, each in a folder of its own.")
     ]
-    metadata: Annotated[
-        MetadataEntry, Field(description="A rate limit, and whatever you need besides.")
-    ]
+    metadata: Annotated[MetadataEntry, _doc("A rate limit, and whatever you need besides.")]
     idleTimeoutMs: Annotated[
-        _Milliseconds,
-        Field(description="How long a silence ends its reply, where silence is how it ends."),
+        _Milliseconds, _doc("How long a silence ends its reply, where silence is how it ends.")
     ]
-    timeoutMs: Annotated[_Milliseconds, Field(description="The limit of one of its turns.")]
+    timeoutMs: Annotated[_Milliseconds, _doc("The limit of one of its turns.")]
     quietAfterMs: Annotated[
-        _Milliseconds, Field(description="After this long without a sign it is shown as quiet.")
+        _Milliseconds, _doc("After this long without a sign it is shown as quiet.")
     ]
 
 
 class _Identity(TypedDict):
-    id: Annotated[
-        str, Field(pattern=NAME_PATTERN, description="Its short name; its folder is called so.")
-    ]
+    id: Annotated[_Name, _doc("Its short name; its folder is called so.")]
 
 
 class MemberEntry(DefaultsEntry, _Identity, total=False):
@@ -258,13 +242,9 @@ class MemberEntry(DefaultsEntry, _Identity, total=False):
 
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
-    name: Annotated[str, Field(pattern=LINE, description="What others call it. Left out: its id.")]
-    displayName: Annotated[
-        str, Field(pattern=LINE, description="What is shown. Left out: its name, capitalised.")
-    ]
-    order: Annotated[
-        StrictInt, Field(description="When it speaks. Left out: its place in the list.")
-    ]
+    name: Annotated[_Line, _doc("What others call it. Left out: its id.")]
+    displayName: Annotated[_Line, _doc("What is shown. Left out: its name, capitalised.")]
+    order: Annotated[StrictInt, _doc("When it speaks. Left out: its place in the list.")]
 
 
 class _Members(TypedDict):
@@ -276,10 +256,8 @@ class _Members(TypedDict):
 TeamEntry = TypedDict(  # the functional form, for the key that is no Python name
     "TeamEntry",
     {
-        "$schema": Annotated[str, Field(description="This schema, for editors.")],
-        "name": Annotated[
-            str, Field(pattern=NAME_PATTERN, description="The team's name. Left out: its folder's.")
-        ],
+        "$schema": Annotated[str, _doc("This schema, for editors.")],
+        "name": Annotated[_Name, _doc("The team's name. Left out: its folder's.")],
         "workflow": Annotated[
             str,
             Field(
@@ -291,20 +269,17 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
             AfterValidator(_is_workflow),
         ],
         "teamInstruction": Annotated[
-            str,
-            Field(
-                pattern=ARGUMENT,
-                description="What every member is told. Left out: team_instruction.md beside "
-                "this file, if there is one.",
+            _Text,
+            _doc(
+                "What every member is told. Left out: team_instruction.md beside "
+                "this file, if there is one."
             ),
         ],
         "permissions": Annotated[
-            _Permissions,
-            Field(description="Rules for every member; the mode is that of members who name none."),
+            _Permissions, _doc("Rules for every member; the mode is that of members who name none.")
         ],
         "budget": Annotated[
-            BudgetEntry,
-            Field(description="What all members together may use before you are asked."),
+            BudgetEntry, _doc("What all members together may use before you are asked.")
         ],
         "contextMessageCount": Annotated[
             StrictInt,
