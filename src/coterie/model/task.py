@@ -169,26 +169,39 @@ def fold(events: Iterable[Event]) -> TaskState:
 
 def after(state: TaskState | None, event: Event) -> TaskState:
     """The state one event later."""
-    if isinstance(event, TaskCreated):
-        if state is not None:
-            raise IllegalEvent(f"{event.task_id} was created twice")
-        return TaskState(created=event, changed_at=event.at)
+    before = None if state is None else (state.status, state.open_questions)
+    status, questions = transition(before, event)
     if state is None:
-        raise IllegalEvent(f"{event.type} before TaskCreated")
-    status = TRANSITIONS[state.status].get(event.type)
-    if status is None:
-        raise IllegalEvent(f"{event.type} cannot follow in a task that is {state.status}")
-    questions = _questions_after(state.open_questions, event)
-    if event.type == "UserInteractionResponded" and not questions:
-        status = "running"
+        assert isinstance(event, TaskCreated)
+        return TaskState(created=event, changed_at=event.at)
     return replace(
         state,
         status=status,
-        open_questions=frozenset[str]() if status in ENDED else questions,
+        open_questions=questions,
         reason=getattr(event, "reason", ""),
         summary=_summary_of(event),
         changed_at=event.at,
     )
+
+
+def transition(
+    before: tuple[Status, frozenset[str]] | None, event: Event
+) -> tuple[Status, frozenset[str]]:
+    """A task's status and open questions one event later; raises IllegalEvent for one too many."""
+    if before is None:
+        if not isinstance(event, TaskCreated):
+            raise IllegalEvent(f"{event.type} before TaskCreated")
+        return "created", frozenset()
+    status, questions = before
+    if isinstance(event, TaskCreated):
+        raise IllegalEvent(f"{event.task_id} was created twice")
+    following = TRANSITIONS[status].get(event.type)
+    if following is None:
+        raise IllegalEvent(f"{event.type} cannot follow in a task that is {status}")
+    questions = _questions_after(questions, event)
+    if event.type == "UserInteractionResponded" and not questions:
+        following = "running"
+    return following, frozenset() if following in ENDED else questions
 
 
 def _summary_of(event: Event) -> str:

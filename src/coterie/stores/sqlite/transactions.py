@@ -18,7 +18,7 @@ from coterie.errors import LeaseLost, StorageError, StorageLocked
 from coterie.model import journal, task
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Fence, IllegalWrite, Write
-from coterie.model.task import TaskCreated, TaskState
+from coterie.model.task import TaskCreated
 from coterie.model.ticket import IllegalMove, check_move
 from coterie.stores.sqlite import codec
 from coterie.stores.sqlite.codec import SQL, Value, execute, select
@@ -294,14 +294,14 @@ def _set_member_state(connection: sqlite3.Connection, write: journal.SetMemberSt
 
 def _append_event(connection: sqlite3.Connection, event: task.Event, step: str | None) -> None:
     """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
-    state = task.after(_state(connection, event.task_id), event)
+    status, _ = task.transition(_before(connection, event.task_id), event)
     rows = select(connection, "last_event")
     last, previous = rows[0] if rows else (0, b"")
     sequence: int = last + 1
     row = (sequence, event.task_id, event.type, event.at, codec.event_text(event))
     connection.execute(SQL["insert_event"], (*row, codec.chained(previous, row)))
     if isinstance(event, TaskCreated):
-        _insert_task(connection, event, state, sequence)
+        _insert_task(connection, event, sequence)
         return
     if isinstance(event, task.UserInteractionRequested):
         asked = event.interaction.interaction_id
@@ -311,38 +311,34 @@ def _append_event(connection: sqlite3.Connection, event: task.Event, step: str |
         is_closed = answer.author_actor_id == NOBODY  # an answer by nobody only closes it
         row = ("closed" if is_closed else "answered", sequence, answer.interaction_id)
         connection.execute(SQL["respond_question"], row)
-    elif state.status in task.ENDED:
+    elif status in task.ENDED:
         connection.execute(SQL["close_questions"], (event.task_id,))
-    connection.execute(
-        SQL["update_task"], (state.status, state.reason, state.changed_at, event.task_id)
-    )
+    reason: str = getattr(event, "reason", "")
+    connection.execute(SQL["update_task"], (status, reason, event.at, event.task_id))
 
 
-def _state(connection: sqlite3.Connection, task_id: str) -> TaskState | None:
-    """A task's state from its projection, as far as the rules of `task.after` look at it."""
+def _before(
+    connection: sqlite3.Connection, task_id: str
+) -> tuple[task.Status, frozenset[str]] | None:
+    """A task's status and open questions; None where there is no such task."""
     rows: list[tuple[task.Status]] = select(connection, "task_status", task_id)
     if not rows:
         return None
-    questions = frozenset(row[0] for row in select(connection, "open_questions", task_id))
-    return TaskState(created=_NOT_READ, status=rows[0][0], open_questions=questions)
+    questions = select(connection, "open_questions", task_id)
+    return rows[0][0], frozenset(row[0] for row in questions)
 
 
-_NOT_READ = TaskCreated.model_construct()  # the rules look at nothing of it
-
-
-def _insert_task(
-    connection: sqlite3.Connection, event: TaskCreated, state: TaskState, sequence: int
-) -> None:
+def _insert_task(connection: sqlite3.Connection, event: TaskCreated, sequence: int) -> None:
     row = task.TaskRow(
         id=event.task_id,
         session_id=event.session_id,
         parent_id=event.parent_id,
         workflow=event.workflow,
         title=codec.title_of(event.goal),
-        status=state.status,
-        reason=state.reason,
+        status="created",
+        reason="",
         created_at=event.at,
-        changed_at=state.changed_at,
+        changed_at=event.at,
     )
     execute(connection, SQL["insert_task"], (*codec.TASK.row(row), sequence))
 
