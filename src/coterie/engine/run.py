@@ -147,7 +147,7 @@ class _Run:
         if self._state.status == "created":
             started = TaskStarted(task_id=task_id, at=instant.now())
             self._state = after(self._state, started)
-            self._run.post(AppendEvent(started))  # it rides with the first effect
+            await self._run.commit(AppendEvent(started))
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
