@@ -96,7 +96,7 @@ class Changes:
         work = await self._acceptable(state)
         final = str(await self.sessions.step(task_id, FINAL_COMMIT) or "")
         async with self._held(claimant, task_id) as fence:
-            head, branch = await _place(work)
+            head, branch = await anyio.to_thread.run_sync(_place, work)
             commands: Sequence[str] = ()
             if recheck:
                 commands = await self._commands(state)
@@ -175,8 +175,6 @@ class Changes:
         take_back = snapshots.undo if undo else snapshots.revert
         return take_back(task_id, dry_run=dry_run)
 
-    # -- parts ---------------------------------------------------------------------------------
-
     @asynccontextmanager
     async def _held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
         """Own the task, so that nobody can run it, or do the same."""
@@ -243,15 +241,9 @@ async def _checked(
     return tuple(ran)
 
 
-# -- on a thread -------------------------------------------------------------------------------
-
-
-async def _place(work: Acceptance) -> tuple[str, str]:
-    def look() -> tuple[str, str]:
-        work.check_place()
-        return work.head(), work.branch()
-
-    return await anyio.to_thread.run_sync(look)
+def _place(work: Acceptance) -> tuple[str, str]:
+    work.check_place()
+    return work.head(), work.branch()
 
 
 def _check_wanted(work: Acceptance) -> None:

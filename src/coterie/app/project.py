@@ -300,8 +300,6 @@ class App:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
         return run.by_hand(self._members.of(team, None, None), member)
 
-    # -- parts ---------------------------------------------------------------------------------
-
     @property
     def _look(self) -> TaskReader:
         return TaskReader(
