@@ -210,6 +210,9 @@ def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
     return tuple(mended(field) if isinstance(field, str) else field for field in row)
 
 
+# Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
+sqlite3.register_adapter(NoneType, lambda none: none)
+
 # -- tables and statements ---------------------------------------------------------------------
 
 # The order in which a row of the audit is hashed, and `coterie audit --export` documents it.

@@ -88,7 +88,6 @@ class Writer:
         self._transactions: Transactions | None = None
         self._posted: list[Job] = []
         self._posted_at = 0.0
-        self._flushing = False
         self._timer: asyncio.TimerHandle | None = None
         self._reported = False
         self._stopping = False
@@ -172,17 +171,11 @@ class Writer:
 
     def _put(self, job: Job) -> None:
         self._posted.append(job)
-        if not self._flushing:
-            # At the end of this pass of the loop, when it is about to wait: a thread that is woken
-            # earlier would only wait for the interpreter, and what comes until then rides along.
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        self._flush()
 
     def _flush(self) -> None:
-        self._flushing = False
-        if self._posted:
-            self._queue.put(self._posted)
-            self._posted = []
+        self._queue.put(self._posted)
+        self._posted = []
 
     def _ride_ended(self) -> None:
         self._timer = None
