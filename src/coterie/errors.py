@@ -6,6 +6,7 @@ A surface shows `str(error)` (what happened, and where) and `error.hint` (what t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,11 +15,16 @@ class CoterieError(Exception):
     """The root: anything a user may read.  Anything else that escapes is a bug of ours."""
 
     code: ClassVar[str] = "error"
+    """What programs know it by: its name, without "Error"."""
     exit_code: ClassVar[int] = 1
     text: ClassVar[str] = "{message}"
     """What happened, filled in from the fields."""
     advice: str | None = None
     """What to do about it: a field where it differs from one error of a kind to another."""
+
+    def __init_subclass__(cls) -> None:
+        words = re.findall("[A-Z][a-z]+", cls.__name__.removesuffix("Error"))
+        cls.code = "_".join(words).lower()
 
     def __str__(self) -> str:
         return self.text.format_map(vars(self))
@@ -39,9 +45,6 @@ class CoterieError(Exception):
         return None
 
 
-# -- wrong usage -------------------------------------------------------------------------------
-
-
 @dataclass(eq=False)
 class UsageError(CoterieError):
     """The command, or a file it was given, asks for something that cannot be."""
@@ -50,7 +53,6 @@ class UsageError(CoterieError):
     advice: str | None = None
     place: str | None = None
 
-    code: ClassVar[str] = "usage"
     exit_code: ClassVar[int] = 2
 
     @property
@@ -61,34 +63,21 @@ class UsageError(CoterieError):
 class NotFound(UsageError):
     """A task, question, team, member or agent that was named does not exist."""
 
-    code: ClassVar[str] = "not_found"
-
 
 class ConfigError(UsageError):
     """A file the user wrote is not what it should be; `place` is `file:line key`."""
-
-    code: ClassVar[str] = "config"
 
 
 class NotTrusted(UsageError):
     """A team file from outside `.coterie` wants powers that nobody has looked at yet."""
 
-    code: ClassVar[str] = "not_trusted"
-
 
 class AnswerRefused(UsageError):
     """An answer was late, doubled, stale or invalid; it was not used."""
 
-    code: ClassVar[str] = "answer_refused"
-
 
 class InvalidTime(UsageError):
     """A time that is naive or unreadable: every time in Coterie carries its offset."""
-
-    code: ClassVar[str] = "invalid_time"
-
-
-# -- storage -----------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -99,7 +88,6 @@ class StorageError(CoterieError):
     problem: str
     advice: str | None = None
 
-    code: ClassVar[str] = "storage"
     text: ClassVar[str] = "{problem} ({path})."
 
     @property
@@ -110,28 +98,17 @@ class StorageError(CoterieError):
 class StorageLocked(StorageError):
     """Another process held the database for longer than we wait."""
 
-    code: ClassVar[str] = "storage_locked"
-
 
 class StorageFull(StorageError):
     """The disk is full or a size limit was reached; what was committed before is safe."""
-
-    code: ClassVar[str] = "storage_full"
 
 
 class StorageDamaged(StorageError):
     """The database file is not intact, or history that we know of is missing from it."""
 
-    code: ClassVar[str] = "storage_damaged"
-
 
 class StorageReadOnly(StorageError):
     """The project folder cannot be written."""
-
-    code: ClassVar[str] = "storage_read_only"
-
-
-# -- tickets -----------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -145,8 +122,6 @@ class EnvelopeForged(CoterieError):
     advice: str | None = (
         "Somebody changed what was kept: put a backup of .coterie back, or begin anew."
     )
-
-    code: ClassVar[str] = "envelope_forged"
 
     def __str__(self) -> str:
         which = f"envelope {self.sequence:06d} of {self.session}" if self.sequence else self.session
@@ -163,7 +138,6 @@ class ArtifactWrong(CoterieError):
         "Artifacts are files below the session's artifacts folder, or file:// addresses."
     )
 
-    code: ClassVar[str] = "artifact_wrong"
     text: ClassVar[str] = "The artifact {uri} {problem}."
 
 
@@ -175,11 +149,7 @@ class NotAccepted(CoterieError):
     problem: str
     advice: str | None = None
 
-    code: ClassVar[str] = "not_accepted"
     text: ClassVar[str] = "Not accepted: {problem}."
-
-
-# -- git ---------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -192,17 +162,12 @@ class GitFailed(CoterieError):
     status: int | None = None
     """What it ended with; None where it was never run, or was ended by us."""
 
-    code: ClassVar[str] = "git_failed"
-
     def __str__(self) -> str:
         return f"git {self.command} failed in {self.folder}: {self.said or self.status}"
 
     @property
     def where(self) -> str | None:
         return self.folder
-
-
-# -- leases ------------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -212,7 +177,6 @@ class LeaseLost(CoterieError):
     task: str
     token: int
 
-    code: ClassVar[str] = "lease_lost"
     text: ClassVar[str] = "{task} was taken over by another process; this one stops."
 
 
@@ -224,8 +188,6 @@ class TaskBusy(CoterieError):
     pid: int | None
     host: str | None
     advice: str | None = None
-
-    code: ClassVar[str] = "task_busy"
 
     def __str__(self) -> str:
         at = f" on {self.host}" if self.host else ""
@@ -243,15 +205,11 @@ class SurvivorsElsewhere(CoterieError):
     task: str
     host: str
 
-    code: ClassVar[str] = "survivors_elsewhere"
     text: ClassVar[str] = "{task} was run on {host}, whose processes cannot be seen from here."
 
     @property
     def hint(self) -> str | None:
         return f"Stop it there: coterie resume {self.task}"
-
-
-# -- agents and workflows ----------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -278,7 +236,6 @@ class AgentMissing(AgentError):
     problem: str
     advice: str | None = "coterie doctor"
 
-    code: ClassVar[str] = "agent_missing"
     text: ClassVar[str] = "{member_id} cannot start: {command}: {problem} (in {folder})."
 
 
@@ -289,5 +246,4 @@ class StepRepeated(CoterieError):
     task: str
     step: str
 
-    code: ClassVar[str] = "step_repeated"
     text: ClassVar[str] = "{task}: the step {step!r} was asked for twice in one run."

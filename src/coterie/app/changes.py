@@ -54,8 +54,6 @@ class Changes:
 
     sessions: Sessions
 
-    # -- reading -------------------------------------------------------------------------------
-
     async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far; of a session, what was approved."""
         work = await self._work_of(task_id)
@@ -82,8 +80,6 @@ class Changes:
             elif entry.tool_name == REVERT and not entry.is_error:
                 found = None if undo.get("undo") else entry.timestamp
         return found
-
-    # -- accepting -----------------------------------------------------------------------------
 
     async def accept(
         self, task_id: str, claimant: Claimant, checks: Checks, *, recheck: bool
@@ -131,8 +127,6 @@ class Changes:
             if outcome is not None:
                 passed[outcome.command] = outcome.passed
         return [command for command, well in passed.items() if well]
-
-    # -- taking back ---------------------------------------------------------------------------
 
     async def revert(
         self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool

@@ -94,8 +94,6 @@ class App:
                 if self._owner is not None:
                     await anyio.to_thread.run_sync(self._owner.release)
 
-    # -- work ----------------------------------------------------------------------------------
-
     async def create(self, start: run.StartRequest) -> str:
         """Make a task that this process owns; returns its id.  Nothing runs yet.
 
@@ -168,8 +166,6 @@ class App:
         is_session = created.workflow == run.TICKETS
         return await self._sessions.concluded(result) if is_session else result
 
-    # -- answer --------------------------------------------------------------------------------
-
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
         """This project's questions, oldest first."""
         return await self._look.questions(only_open=only_open)
@@ -196,8 +192,6 @@ class App:
         """A word to a task: the answer where it is the human's turn, else heard after the
         running turn.  Returns what became of it: `answered q3` or `queued`."""
         return await steering.say(self._look, task_id, text, author)
-
-    # -- look ----------------------------------------------------------------------------------
 
     async def tasks(self) -> list[TaskView]:
         """Every task, oldest first."""
@@ -250,8 +244,6 @@ class App:
     async def problems(self) -> list[str]:
         """What is wrong with the database, by a check of every page and both hash chains."""
         return await self.storage.problems()
-
-    # -- steer ---------------------------------------------------------------------------------
 
     async def interrupt(self, task_id: str) -> None:
         """Break off the turn that runs now."""

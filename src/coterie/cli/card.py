@@ -142,8 +142,6 @@ def answered(question: Interaction, answer: str, said: str) -> str:
     return one_line(": ".join(part for part in (said_as, said) if part))
 
 
-# -- what is wanted ----------------------------------------------------------------------------
-
 _WANTS: Mapping[Effect, tuple[str, str]] = {
     "run": ("RUN A COMMAND", "run"),
     "write": ("CHANGE FILES", "change"),
@@ -216,9 +214,6 @@ def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> lis
     left = counted(len(lines) - kept + more, "more line")
     rest = f"     … {left}: coterie show{asked.project} {asked.interaction.interaction_id}"
     return [*([""] if room > 1 else []), *lines[:kept], clip(rest, width)]
-
-
-# -- what it is about ----------------------------------------------------------------------------
 
 
 def content(
@@ -319,9 +314,6 @@ def _cell(value: object) -> str:
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
-# -- what can be answered ----------------------------------------------------------------------
-
-
 def _options(
     question: Interaction, width: int, paint: Paint, live: LiveCard | None = None
 ) -> list[str]:
@@ -368,9 +360,6 @@ def _keys(question: Interaction, live: LiveCard | None, width: int) -> list[str]
     if live.alike:
         keys.append(f"* and {live.alike} alike")
     return [clip(" " + " · ".join(keys), width)]
-
-
-# -- the frame ---------------------------------------------------------------------------------
 
 
 def _head(asked: QuestionContext, width: int, live: LiveCard | None) -> str:

@@ -196,8 +196,6 @@ def table(
     return lines
 
 
-# -- colour --------------------------------------------------------------------------------------
-
 Meaning = Literal["name", "dim", "good", "asks", "bad", "title", "added", "removed", "place"]
 
 _DIFF: dict[str, Meaning] = {
@@ -244,8 +242,6 @@ class Paint:
 NO_COLOUR = Paint(wanted=False)
 
 
-# -- members -------------------------------------------------------------------------------------
-
 FULL = "full"
 
 
@@ -271,9 +267,6 @@ def warned(shown: str, paint: Paint, meaning: Meaning | None = None) -> str:
     if shown != FULL and not shown.endswith(f" {FULL}"):
         return paint(shown, meaning)
     return paint(shown.removesuffix(FULL), meaning) + paint(FULL, "bad")
-
-
-# -- figures -------------------------------------------------------------------------------------
 
 
 def duration(seconds: float) -> str:

@@ -156,8 +156,6 @@ class Attempt:
         """How long it has taken so far."""
         return round((monotonic() - self.started) * 1000)
 
-    # -- its row -------------------------------------------------------------------------------
-
     @property
     def row(self) -> Turn:
         """The attempt as it is recorded when it opens."""
@@ -202,8 +200,6 @@ class Attempt:
         """Count one model call; the write keeps it, should the attempt be cut."""
         self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
         return SpendTurn(self.task_id, self.name, self.number, json.dumps(vars(self.spent)))
-
-    # -- its tool calls ------------------------------------------------------------------------
 
     def deny(self, call_id: str, why: str) -> None:
         """A call was denied: however its agent reports its end, it was not run."""

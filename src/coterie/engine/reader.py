@@ -28,8 +28,6 @@ class TaskReader:
     owners: Path
     folder_of: Callable[[str, Member], Path]
 
-    # -- tasks ---------------------------------------------------------------------------------
-
     async def tasks(self) -> list[TaskView]:
         """Every task, oldest first."""
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
@@ -93,8 +91,6 @@ class TaskReader:
         pid = runner.pid if runner else None
         return TaskView(**vars(row), pid=pid, questions=tuple(questions))
 
-    # -- questions -----------------------------------------------------------------------------
-
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
         """This project's questions, oldest first."""
         states: dict[str, TaskState] = {}
@@ -120,8 +116,6 @@ class TaskReader:
             answered_by=given.author_actor_id if given else "",
             said=given.words if given else "",
         )
-
-    # -- members -------------------------------------------------------------------------------
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
         """Agents whose process runs now."""

@@ -129,8 +129,6 @@ class TurnRunner:
         await anyio.sleep(max(left, 0.0))
         self._set_state(member, "working", "")
 
-    # -- one attempt ---------------------------------------------------------------------------
-
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
         run, member = self._run, attempt.member
         known = self._known.get(member.id)
@@ -233,8 +231,6 @@ class TurnRunner:
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
 
-    # -- updates -------------------------------------------------------------------------------
-
     async def _handle(self, attempt: Attempt, channel: Channel, told: update.Update) -> None:
         """Do what one update asks for; the agent goes on when this returns."""
         run = self._run
@@ -326,8 +322,6 @@ class TurnRunner:
         if snapshots is not None:
             folder = self._run.channels.work_folder(attempt.member)
             await anyio.to_thread.run_sync(snapshots.after, attempt.task_id, folder)
-
-    # -- closing -------------------------------------------------------------------------------
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member

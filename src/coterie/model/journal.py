@@ -124,9 +124,6 @@ class TaskHistory:
     requests: list[Request]
 
 
-# -- writes ------------------------------------------------------------------------------------
-
-
 class IllegalWrite(ValueError):
     """A write that cannot follow what is recorded: a bug, or a damaged history."""
 

@@ -100,9 +100,6 @@ def _subject(key: str) -> PermissionKey | BudgetKey | None:
     return BudgetKey(cast("BudgetScope", budget["scope"]), cast("Measure", budget["measure"]))
 
 
-# -- what the engine asks for ------------------------------------------------------------------
-
-
 def asked(step: str, key: str) -> str:
     """What an agent asked in a turn."""
     return f"{step}{_ASKED}{key}"
@@ -132,9 +129,6 @@ def workflow_changed(step: str, digest: str, number: int = 1) -> str:
 def superseded(recorded: int) -> str:
     """What stands before the names of steps that a fork supersedes, of so many recorded ones."""
     return f"{_SUPERSEDED}{recorded}/"
-
-
-# -- what workflows ask for --------------------------------------------------------------------
 
 
 def turn(number: int, tries: int = 0) -> str:

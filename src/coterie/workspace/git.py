@@ -120,8 +120,6 @@ class Git:
             raise self._failed(command, errors, status)
         return out
 
-    # -- what there is ---------------------------------------------------------------------------
-
     @property
     def common_dir(self) -> Path:
         """The `.git` that all worktrees of this repository share."""
@@ -152,8 +150,6 @@ class Git:
             if path is not None
         )
 
-    # -- worktrees -------------------------------------------------------------------------------
-
     def add_worktree(self, path: Path, branch: str, at: str, *, checkout: bool = True) -> None:
         """Make a worktree on a branch, which begins `at` this commit if there is none yet."""
         exists = self.commit(f"{HEADS}{branch}") is not None
@@ -172,8 +168,6 @@ class Git:
             self.run("update-ref", ref, linked.head)
         shutil.rmtree(linked.git_dir)
         return ref
-
-    # -- commits ---------------------------------------------------------------------------------
 
     def snapshot(self, message: str) -> str:
         """A commit of all that is in the folder and not ignored; HEAD's own if nothing changed.
@@ -211,8 +205,6 @@ class Git:
             if facts.startswith("160000 ") and (self.folder / name / ".git").exists():
                 problem = f"{name} is a repository of its own, which a commit does not hold"
                 raise self._failed("add", problem, None)
-
-    # -- the child -------------------------------------------------------------------------------
 
     def _settings(self) -> Iterator[str]:
         yield from _SETTINGS

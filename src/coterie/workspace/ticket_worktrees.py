@@ -58,8 +58,6 @@ class TicketWorktrees:
         """The newest approved commit."""
         return self.git.commit(f"{HEADS}{self.branch}") or self.base
 
-    # -- a ticket's own tree -------------------------------------------------------------------
-
     def open(self, ticket: str) -> Path:
         """The ticket's worktree, on all that is approved when it is first opened."""
         is_there = Worktree.at(self.folder / ticket) is not None
@@ -124,8 +122,6 @@ class TicketWorktrees:
             both &= {name.partition(":")[2] for name in listed}
         return tuple(sorted(both))
 
-    # -- the queue -----------------------------------------------------------------------------
-
     def merge(self, ticket: str, title: str) -> Merge:
         """The ticket's work merged with all that is approved; no branch moves yet."""
         message = f"{ticket}: {title}\n\n{_TRAILER}: {ticket}"
@@ -165,8 +161,6 @@ class TicketWorktrees:
         tip = self._tip(ticket)
         merges = (line.split() for line in log.splitlines())
         return next((merge for merge, *parents in merges if tip in parents[1:]), None)
-
-    # -- parts ---------------------------------------------------------------------------------
 
     def _difference(self, ticket: str, *how: str) -> str:
         ours, theirs = self.head(), f"{HEADS}{self._branch(ticket)}"

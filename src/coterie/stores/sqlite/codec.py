@@ -181,9 +181,6 @@ def question_of(row: Row) -> Question:
     return replace(question, response=answer.response, answered_at=answer.at)
 
 
-# -- text --------------------------------------------------------------------------------------
-
-
 def json_of(value: object) -> str:
     """A value as JSON; what JSON cannot say is kept as its text."""
     return mended(json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_jsonable))

@@ -107,9 +107,6 @@ def _pragma(connection: sqlite3.Connection, name: str) -> object:
     return connection.execute(f"PRAGMA {name}").fetchall()[0][0]
 
 
-# -- making ------------------------------------------------------------------------------------
-
-
 def _create(path: Path, head_file: HeadFile, timeout: float) -> None:
     with head_file.locked(timeout) as ours:
         if path.exists():
@@ -164,9 +161,6 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-# -- migrating ---------------------------------------------------------------------------------
-
-
 def migrations() -> list[tuple[int, Path]]:
     """The numbered scripts, in order."""
     return sorted((int(file.name[:4]), file) for file in _MIGRATIONS.glob("[0-9]*.sql"))
@@ -212,9 +206,6 @@ def _statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):  # a trigger has semicolons inside
             yield statement
             statement = ""
-
-
-# -- looking -----------------------------------------------------------------------------------
 
 
 def _check(connection: sqlite3.Connection, path: Path, known: Head | None) -> None:

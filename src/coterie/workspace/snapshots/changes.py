@@ -213,9 +213,6 @@ def _pair(span: ChangeSpan) -> _Pair:
     return before.tree, after.tree
 
 
-# -- what differs ------------------------------------------------------------------------------
-
-
 def _differences(
     repository: SnapshotRepository, pairs: Iterable[_Pair]
 ) -> dict[_Pair, dict[str, _Sides]]:
@@ -243,9 +240,6 @@ def _outside_repositories(span: ChangeSpan, sides: Mapping[str, _Sides]) -> dict
     excluded = (file for snapshot in _snapshots(span) for file in snapshot.excluded)
     inner = tuple(f"{file.path}/" for file in excluded if file.why == REPOSITORY)
     return {path: pair for path, pair in sides.items() if not path.startswith(inner)}
-
-
-# -- what is not known -------------------------------------------------------------------------
 
 
 def _unknown(
@@ -299,9 +293,6 @@ def by_folder(changes: Iterable[FileChange]) -> dict[Path, list[FileChange]]:
     for change in changes:
         found.setdefault(change.folder, []).append(change)
     return found
-
-
-# -- as a patch --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
