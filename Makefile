@@ -6,16 +6,16 @@ PYTHON ?= python3
 VENV ?= .venv
 export PYTHON VENV
 
-# Tests wait for children more than they compute, so two at a time pay; 0 is none beside pytest itself.
-WORKERS ?= 2
+# Tests wait for children as much as they compute, so more of them than cores pay; 0 is none beside pytest itself.
+WORKERS ?= 3
 # More for the program behind a target: make test ARGS="tests/unit -k routing"
 ARGS ?=
 
 BIN := $(VENV)/bin
 # Snapshots are compared here; to write new ones run .venv/bin/pytest --inline-snapshot=create,fix
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
-# Tests that run agents: of these, nine branches in ten of src/coterie/agents must be taken.
-WITH_AGENTS := tests/contract tests/flow tests/live
+# By these tests alone, nine branches in ten of src/coterie/agents must be taken.
+CONTRACTS := tests/contract
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -56,10 +56,9 @@ test: $(DEV) compiled ## every test
 	@scripts/real-clis >/dev/null
 	$(SAY) "testing"
 ifeq ($(strip $(ARGS)),)
-	@if [ -e .cache/clis/.installed ]; then least=90; else least=0; fi; \
-	$(PYTEST) -n $(WORKERS) --dist worksteal $(WITH_AGENTS) --cov=coterie.agents --cov-branch \
-	    --cov-report=term --cov-fail-under=$$least
-	@$(PYTEST) -n $(WORKERS) --dist worksteal $(addprefix --ignore=,$(WITH_AGENTS))
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(CONTRACTS) --cov=coterie.agents --cov-branch \
+	    --cov-report=term --cov-fail-under=90
+	@$(PYTEST) -n $(WORKERS) --dist worksteal --ignore=$(CONTRACTS)
 else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
