@@ -7,7 +7,7 @@ VENV ?= .venv
 export PYTHON VENV
 
 # Tests wait for children as much as they compute, so more of them than cores pay; 0 is none beside pytest itself.
-WORKERS ?= 3
+WORKERS ?= 4
 # More for the program behind a target: make test ARGS="tests/unit -k routing"
 ARGS ?=
 
@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/pytest --inline-snapshot=disable
 # By these tests alone, nine branches in ten of src/coterie/agents must be taken.
 CONTRACTS := tests/contract
+# The slowest first, so that none of them is left over at the end; tests/shape is a check.
+OTHERS := tests/live tests/flow tests/cli tests/docs tests/unit
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.
@@ -58,7 +60,7 @@ test: $(DEV) compiled ## every test
 ifeq ($(strip $(ARGS)),)
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(CONTRACTS) --cov=coterie.agents --cov-branch \
 	    --cov-report=term --cov-fail-under=90
-	@$(PYTEST) -n $(WORKERS) --dist worksteal --ignore=$(CONTRACTS)
+	@$(PYTEST) -n $(WORKERS) --dist worksteal $(OTHERS)
 else
 	@$(PYTEST) -n $(WORKERS) --dist worksteal $(ARGS)
 endif
