@@ -128,16 +128,19 @@ class Ticket:
         """Whether nothing more is to be done about it."""
         return self.state == "done" or self.closed_by is not None
 
-    def moved(self, state: TicketState, at: str, message: str = "") -> Ticket:
-        """The ticket in its next state.  Raises IllegalMove."""
+    def moved(
+        self, state: TicketState, at: str, message: str = "", owner: str | None = None
+    ) -> Ticket:
+        """The ticket in its next state, with its owner where one is named.  Raises IllegalMove."""
         check_move(self.id, self.state, state)
-        return replace(
-            self, state=state, history=(*self.history, Moment(at, state, message)), reason=message
-        )
+        history, owner = (*self.history, Moment(at, state, message)), owner or self.owner
+        return replace(self, state=state, owner=owner, history=history, reason=message)
 
-    def noted(self, at: str, event: TicketNote, message: str) -> Ticket:
-        """The ticket with one more line in its history."""
-        return replace(self, history=(*self.history, Moment(at, event, message)))
+    def noted(self, at: str, event: TicketNote, message: str, stuck: str | None = None) -> Ticket:
+        """The ticket with one more line in its history; `stuck`: whose stall that announces."""
+        history = (*self.history, Moment(at, event, message))
+        stalls = {**self.stalls, stuck: at} if stuck else self.stalls
+        return replace(self, stalls=stalls, history=history)
 
     def closed(self, by: str, at: str, reason: str) -> Ticket:
         """The ticket taken out of the run; its state stays what it was."""

@@ -105,13 +105,13 @@ class _Folder:
         for name, envelope in wanted.items():
             data = _data(envelope)
             if _read(self.folder / name) != data:
-                self._replace(self.folder / name, data)
+                self._replace(name, data)
         lines = _lines(rows)
         found = _read(self._log)
         if found is not None and lines.startswith(found):  # a crash left it short
             self._append(lines[len(found) :])
         elif found != lines:
-            self._replace(self._log, lines)
+            self._replace(LOG, lines)
         self._size = len(lines)
 
     def add(self, rows: Rows) -> bool:
@@ -120,7 +120,7 @@ class _Folder:
             if self._log.stat().st_size != self._size:
                 return False
             for sequence, envelope in rows:
-                self._replace(self.folder / _name(sequence, envelope), _data(envelope))
+                self._replace(_name(sequence, envelope), _data(envelope))
             lines = _lines(rows)
             self._append(lines)
         except FileNotFoundError:
@@ -141,11 +141,13 @@ class _Folder:
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(lines)
 
-    def _replace(self, path: Path, data: bytes) -> None:
-        # Not forced to the disk: what a power cut takes is put right from the rows.
-        fresh = path.with_name(f".{path.name}{_NEW}")
-        fresh.write_bytes(data)
-        fresh.replace(path)
+    def _replace(self, name: str, data: bytes) -> None:
+        # Not forced to the disk: what a power cut takes is put right from the rows.  Once for each
+        # envelope, and paths of pathlib's would cost as much as the file.
+        fresh = f"{self.folder}/.{name}{_NEW}"
+        with open(fresh, "wb", buffering=0) as file:  # noqa: PTH123
+            file.write(data)
+        os.replace(fresh, f"{self.folder}/{name}")  # noqa: PTH105
 
 
 def _name(sequence: int, envelope: Envelope) -> str:
@@ -216,4 +218,6 @@ def _event(envelope: Envelope) -> tuple[str, str]:
 
 def _printable(text: str) -> str:
     """Without what a terminal would obey, or a writer choke on."""
+    if text.isprintable():
+        return text
     return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)

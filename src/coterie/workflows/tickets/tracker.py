@@ -202,21 +202,17 @@ class TicketTracker:
     ) -> None:
         """Put a ticket into its next state, in one transaction with the messages about it."""
 
-        def moved(before: Ticket, at: str) -> Ticket:
-            return replace(before.moved(state, at, why), owner=owner or before.owner)
-
-        await self._change(ticket_id, moved, state, drafts)
+        await self._change(
+            ticket_id, lambda before, at: before.moved(state, at, why, owner), state, drafts
+        )
 
     async def note(
         self, ticket_id: str, event: TicketNote, why: str, *drafts: Draft, stuck: str | None = None
     ) -> None:
         """Add a line to a ticket's history; `stuck` is the ticket whose stall it announces."""
-
-        def noted(before: Ticket, at: str) -> Ticket:
-            stalls = {**before.stalls, stuck: at} if stuck else before.stalls
-            return replace(before.noted(at, event, why), stalls=stalls)
-
-        await self._change(ticket_id, noted, event, drafts)
+        await self._change(
+            ticket_id, lambda before, at: before.noted(at, event, why, stuck), event, drafts
+        )
 
     async def close(self, ticket_id: str, by: str, reason: str) -> None:
         """Take a ticket out of the run; its state stays."""
