@@ -179,9 +179,6 @@ def _forbidden() -> frozenset[Path]:
     return frozenset({Path("/"), *([home.resolve()] if home else [])})
 
 
-# -- the folder --------------------------------------------------------------------------------
-
-
 def make_project(project: Project, mounts: str | None = None) -> bool:
     """Make `.coterie` ready to be written; True when it was not there before.
 

@@ -247,8 +247,6 @@ class KeeperHandle(asyncio.Protocol, ABC):
         """Wait until nothing of the agent runs; False if that cannot be proven."""
 
 
-# -- short runs ----------------------------------------------------------------------------------
-
 PATIENCE = 10.0
 _VERSION = re.compile(r"\d+(?:\.\d+)+(?:[-+][0-9A-Za-z.-]+)?")
 

@@ -169,9 +169,6 @@ def _read(path: Path) -> bytes | None:
         return None
 
 
-# -- events.log ---------------------------------------------------------------------------------
-
-
 _EVENTS: Mapping[type[Payload], tuple[str, Callable[[Any], str]]] = {
     payloads.Clarification: ("clarification", lambda p: f"{p.status}; {' / '.join(p.questions)}"),
     payloads.ClarificationResponse: ("answer", lambda p: f"{p.status}; {' / '.join(p.answers)}"),

@@ -124,8 +124,6 @@ class Agent:
             act: Callable[..., None] = getattr(self, "do_" + name.replace("-", "_"))
             act(prompt, *words)
 
-    # -- what it runs in -----------------------------------------------------------------------
-
     def do_fds(self, prompt: str) -> None:
         listed = sorted(int(name) for name in os.listdir("/proc/self/fd"))  # noqa: PTH208
         self.reply(json.dumps([fd for fd in listed if _is_open(fd)]))
@@ -145,8 +143,6 @@ class Agent:
         except OSError:
             controls = False
         self.reply(json.dumps([*map(os.isatty, (0, 1, 2)), controls]))
-
-    # -- hostile output ------------------------------------------------------------------------
 
     def do_huge(self, prompt: str, size: str) -> None:
         self.raw(b"x" * int(size) * MIB + b"\n")
@@ -192,8 +188,6 @@ class Agent:
         sys.stderr.write("e" * 1023 * int(size) + "the last word\n")
         sys.stderr.flush()
         self.reply("after stderr")
-
-    # -- ends ----------------------------------------------------------------------------------
 
     def do_nothing(self, prompt: str) -> None:
         pass

@@ -99,9 +99,6 @@ def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
     return {**kept, _REHEARSAL_KEY: "rehearsal"}
 
 
-# -- config.toml -------------------------------------------------------------------------------
-
-
 def _settings(scratch: Path) -> Table:
     return {
         "approval_policy": "on-request",
@@ -191,9 +188,6 @@ def toml_value(value: object) -> str:
     """One value, or one key, in TOML."""
     # What JSON spells TOML spells alike, except that it wants DEL escaped.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-# -- login and instructions --------------------------------------------------------------------
 
 
 def _link_login(link: Path, workspace: Workspace) -> list[str]:

@@ -183,13 +183,16 @@ def question_of(row: Row) -> Question:
 
 def json_of(value: object) -> str:
     """A value as JSON; what JSON cannot say is kept as its text."""
-    return mended(json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=_jsonable))
+    return mended(_COMPACT.encode(value))
 
 
 def _jsonable(value: object) -> object:
     if isinstance(value, BaseModel):
         return value.model_dump(by_alias=True)
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
+
+
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=_jsonable)
 
 
 def mended(text: str) -> str:
@@ -209,8 +212,6 @@ def mended_row(row: Iterable[Value]) -> tuple[Value, ...]:
 
 # Else a way to adapt it is looked for in vain each time, which costs more than the binding itself.
 sqlite3.register_adapter(NoneType, lambda none: none)
-
-# -- tables and statements ---------------------------------------------------------------------
 
 # The order in which a row of the audit is hashed, and `coterie audit --export` documents it.
 AUDIT = Codec(AuditEntry, first=["task_id"])
@@ -291,5 +292,5 @@ def title_of(goal: str) -> str:
 
 def chained(previous: bytes, row: Sequence[Value]) -> bytes:
     """The hash of a row that follows a row with the hash `previous` (empty for the first)."""
-    text = json.dumps(row, separators=(",", ":"), ensure_ascii=False)
+    text = _COMPACT.encode(row)
     return hashlib.sha256(previous + text.encode()).digest()

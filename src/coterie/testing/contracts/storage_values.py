@@ -177,8 +177,6 @@ def _row(event: task.TaskCreated) -> task.TaskRow:
     return task.TaskRow(*whose, state.status, state.reason, event.at, state.changed_at)
 
 
-# -- examples of a type -------------------------------------------------------------------------
-
 _FORMS = ("{}-1", "2026-01-31T12:00:07.000Z", f"sha256:{'a' * 64}")
 """Texts to try, where a type takes only some."""
 

@@ -68,8 +68,6 @@ class WorkflowContract(ABC):
         said = await ended.conversation()
         return state.status, state.reason, state.summary, said, own
 
-    # -- the suite -----------------------------------------------------------------------------
-
     async def test_it_ends_the_same_in_every_run(self, tmp_path: Path) -> None:
         """By the same steps, each of which has a name of its own."""
         one, other = tmp_path / "one", tmp_path / "other"
@@ -97,8 +95,6 @@ class WorkflowContract(ABC):
             await ended.run(channels)
             assert channels.opened == []
             assert await self.outcome(ended) == expected
-
-    # -- a run ---------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def _ended(self, root: Path, death: Death | None = None) -> AsyncGenerator[Stage]:
