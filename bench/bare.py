@@ -132,10 +132,13 @@ def _created() -> TaskCreated:
 Run = Callable[[Path, int], Cost]
 
 
-def side_by_side(one: Run, other: Run, turns: int, repeats: int = 9) -> tuple[Cost, Cost]:
-    """The medians of two, run in turn so that both see the same machine."""
+def side_by_side(one: Run, other: Run, turns: int) -> tuple[Cost, Cost]:
+    """The medians of two, run in turn so that both see the same machine.
+
+    The shorter they are, the more often: a median of few short runs says little.
+    """
     costs: tuple[list[Cost], list[Cost]] = ([], [])
-    for _ in range(repeats):
+    for _ in range(max(9, 1800 // turns)):
         for run, kept in zip((one, other), costs, strict=True):
             with tempfile.TemporaryDirectory() as folder:
                 kept.append(run(Path(folder), turns))

@@ -45,6 +45,14 @@ async def talk(database: Path, task_id: str, turns: int) -> None:
     tell(done=turns)
 
 
+async def stay(database: Path, task_id: str) -> None:
+    """Make a task and keep the database open."""
+    storage = await SqliteStorage.open(database)
+    await task_of(storage, task_id)
+    tell(durable=0)
+    await asyncio.Event().wait()
+
+
 async def create(database: Path, task_id: str) -> None:
     """Open what may not be there yet, at the moment when the others do."""
     sys.stdin.readline()
@@ -125,6 +133,8 @@ def main() -> None:
     match verb:
         case "talk":
             asyncio.run(talk(database, sys.argv[3], int(sys.argv[4])))
+        case "stay":
+            asyncio.run(stay(database, sys.argv[3]))
         case "create":
             asyncio.run(create(database, sys.argv[3]))
         case "refused":

@@ -151,9 +151,10 @@ class _Run:
         self._run.observer.saw(TaskRecord(task_id, workflow, "running"))
         if any(request.kind in _STALE for request in history.requests):
             await self._storage.inbox.discard_requests(task_id, _STALE)
+            history = await self._storage.history(task_id)
         with plain_errors():
             async with anyio.create_task_group() as group:
-                group.start_soon(self._listen, group.cancel_scope)
+                group.start_soon(self._listen, history, group.cancel_scope)
                 group.start_soon(self._run.services.session_files.follow)
                 group.start_soon(self._workflow, history, group.cancel_scope)
         # Before the end is on record: nobody runs a task that has ended, to complete its files.
@@ -214,12 +215,11 @@ class _Run:
         context = TaskContext(self._run, questions, self._turns, self._engine.root)
         return context, questions
 
-    async def _listen(self, scope: anyio.CancelScope) -> None:
+    async def _listen(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
         """Act on what other processes ask of this task."""
-        seen = 0
+        seen, requests = history.seen, history.requests
         while True:
-            seen = await self._storage.changed(seen)
-            for request in await self._storage.inbox.requests(self._state.id):
+            for request in requests:
                 if not self._run.is_new(request.id):
                     continue
                 if request.kind == "say":
@@ -232,6 +232,8 @@ class _Run:
                     self._is_canceled = request.kind == "cancel"
                     self._stop = Stopped("stopped")
                     scope.cancel()
+            seen = await self._storage.changed(seen)
+            requests = await self._storage.inbox.requests(self._state.id)
 
 
 @contextmanager

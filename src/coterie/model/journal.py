@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coterie.model.conversation import Message
@@ -122,6 +122,8 @@ class TaskHistory:
     steps: list[Step]
     turns: list[Turn]
     requests: list[Request]
+    seen: int = field(default=0, compare=False)
+    """For `Storage.changed`: what came later is not in here."""
 
 
 class IllegalWrite(ValueError):

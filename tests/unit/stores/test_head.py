@@ -34,7 +34,7 @@ def test_many_at_once(tmp_path: Path) -> None:
 def test_a_stopped_holder_of_the_lock_stops_nobody(tmp_path: Path) -> None:
     file = HeadFile(tmp_path / "coterie.db")
     file.raise_to(Head(1, "one"))
-    with (tmp_path / "logs" / "head.lock").open() as other:
+    with (tmp_path / "logs" / "head.json").open() as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         began = time.monotonic()
         file.raise_to(Head(2, "two"))

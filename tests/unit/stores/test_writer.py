@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from coterie.errors import StorageDamaged
@@ -159,6 +160,52 @@ async def test_halves_of_characters_are_kept_mended(storage: SqliteStorage, fenc
     [word] = await storage.inbox.requests(TASK)
     assert word.text == "half \ufffd"
     assert await storage.problems() == []
+
+
+@pytest.mark.parametrize(("quick", "thread"), [(60.0, "MainThread"), (-1.0, "coterie-database")])
+async def test_the_loop_commits_by_itself_where_the_disk_is_quick(
+    quick: float, thread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_by: list[str] = []
+
+    def traced(path: Path, timeout: float) -> sqlite3.Connection:
+        def trace(statement: str) -> None:
+            if statement == "COMMIT":
+                committed_by.append(threading.current_thread().name)
+
+        connection = open_database(path, timeout)
+        connection.set_trace_callback(trace)
+        return connection
+
+    monkeypatch.setattr(database, "open_database", traced)
+    monkeypatch.setattr(writer, "QUICK", quick)
+    storage = await SqliteStorage.open(tmp_path / "coterie.db")
+    try:
+        await storage.create(created(), "me", None)  # nobody knows the disk yet
+        committed_by.clear()
+        for seq in range(1, 4):
+            await storage.commit(None, AppendMessage(message(seq)))
+    finally:
+        await storage.close()
+    assert committed_by == [thread] * 3
+
+
+async def test_the_loop_goes_on_while_somebody_else_holds_the_database(
+    storage: SqliteStorage, fence: Fence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "QUICK", 60.0)
+    await storage.commit(fence, AppendMessage(message(1)))
+    other = sqlite3.connect(tmp_path / "coterie.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    storage.post(fence, AppendMessage(message(2)))
+    commit = asyncio.ensure_future(storage.commit(fence, AppendMessage(message(3))))
+    for _ in range(20):
+        await anyio.lowlevel.checkpoint()
+    assert not commit.done()
+    other.execute("COMMIT")
+    other.close()
+    await commit
+    assert [m.seq for m in await storage.conversation.messages(TASK)] == [1, 2, 3]
 
 
 async def test_closing_ends_the_thread_and_its_pipe(tmp_path: Path) -> None:

@@ -26,11 +26,14 @@ from coterie.errors import StorageError
 from coterie.stores.sqlite import failures
 from coterie.stores.sqlite.codec import SQL, chained, select
 
-CHECKPOINT_PAGES = 125
+CHECKPOINT_PAGES = 64
 """A short log is soon written over in place, which costs less than a file that grows."""
 
 CHECKED_WHOLE = 32 * 1024 * 1024
 """Up to this size every page is looked at when the file is opened (0.75 ms a MiB)."""
+
+HEAD_LENGTH = 512
+"""How long the file of the head always is, in bytes."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -49,7 +52,11 @@ def open_database(path: Path, timeout: float) -> sqlite3.Connection:
 def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
     """A connection to the database of this process by that name; it ends with its last one."""
     connection = sqlite3.connect(
-        f"file:/{quote(name, safe='')}?vfs=memdb", uri=True, timeout=timeout, isolation_level=None
+        f"file:/{quote(name, safe='')}?vfs=memdb",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
     )
     for number, script in migrations():
         _apply(connection, number, script)
@@ -84,7 +91,11 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
 def _connected(path: Path, timeout: float) -> sqlite3.Connection:
     # mode=rw: a file that went away is an error, never a fresh start.
     connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw", uri=True, timeout=timeout, isolation_level=None
+        f"file:{quote(str(path))}?mode=rw",
+        uri=True,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         mode = _pragma(connection, "journal_mode=WAL")
@@ -108,10 +119,10 @@ def _pragma(connection: sqlite3.Connection, name: str) -> object:
 
 
 def _create(path: Path, head_file: HeadFile, timeout: float) -> None:
-    with head_file.locked(timeout) as ours:
+    with head_file.locked(timeout) as held:
         if path.exists():
             return  # another process was quicker
-        if not ours:
+        if held is None:
             raise failures.locked(path)
         _refuse_second_start(path, head_file.read())
         fresh = path.with_name(path.name + ".new")
@@ -254,37 +265,46 @@ class HeadFile:
     def read(self) -> Head | None:
         """What the file says; None where there is none or a crash of the machine spoiled it."""
         try:
-            found = json.loads(self._path.read_bytes())
-            audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
-            return Head(int(found["sequence"]), str(found["hash"]), *audit)
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return _head_in(self._path.read_bytes())
+        except FileNotFoundError:
             return None
 
     def raise_to(self, head: Head) -> None:
         """Write the head unless a later one is there already.
 
         Where the lock stays busy (its holder was stopped) nothing is written: a head that is
-        too low only shows less.
+        too low only shows less.  One write of one length, in place: a process that is killed
+        leaves the old head or the new one.
         """
-        with self.locked(wait=0.1) as ours:
-            known = self.read() if ours else None
-            if not ours or (known is not None and known.sequence >= head.sequence):
+        with self.locked(wait=0.1) as file:
+            if file is None:
                 return
-            fresh = self._path.with_suffix(".new")
-            fresh.write_text(json.dumps(vars(head)))
-            fresh.replace(self._path)
+            known = _head_in(os.read(file, HEAD_LENGTH))
+            if known is None or known.sequence < head.sequence:
+                os.pwrite(file, json.dumps(vars(head)).ljust(HEAD_LENGTH).encode(), 0)
 
     @contextlib.contextmanager
-    def locked(self, wait: float) -> Generator[bool]:
-        """Hold the lock if it can be had within `wait` seconds; yields whether it is ours."""
-        self._folder.mkdir(exist_ok=True)
-        descriptor = os.open(
-            self._folder / "head.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+    def locked(self, wait: float) -> Generator[int | None]:
+        """The file, open and locked; None where the lock cannot be had in `wait` seconds."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         try:
-            yield _flocked(descriptor, time.monotonic() + wait)
+            file = os.open(self._path, flags, 0o600)
+        except FileNotFoundError:
+            self._folder.mkdir(exist_ok=True)
+            file = os.open(self._path, flags, 0o600)
+        try:
+            yield file if _flocked(file, time.monotonic() + wait) else None
         finally:
-            os.close(descriptor)  # lets go of the lock
+            os.close(file)  # lets go of the lock
+
+
+def _head_in(content: bytes) -> Head | None:
+    try:
+        found = json.loads(content)
+        audit = int(found.get("audit", 0)), str(found.get("audit_hash", ""))
+        return Head(int(found["sequence"]), str(found["hash"]), *audit)
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _flocked(descriptor: int, until: float) -> bool:

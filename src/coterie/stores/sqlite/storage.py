@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory:
+def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.TaskHistory:
     """All that is recorded of a task, as of one moment."""
     connection.execute(SQL["begin_reading"])
     try:
@@ -47,6 +47,7 @@ def history(task_id: str, connection: sqlite3.Connection) -> journal.TaskHistory
             steps=values(connection, codec.STEP.value, "steps", task_id),
             turns=values(connection, codec.TURN.value, "turns", task_id, 0),
             requests=values(connection, codec.REQUEST.value, "requests", task_id),
+            seen=seen,
         )
     finally:
         connection.execute(SQL["commit"])
@@ -304,7 +305,7 @@ class SqliteStorage:
         self._writer.post(partial(self._writes.apply, fence, writes), fence, after)
 
     async def history(self, task_id: str) -> journal.TaskHistory:
-        return await self._writer.read(partial(history, task_id))
+        return await self._writer.read(partial(history, task_id, self._writer.watch.version))
 
     async def changed(self, seen: int) -> int:
         return await self._writer.watch.changed(seen)

@@ -1,5 +1,5 @@
-"""On the writer's thread: submissions, many in one transaction, each kept or undone; and what each
-`Write` does to the database.  The hot path: two submissions a turn.
+"""Submissions, many in one transaction, each kept or undone; and what each `Write` does to the
+database.  The hot path: two submissions a turn.
 """
 
 from __future__ import annotations
@@ -69,6 +69,23 @@ class Transactions:
         if writes:
             self._write(writes)
         return wrote or bool(writes)
+
+    def serve_at_once(self, writes: list[Job]) -> bool:
+        """Run them in one transaction, unless one of them or a lock needs more than that.
+
+        False: nothing was kept.
+        """
+        if self.failure is not None:
+            return False
+        try:
+            self._together(writes)
+        except Exception as error:  # noqa: BLE001 - it is for the callers
+            self._undo()
+            cause = explained(error, self._path)
+            if not isinstance(cause, StorageError) or isinstance(cause, StorageLocked):
+                return False
+            self._fail(writes, cause)  # the disk: a second try proves nothing
+        return True
 
     def _read(self, job: Job) -> None:
         try:

@@ -1,7 +1,8 @@
-"""The one thread that touches the database, and the queue before it.
+"""The way to the database: what is submitted at one time becomes one transaction.
 
-Everything queued becomes one transaction.  The loop never waits for the file: it submits, and is
-called back once for each batch, after the commit.
+Where the disk is quick the loop commits by itself, because handing a commit to another thread and
+back costs more CPU than the commit.  Reads, a slow disk and a database that somebody else writes
+to are for the thread, which calls the loop back once for each batch.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from coterie.stores.sqlite.transactions import Job, T, Transactions, Work
 
 RIDE = 0.005
 """How long a posted write waits for a commit to ride in, in seconds."""
+QUICK = 0.002
+"""The loop commits by itself as long as a commit takes no longer than this, in seconds."""
 POLL = 0.05
 """How often others' commits are looked for, in seconds, while somebody waits for them."""
 IDLE = 2.0
@@ -84,8 +87,15 @@ class Writer:
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
-        self._results = _Results[Sequence[Job]](self._loop, self._settle)
+        self._results = _Results[Sequence[Job]](self._loop, self._received)
         self._transactions: Transactions | None = None
+        self._connection = threading.Lock()
+        """Held by whoever uses the connection."""
+        self._sent = 1  # the opening
+        """How many batches are with the thread."""
+        self._is_quick = False
+        self._wrote_at: float | None = None
+        """When the log last grew, if it has since it was last cut."""
         self._posted: list[Job] = []
         self._posted_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -115,15 +125,24 @@ class Writer:
         Where the caller is cancelled, the work may be done all the same.
         """
         self._refuse_if_failed()
-        future: asyncio.Future[T] = self._loop.create_future()
-        self._put(Job(work, fence, future, after))
-        return await future
+        job = Job(work, fence, None, after)
+        self._posted.append(job)
+        if self._commit_here():
+            await asyncio.sleep(0)  # to everybody their turn
+            if job.error is not None:
+                self._reported = self._reported or job.error is self._failure
+                raise job.error
+            return job.result
+        job.future = self._loop.create_future()
+        self._send()
+        return await job.future
 
     async def read(self, work: Work[T]) -> T:
         """Run the work, which only reads, after all that was submitted before."""
         self._refuse_if_stopped()
         future: asyncio.Future[T] = self._loop.create_future()
-        self._put(Job(work, None, future, reads=True))
+        self._posted.append(Job(work, None, future, reads=True))
+        self._send()
         return await future
 
     def post(self, work: Work[Any], fence: Fence | None = None, after: After = None) -> None:
@@ -144,7 +163,7 @@ class Writer:
             self._stopping = True
             if self._timer is not None:
                 self._timer.cancel()
-            self._flush()
+            self._send()
             self._queue.put(None)
         await self._end()
         if self._failure is not None and not self._reported:
@@ -169,13 +188,36 @@ class Writer:
             self._reported = True
             raise self._failure
 
-    def _put(self, job: Job) -> None:
-        self._posted.append(job)
-        self._flush()
+    def _send(self) -> None:
+        """Hand everything to the thread."""
+        jobs, self._posted = self._posted, []
+        self._sent += 1
+        self._queue.put(jobs)
 
-    def _flush(self) -> None:
-        self._queue.put(self._posted)
-        self._posted = []
+    def _commit_here(self) -> bool:
+        """Commit everything on the loop, if that needs no waiting; whether it is dealt with."""
+        transactions = self._transactions
+        if not self._is_quick or self._sent or transactions is None:
+            return False
+        if not self._connection.acquire(blocking=False):
+            return False
+        try:
+            began = time.monotonic()
+            if not transactions.serve_at_once(self._posted):
+                return False
+            if self._wrote_at is None:
+                self._queue.put(())  # the thread cuts the log once nothing is written any more
+            self._wrote(began)
+        finally:
+            self._connection.release()
+        jobs, self._posted = self._posted, []
+        self._settle(jobs)
+        return True
+
+    def _wrote(self, began: float) -> None:
+        now = time.monotonic()
+        self._wrote_at = now
+        self._is_quick = now - began <= QUICK
 
     def _ride_ended(self) -> None:
         self._timer = None
@@ -184,8 +226,12 @@ class Writer:
         left = self._posted_at + RIDE - self._loop.time()
         if left > RIDE / 10:  # the timer was set for an earlier one, which found its ride
             self._timer = self._loop.call_later(left, self._ride_ended)
-        else:
-            self._flush()
+        elif not self._commit_here():
+            self._send()
+
+    def _received(self, jobs: Sequence[Job]) -> None:
+        self._sent -= 1
+        self._settle(jobs)
 
     def _settle(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
@@ -231,20 +277,25 @@ class Writer:
             self._loop.call_soon_threadsafe(self._finish)
 
     def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
-        log_grew = False
-        wrote_at = 0.0
+        wait = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
+        connection.execute("PRAGMA busy_timeout=0")  # only the thread waits for others
         going = True
         while going:
             wanted = self.watch.wanted()
-            jobs, going = self._take(POLL if wanted else IDLE if log_grew else None)
-            if jobs:
-                if transactions.serve(jobs):
-                    log_grew, wrote_at = True, time.monotonic()
-            elif log_grew and time.monotonic() - wrote_at >= IDLE:
-                _checkpoint(connection)
-                log_grew = False
-            if wanted:
-                self.watch.poll(connection)
+            timeout = POLL if wanted else None if self._wrote_at is None else IDLE
+            jobs, going = self._take(timeout)
+            with self._connection:
+                if jobs:
+                    connection.execute(f"PRAGMA busy_timeout={wait}")
+                    began = time.monotonic()
+                    if transactions.serve(jobs):
+                        self._wrote(began)
+                    connection.execute("PRAGMA busy_timeout=0")
+                elif self._wrote_at is not None and time.monotonic() - self._wrote_at >= IDLE:
+                    _checkpoint(connection)
+                    self._wrote_at = None
+                if wanted:
+                    self.watch.poll(connection)
             if jobs:  # last: the loop wakes up, and needs the interpreter that we then let go
                 self._results.put(jobs)
 
@@ -278,7 +329,7 @@ class Watch:
         self._loop = loop
         self._wake_thread = wake_thread
         # Not 0: the first `changed(0)` says "look", so that nothing from before is missed.
-        self._version = 1
+        self.version: int = 1
         self._waiters: set[asyncio.Future[None]] = set()
         self._wanted = False
         self._polling = False
@@ -289,7 +340,7 @@ class Watch:
 
     async def changed(self, seen: int) -> int:
         """Wait until the version is another one than `seen`; returns it."""
-        while self._version <= seen:
+        while self.version <= seen:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._waiters.add(waiter)
             self._wanted = True
@@ -300,11 +351,11 @@ class Watch:
             finally:
                 self._waiters.discard(waiter)
                 self._wanted = bool(self._waiters)
-        return self._version
+        return self.version
 
     def bump(self) -> None:
         """Somebody may have written: wake all who wait."""
-        self._version += 1
+        self.version += 1
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -351,7 +402,4 @@ def _checkpoint(connection: sqlite3.Connection) -> None:
     A failure is no loss: what is in the log is durable.
     """
     with contextlib.suppress(sqlite3.Error):
-        wait = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
-        connection.execute("PRAGMA busy_timeout=0")
         connection.execute(SQL["checkpoint"]).fetchall()
-        connection.execute(f"PRAGMA busy_timeout={wait}")
