@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -175,8 +175,7 @@ class _Run:
         elif ended is None:
             return fold(await self._storage.events.of_task(task_id))
         elif ended.failed:
-            reason, message = ended.reason, ended.summary
-            event = TaskFailed(task_id=task_id, at=now, reason=reason, message=message)
+            event = TaskFailed(task_id=task_id, at=now, reason=ended.reason, message=ended.summary)
         else:
             reason, summary = ended.reason, ended.summary
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
@@ -185,8 +184,8 @@ class _Run:
 
     async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
         task = self._state.created
-        workflow = self._engine.workflow(task.workflow)
         try:
+            workflow = self._engine.workflow(task.workflow)
             while self._ended is None:
                 context, questions = await self._prepare(history)
                 try:
@@ -242,17 +241,10 @@ def plain_errors() -> Generator[None]:
     try:
         yield
     except BaseExceptionGroup as group:
-        leaves = list(_leaves(group))
-        known = [error for error in leaves if isinstance(error, CoterieError)]
-        raise (known or leaves)[0] from None
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in cast("BaseExceptionGroup[BaseException]", error).exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+        error: BaseException = group.subgroup(CoterieError) or group
+        while isinstance(error, BaseExceptionGroup):
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+        raise error from None
 
 
 async def _settle(change: WorkflowChanged, questions: Questions) -> None:
@@ -283,8 +275,7 @@ def _total(turns: list[Turn]) -> Usage | None:
 def _result(
     state: TaskState, turns: int, stop: Stop | None = None, usage: Usage | None = None
 ) -> ResultRecord:
-    ended = state.status in ENDED
-    task = state.id
+    ended, task = state.status in ENDED, state.id
     at_reset = " --at-reset" if isinstance(stop, RateLimited) else ""
     onward = ("coterie inbox", f"coterie resume {task}{at_reset}")
     return ResultRecord(

@@ -51,13 +51,7 @@ def open_database(path: Path, timeout: float) -> sqlite3.Connection:
 
 def open_in_memory(name: str, timeout: float) -> sqlite3.Connection:
     """A connection to the database of this process by that name; it ends with its last one."""
-    connection = sqlite3.connect(
-        f"file:/{quote(name, safe='')}?vfs=memdb",
-        uri=True,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    connection = _connection(f"file:/{quote(name, safe='')}?vfs=memdb", timeout)
     for number, script in migrations():
         _apply(connection, number, script)
     return connection
@@ -88,15 +82,14 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
+def _connection(uri: str, timeout: float) -> sqlite3.Connection:
+    # The writer uses it on the loop and on its thread, one after the other.
+    return sqlite3.connect(uri, timeout, isolation_level=None, check_same_thread=False, uri=True)
+
+
 def _connected(path: Path, timeout: float) -> sqlite3.Connection:
     # mode=rw: a file that went away is an error, never a fresh start.
-    connection = sqlite3.connect(
-        f"file:{quote(str(path))}?mode=rw",
-        uri=True,
-        timeout=timeout,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    connection = _connection(f"file:{quote(str(path))}?mode=rw", timeout)
     try:
         mode = _pragma(connection, "journal_mode=WAL")
         connection.execute("PRAGMA synchronous=FULL")

@@ -71,20 +71,14 @@ class Transactions:
         return wrote or bool(writes)
 
     def serve_at_once(self, writes: list[Job]) -> bool:
-        """Run them in one transaction, unless one of them or a lock needs more than that.
-
-        False: nothing was kept.
-        """
+        """Run them in one transaction; False: that did not go, and nothing was kept."""
         if self.failure is not None:
             return False
         try:
             self._together(writes)
-        except Exception as error:  # noqa: BLE001 - it is for the callers
+        except Exception:  # noqa: BLE001 - `serve` will find it too
             self._undo()
-            cause = explained(error, self._path)
-            if not isinstance(cause, StorageError) or isinstance(cause, StorageLocked):
-                return False
-            self._fail(writes, cause)  # the disk: a second try proves nothing
+            return False
         return True
 
     def _read(self, job: Job) -> None:

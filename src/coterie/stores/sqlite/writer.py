@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import sqlite3
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Generic
+from typing import Any
 
 import anyio
 
@@ -37,45 +36,6 @@ IDLE = 2.0
 After = Callable[[], None] | None
 
 
-class _Results(Generic[T]):
-    """A queue from the thread to the loop, which calls `settle` with every item in order.
-
-    A byte in a pipe says that there is one.  `loop.call_soon_threadsafe` does the same over a
-    socket that it reads twice; once a turn that is a tenth of what the whole commit costs.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, settle: Callable[[T], None]) -> None:
-        self._loop = loop
-        self._settle = settle
-        self._items: deque[T] = deque()
-        self._read_end, self._write_end = os.pipe()
-        os.set_blocking(self._read_end, False)
-        os.set_blocking(self._write_end, False)
-        loop.add_reader(self._read_end, self._ready)
-
-    def put(self, item: T) -> None:
-        """On the thread: hand it over."""
-        self._items.append(item)
-        with contextlib.suppress(BlockingIOError):  # full: then the loop is awake already
-            os.write(self._write_end, b"!")
-
-    def close(self) -> None:
-        """On the loop, when the thread has ended; what was put before is still settled."""
-        self._loop.remove_reader(self._read_end)
-        os.close(self._read_end)
-        os.close(self._write_end)
-        self._settle_all()
-
-    def _ready(self) -> None:
-        # Read first: what is put after this leaves a byte for the next time.
-        os.read(self._read_end, 4096)
-        self._settle_all()
-
-    def _settle_all(self) -> None:
-        while self._items:
-            self._settle(self._items.popleft())
-
-
 class Writer:
     """Takes submissions from the event loop to the thread, and their outcomes back."""
 
@@ -87,11 +47,10 @@ class Writer:
         self._committed = committed
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
-        self._results = _Results[Sequence[Job]](self._loop, self._received)
         self._transactions: Transactions | None = None
         self._connection = threading.Lock()
         """Held by whoever uses the connection."""
-        self._sent = 1  # the opening
+        self._sent = 0
         """How many batches are with the thread."""
         self._is_quick = False
         self._wrote_at: float | None = None
@@ -109,9 +68,9 @@ class Writer:
     async def start(self) -> None:
         """Open the database on the thread; raises what opening raises."""
         opened: asyncio.Future[None] = self._loop.create_future()
-        threading.Thread(
-            target=self._run, args=(opened,), name="coterie-database", daemon=True
-        ).start()
+        self._sent += 1
+        run = partial(self._run, opened)
+        threading.Thread(target=run, name="coterie-database", daemon=True).start()
         try:
             await opened
         except BaseException:
@@ -139,7 +98,8 @@ class Writer:
 
     async def read(self, work: Work[T]) -> T:
         """Run the work, which only reads, after all that was submitted before."""
-        self._refuse_if_stopped()
+        if self._stopping:
+            raise RuntimeError("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._posted.append(Job(work, None, future, reads=True))
         self._send()
@@ -178,12 +138,9 @@ class Writer:
     def _failure(self) -> Exception | None:
         return None if self._transactions is None else self._transactions.failure
 
-    def _refuse_if_stopped(self) -> None:
+    def _refuse_if_failed(self) -> None:
         if self._stopping:
             raise RuntimeError("the storage is closed")
-
-    def _refuse_if_failed(self) -> None:
-        self._refuse_if_stopped()
         if self._failure is not None:
             self._reported = True
             raise self._failure
@@ -199,7 +156,7 @@ class Writer:
         transactions = self._transactions
         if not self._is_quick or self._sent or transactions is None:
             return False
-        if not self._connection.acquire(blocking=False):
+        if not self._connection.acquire(blocking=False):  # the thread looks, or cuts the log
             return False
         try:
             began = time.monotonic()
@@ -215,9 +172,8 @@ class Writer:
         return True
 
     def _wrote(self, began: float) -> None:
-        now = time.monotonic()
-        self._wrote_at = now
-        self._is_quick = now - began <= QUICK
+        self._wrote_at = time.monotonic()
+        self._is_quick = self._wrote_at - began <= QUICK
 
     def _ride_ended(self) -> None:
         self._timer = None
@@ -253,10 +209,6 @@ class Writer:
             context = {"message": "A surface failed", "exception": error}
             self._loop.call_exception_handler(context)
 
-    def _finish(self) -> None:
-        self._results.close()
-        self._ended.set_result(None)
-
     # -- on the thread -------------------------------------------------------------------------
 
     def _run(self, opened: asyncio.Future[None]) -> None:
@@ -265,16 +217,19 @@ class Writer:
             connection = self._connect()
         except Exception as error:  # noqa: BLE001 - it is for who opens
             first.error = error
-            self._results.put((first,))
+            self._call_loop(self._received, (first,))
         else:
             with contextlib.closing(connection):
                 self._transactions = Transactions(connection, self._path, self._committed)
                 self.watch.begin(connection)
-                self._results.put((first,))
+                self._call_loop(self._received, (first,))
                 self._serve(connection, self._transactions)
                 _checkpoint(connection)
+        self._call_loop(self._ended.set_result, None)
+
+    def _call_loop(self, call: Callable[[T], None], given: T) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._finish)
+            self._loop.call_soon_threadsafe(call, given)
 
     def _serve(self, connection: sqlite3.Connection, transactions: Transactions) -> None:
         wait = connection.execute("PRAGMA busy_timeout").fetchall()[0][0]
@@ -297,7 +252,7 @@ class Writer:
                 if wanted:
                     self.watch.poll(connection)
             if jobs:  # last: the loop wakes up, and needs the interpreter that we then let go
-                self._results.put(jobs)
+                self._call_loop(self._received, jobs)
 
     def _take(self, timeout: float | None) -> tuple[Sequence[Job], bool]:
         """Everything that is queued, waiting for the first; and whether to go on after it."""
@@ -305,8 +260,6 @@ class Writer:
             taken = self._queue.get(timeout=timeout)
         except Empty:
             return (), True
-        if taken is not None and self._queue.empty():
-            return taken, True
         jobs: list[Job] = []
         while taken is not None:
             jobs.extend(taken)
