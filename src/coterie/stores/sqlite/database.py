@@ -82,9 +82,10 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
     return connection
 
 
-def _connection(uri: str, timeout: float) -> sqlite3.Connection:
-    # The writer uses it on the loop and on its thread, one after the other.
-    return sqlite3.connect(uri, timeout, isolation_level=None, check_same_thread=False, uri=True)
+def _connection(at: str, wait: float) -> sqlite3.Connection:
+    return sqlite3.connect(
+        at, timeout=wait, isolation_level=None, check_same_thread=False, uri=True
+    )
 
 
 def _connected(path: Path, timeout: float) -> sqlite3.Connection:

@@ -49,7 +49,7 @@ class Writer:
         self._queue: SimpleQueue[Sequence[Job] | None] = SimpleQueue()
         self._transactions: Transactions | None = None
         self._connection = threading.Lock()
-        """Held by whoever uses the connection."""
+        """Held by whoever uses the connection, the loop or the thread."""
         self._sent = 0
         """How many batches are with the thread."""
         self._is_quick = False
@@ -237,8 +237,7 @@ class Writer:
         going = True
         while going:
             wanted = self.watch.wanted()
-            timeout = POLL if wanted else None if self._wrote_at is None else IDLE
-            jobs, going = self._take(timeout)
+            jobs, going = self._take(POLL if wanted else None if self._wrote_at is None else IDLE)
             with self._connection:
                 if jobs:
                     connection.execute(f"PRAGMA busy_timeout={wait}")
