@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import anyio
 
 from coterie.config.project import Project, make_project
@@ -21,6 +23,7 @@ from coterie.model.interaction import (
 from coterie.model.journal import AppendEvent, Fence, Write
 from coterie.model.task import TaskCreated, TaskStarted, UserInteractionRequested
 from coterie.model.team import Member, Team
+from coterie.model.visible import decoded
 from coterie.stores.sqlite import SqliteStorage
 from tests.cli.command import Cli
 
@@ -129,3 +132,10 @@ def plain(
         options=tuple(Option(id=one, label=one) for one in options),
         validation=validation or Validation(),
     )
+
+
+def command_on(card: Sequence[str]) -> str:
+    """The exact text that a card asks about, put together again from its lines."""
+    rows = card[2 : next(n for n, line in enumerate(card) if line.startswith(" in    ")) - 1]
+    folded = "\n".join(row[5:] if row[:5].strip() != "↳" else f"\0{row[5:]}" for row in rows)
+    return decoded(folded.removeprefix("\n").replace("\n\0", ""))

@@ -63,7 +63,7 @@ def test_calls_in_one_row_each(audited: Cli) -> None:
     assert dated(audited("audit").out) == snapshot("""\
 TIME                 TASK  MEMBER  TOOL   OUTCOME  TOOK  WHAT
 12:00:02  k3f9  ada     Read   ok       0.3s  cart.py
-12:00:03  k3f9  ada     Bash   failed   0.9s  pytest -q
+12:00:03  k3f9  ada     Bash   failed   0.9s  pytest -q<U+001B>[2J
 12:00:10  k3f9  ada     Bash   denied   1.1s  rm -rf /
 12:00:12  k3f9  ada     Write  unknown  -     ümläut.py
 12:00:20  m2xy  ada     shell  unknown  -     ls

@@ -17,7 +17,7 @@ from coterie.cli.text import Paint, cells
 from coterie.errors import AnswerRefused
 from coterie.model.about import ToolPermission
 from coterie.model.interaction import ContentKind, Display, Interaction, Option
-from tests.cli.recorded import plain, risky_options, wants_to_run
+from tests.cli.recorded import command_on, plain, risky_options, wants_to_run
 
 RULE = "run(npm install *)"
 DIFF = """\
@@ -150,7 +150,7 @@ def test_what_does_not_fit_is_counted_and_the_choices_stay() -> None:
             " wants to CHANGE A FILE  shop/cart.py",
             "",
             "     +line 0",
-            "     … 99 more lines: coterie show q7",
+            "     … 99 more lines, 889 characters in all: coterie show q7",
             " in    /srv/shop",
             " why   gave none",
             " 1 once",
@@ -187,7 +187,7 @@ def test_a_folded_line_says_so_and_a_long_rule_is_whole() -> None:
     question = wants_to_run("q7", "npm install " + "x" * 60, rule=f"run({'y' * 90})")
     lines = card(asked(question), 50)
     assert lines[3:5] == snapshot(
-        ["     npm install", "   ↳ xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]
+        ["     npm install", "   ↳  xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"]
     )
     assert f"run({'y' * 90})" in "".join(line.strip() for line in lines)
 
@@ -195,12 +195,43 @@ def test_a_folded_line_says_so_and_a_long_rule_is_whole() -> None:
 def test_nothing_hides_in_what_is_approved() -> None:
     hidden = "ls\u200b \x1b[8m; rm -rf ~\x1b[0m\u202e \r\nrm x\U000e0041"
     question = wants_to_run("q7", hidden)
-    assert card(asked(question), 60)[3:5] == snapshot(
-        ["     ls<U+200B> ; rm -rf ~�", "     rm x<U+E0041>"]
+    assert card(asked(question), 70)[3:6] == snapshot(
+        [
+            "     ls<U+200B> <U+001B>[8m; rm -rf ~<U+001B>[0m<U+202E> <U+000D>",
+            "     rm x<U+E0041>",
+            "",
+        ]
     )
-    assert brief(asked(question), 60)[3:5] == snapshot(
-        ["         ls<U+200B> ; rm -rf ~�", "         rm x<U+E0041>"]
+    assert brief(asked(question), 74)[3:6] == snapshot(
+        [
+            "         ls<U+200B> <U+001B>[8m; rm -rf ~<U+001B>[0m<U+202E> <U+000D>",
+            "         rm x<U+E0041>",
+            "",
+        ]
     )
+
+
+@given(st.text(), st.integers(24, 100))
+def test_the_lines_of_a_card_are_the_exact_command(command: str, width: int) -> None:
+    lines = card(asked(wants_to_run("q7", command)), width)
+    assert command_on(lines) == command
+
+
+def test_both_ends_of_a_long_command_are_shown() -> None:
+    command = "echo begins; " + "true; " * 40_000 + "rm -rf end"
+    for lines in (
+        card(asked(wants_to_run("q7", command)), 79, live=LiveCard(20)),
+        brief(asked(wants_to_run("q7", command)), 79),
+    ):
+        shown = "\n".join(lines)
+        assert "echo begins" in shown
+        assert "rm -rf end" in shown
+        assert re.search(r"more lines, 240,023 characters in all: coterie show q7", shown)
+    assert command_on(card(asked(wants_to_run("q7", command)), 79)) == command
+    huge = "echo begins; " + "true; " * 400_000 + "rm -rf end"
+    shown = "\n".join(card(asked(wants_to_run("q7", huge)), 79, live=LiveCard(20)))
+    assert "2,000,023 more characters, 2,400,023 characters in all" in shown
+    assert "rm -rf end" in shown
 
 
 @given(

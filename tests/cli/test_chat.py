@@ -199,7 +199,7 @@ def test_a_question_is_waited_for_when_asked_to(cli: Cli) -> None:
 def test_control_characters_never_reach_the_reader(cli: Cli) -> None:
     cli.team("ada")
     ran = cli("chat", "ada-escapes")
-    assert "a red word\ufffd and \ufffdbackwards" in ran.out
+    assert "a <U+001B>[31mred<U+001B>[0m word<U+0007> and <U+202E>backwards" in ran.out
     assert "\x1b" not in ran.out
 
 

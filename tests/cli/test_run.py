@@ -74,9 +74,9 @@ def test_the_plan_waits_for_a_yes(crew: Crew) -> None:
 
          model
              Coupon model
-         rules
-             Price rules
-         … 3 more lines: coterie show q1
+         … 3 more lines, 94 characters in all: coterie show q1
+         form  after model, rules
+             Form
      1 approve   go
      2 change    plan anew with what you say
      3 stop      stop and keep

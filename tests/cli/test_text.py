@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,9 @@ from coterie.cli.text import (
     clip,
     duration,
     ends,
+    for_stream,
     one_line,
     parse_span,
-    printable,
     table,
     token_count,
     wrap,
@@ -26,6 +27,7 @@ from coterie.cli.text import (
 from coterie.model.record import ErrorRecord, MessageRecord, ToolCallRecord
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import Effect
+from coterie.model.visible import printable
 
 
 @given(st.text(), st.integers(1, 60))
@@ -42,8 +44,15 @@ def test_nothing_shown_can_steer_a_terminal(text: str) -> None:
     assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def test_sequences_go_as_a_whole() -> None:
-    assert printable("\x1b]0;title\x07a\x1b[2Jb\x1b[1;31mc") == "abc"
+def test_sequences_are_seen() -> None:
+    shown = "<U+001B>]0;title<U+0007>a<U+001B>[2Jb<U+001B>[1;31mc"
+    assert printable("\x1b]0;title\x07a\x1b[2Jb\x1b[1;31mc") == shown
+
+
+def test_what_a_renderer_forgot_is_seen_too() -> None:
+    forgotten = Paint(wanted=True)("red", "bad") + "\x1b[8m \u202e\r\x9b <U+0041>"
+    shown = for_stream(forgotten, sys.stdout)
+    assert shown == ("\x1b[31m\x1b[1mred\x1b[0m<U+001B>[8m <U+202E><U+000D><U+009B> <U+0041>")
 
 
 def test_wrapping_keeps_indentation_and_words() -> None:

@@ -12,7 +12,16 @@ import click
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
 from coterie.cli.main import Call, command, look, pass_call
-from coterie.cli.text import Since, clock, counted, duration, one_line, table, token_count, write
+from coterie.cli.text import (
+    Since,
+    clock,
+    counted,
+    duration,
+    one_line,
+    table,
+    token_count,
+    write_data,
+)
 from coterie.model.tool_call import ChainedEntry
 from coterie.model.update import Usage, sum_of
 from coterie.model.workspace import shown
@@ -134,7 +143,7 @@ def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:
 
     if path == "-":
         for row in rows:
-            write(sys.stdout, exported(row))
+            write_data(sys.stdout, exported(row))
         return
     target = export_audit(rows, path)
     call.record("export", {"rows": len(rows), "path": str(target)})

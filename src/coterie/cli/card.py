@@ -1,44 +1,36 @@
 """A question as a person reads it: the card of the chat, and its short form in lists.
 
-Somebody says yes to what stands here.  So a line that had to be folded says that it was, and what
-would take no room on the screen is written out.
+Somebody says yes to what stands here.  So every character of it is seen (`model.visible`), a line
+that had to be folded says that it was and loses nothing, and of what is too long for the place
+both ends are shown, with how much is left out and where all of it can be read.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import cast
 
+from coterie.cli.card_content import excerpt
 from coterie.cli.text import (
     NO_COLOUR,
     Paint,
     cells,
     clip,
     counted,
-    diff_meaning,
     one_line,
     pad,
-    printable,
-    table,
     wrap,
 )
 from coterie.model.about import ToolPermission
-from coterie.model.interaction import BY_RULE, REJECT, ContentKind, Display, Interaction, Option
+from coterie.model.interaction import BY_RULE, REJECT, Interaction, Option
 from coterie.model.tool_call import Effect
+from coterie.model.visible import printable, visible_line
 
 _FEW = 6
 """So many lines of content stand in a list."""
 _LOW = 12
 """A live card of fewer lines than this leaves out what is not needed to decide."""
-_MARGIN = 5
-_FOLDED = "   ↳ "
-_WIDEST = 60
-"""A cell that is wider makes a table unreadable; its rows are then told one by one."""
 _LONG = 200
 """Content of more characters may well be cut on a live card."""
 
@@ -156,13 +148,13 @@ def heading(question: Interaction) -> str:
     """What is asked in one line; of a tool call what it would do."""
     call = question.permission
     if call is None:
-        return question.display.title
+        return printable(question.display.title)
     loud, _ = _WANTS[call.effect]
     if call.effect == "write" and len(call.paths) == 1:
         loud = "CHANGE A FILE"
     what = "" if call.effect == "run" else ", ".join(call.paths) or call.target
     what = what or ("" if call.effect == "run" else question.display.title)
-    return f"wants to {loud}  {one_line(what)}".rstrip()
+    return f"wants to {loud}  {visible_line(what)}".rstrip()
 
 
 def in_short(question: Interaction) -> str:
@@ -171,7 +163,7 @@ def in_short(question: Interaction) -> str:
     if call is None:
         return f"asks: {one_line(question.display.title)}"
     what = call.command or ", ".join(call.paths) or call.target or call.tool
-    return f"wants to {_WANTS[call.effect][1]}: {one_line(what)}"
+    return f"wants to {_WANTS[call.effect][1]}: {visible_line(what)}"
 
 
 def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> list[str]:
@@ -179,7 +171,7 @@ def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> 
     if call is None or room < 1:
         return []
     why = f'"{one_line(call.why)}"' if call.why.strip() else "gave none"
-    rows = [("in", one_line(call.cwd)), ("why", why)]
+    rows = [("in", visible_line(call.cwd)), ("why", why)]
     if call.said.strip() and call.said.strip() != call.why.strip():
         rows.append(("said", f'"{one_line(call.said)}"'))
     notes = [one_line(call.note)] if call.note.strip() else []
@@ -199,119 +191,33 @@ def _about(call: ToolPermission | None, width: int, room: int, paint: Paint) -> 
 
 
 def _description(question: Interaction, width: int) -> list[str]:
-    text = question.display.description
+    text = printable(question.display.description)
     return [f" {line}" for line in wrap(text, width - 2)] if text.strip() else []
 
 
 def _content(asked: QuestionContext, width: int, room: int, paint: Paint) -> list[str]:
-    lines, more = content(asked.interaction.display, width, paint, max(room, 1))
+    display = asked.interaction.display
+    if asked.interaction.permission is None:  # nothing of it is run, so empty lines may go
+        display = display.model_copy(update={"content": display.content.strip("\n")})
+    shown = excerpt(display, width, max(room, 1))
+    lines = [*shown.first, *shown.last]
     if not lines:
         return []
-    if len(lines) <= room and not more:
-        return ["", *lines] if len(lines) < room else lines
-    # Never cut without a word: nobody should approve what they have not seen.
+    if len(lines) <= room and not shown.left_out:
+        painted = [line.painted(paint) for line in lines]
+        return ["", *painted] if len(lines) < room else painted
+    # Never cut without a word, and never the end: nobody should approve what they have not seen.
     kept = max(room - 2, 0)
-    left = counted(len(lines) - kept + more, "more line")
-    rest = f"     … {left}: coterie show{asked.project} {asked.interaction.interaction_id}"
-    return [*([""] if room > 1 else []), *lines[:kept], clip(rest, width)]
-
-
-def content(
-    display: Display, width: int, paint: Paint, most: int | None = None
-) -> tuple[list[str], int]:
-    """The content of a question, indented, in at most `width` columns and about `most` lines.
-
-    Also how many lines there are besides.
-    """
-    room = max(width - _MARGIN - 1, 8)
-    raw = _text(display.content_kind, display.content, room).split("\n")
-    if raw == [""]:
-        return [], 0
-    of_diff = display.content_kind == "Diff"
-    lines: list[str] = []
-    for place, line in enumerate(raw):
-        if most is not None and len(lines) >= most:
-            return lines, len(raw) - place
-        seen = line if most is None else line[: most * room]
-        meaning = diff_meaning(line) if of_diff else None
-        first, *rest = wrap(seen, room)
-        lines.append(" " * _MARGIN + paint(first, meaning) if first else "")
-        lines += [_FOLDED + paint(part, meaning) for part in rest]
-        if len(seen) < len(line):
-            return lines, len(raw) - place + (len(line) - len(seen)) // room
-    return lines, 0
-
-
-@lru_cache(maxsize=16)
-def _text(kind: ContentKind, given: str, room: int) -> str:
-    # Kept, because a card is drawn every second and may be about a file of megabytes.
-    if kind == "Json":
-        given = _json(given)
-    elif kind == "Table":
-        given = _table(given, room)
-    text = printable(given).strip("\n")
-    return _visible(text) if text.strip() else ""
-
-
-def _visible(text: str) -> str:
-    """The text with what would be seen by nobody (a blank of no width, a tag) written out."""
-    if text.isascii():
-        return text
-    return "".join(
-        f"<U+{ord(sign):04X}>" if unicodedata.category(sign) == "Cf" else sign for sign in text
-    )
-
-
-def _json(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    except ValueError:
-        return text
-
-
-def _table(text: str, room: int) -> str:
-    """Rows in columns where they fit, else each row told field by field."""
-    try:
-        rows = json.loads(text)
-    except ValueError:
-        return text
-    names, cells_of = _grid(rows)
-    if not cells_of:
-        return _json(text)
-    grid = [names, *cells_of] if any(names) else cells_of
-    sizes = [max(cells(row[column]) for row in grid) for column in range(len(names))]
-    if sum(sizes) + 2 * len(sizes) <= room and max(sizes, default=0) <= _WIDEST:
-        return "\n".join(table(grid, room))
-    size = max(map(cells, names), default=0)
-    return "\n\n".join(
-        "\n".join(f"{pad(name, size)}  {cell}" for name, cell in zip(names, row, strict=True))
-        for row in cells_of
-    )
-
-
-def _grid(rows: object) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the cells of a list of objects or of lists."""
-    if not isinstance(rows, list):
-        return [], []
-    listed = cast("list[object]", rows)
-    if all(isinstance(row, dict) for row in listed):
-        objects = cast("list[Mapping[str, object]]", listed)
-        keys = list(dict.fromkeys(key for row in objects for key in row))
-        return [one_line(key) for key in keys], [
-            [_cell(row.get(k)) for k in keys] for row in objects
-        ]
-    if all(isinstance(row, list) for row in listed):
-        lists = cast("list[Sequence[object]]", listed)
-        size = max(map(len, lists), default=0)
-        padded = [[_cell(cell) for cell in (*row, *[None] * (size - len(row)))] for row in lists]
-        return [""] * size, padded
-    return [], []
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return ""
-    return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    last = lines[len(lines) - kept // 2 :]
+    left = shown.left_out or counted(len(lines) - kept, "more line")
+    length = f"{len(display.content):,} characters in all"
+    show = f"coterie show{asked.project} {asked.interaction.interaction_id}"
+    return [
+        *([""] if room > 1 else []),
+        *(line.painted(paint) for line in lines[: kept - len(last)]),
+        clip(f"     … {left}, {length}: {show}", width),
+        *(line.painted(paint) for line in last),
+    ]
 
 
 def _options(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from coterie.cli.main import Call, command, named, pass_call
-from coterie.cli.text import clock, counted, diff_meaning, one_line, printable, table
+from coterie.cli.text import clock, counted, diff_meaning, one_line, table
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
 from coterie.cli.text import FULL, Paint, counted, field, hanging, one_line, warned
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 _NAME = 11
@@ -55,7 +56,7 @@ def _fields(found: DryRun) -> dict[str, object]:
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     team = found.view.team
     lines = [f"Would run {found.workflow} with team {team.name}. Nothing was started or written."]
-    lines += field("goal", found.goal, width, _NAME)
+    lines += field("goal", printable(found.goal), width, _NAME)
     for member in found.members:
         lines += _member(member, width, paint)
     for name, value in _facts(found):

@@ -27,7 +27,6 @@ from coterie.cli.text import (
     ends,
     one_line,
     pad,
-    printable,
     usage_text,
     warned,
     wrap,
@@ -47,6 +46,7 @@ from coterie.model.record import (
 )
 from coterie.model.team import Team
 from coterie.model.tool_call import Effect
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -349,7 +349,7 @@ class Transcript(RecordLines):
     def _folded(self, text: str, indent: int) -> list[str]:
         if not self.fold:
             return printable(text).split("\n")
-        lines = wrap(text[:_LONGEST], self.width() - indent - 1)
+        lines = wrap(printable(text[:_LONGEST]), self.width() - indent - 1)
         if len(text) > _LONGEST:
             lines.append(f"… {len(text) - _LONGEST} more characters: coterie log last")
         return lines

@@ -22,8 +22,8 @@ from click.shell_completion import CompletionItem
 
 from coterie import __version__
 from coterie.app import terminal
-from coterie.cli import text
-from coterie.cli.text import Paint, write
+from coterie.cli.text import Paint, write, write_data
+from coterie.model.visible import printable
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -153,7 +153,7 @@ class Call:
 
         self._seq += 1
         line = {"type": kind, "at": at or instant.now(), "seq": self._seq, **fields}
-        write(sys.stdout, json.dumps(line, default=str, separators=(",", ":")))
+        write_data(sys.stdout, json.dumps(line, default=str, separators=(",", ":")))
 
     def records(self, kind: str, rows: Iterable[Mapping[str, object]]) -> None:
         """Several objects, which are only made with `--json`."""
@@ -173,7 +173,7 @@ class Call:
         if where and where.rsplit("/", 1)[-1].partition(":")[0] not in message:
             lines.append(f"  in {where}")
         lines += [f"  {line}" for line in hint.splitlines()]
-        return self.note(text.printable("\n".join(lines)))
+        return self.note(printable("\n".join(lines)))
 
     def problem(self, error: CoterieError) -> None:
         """An error of ours, shown; the command may go on."""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, printable, usage_text
+from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, usage_text
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
 from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
+from coterie.model.visible import printable
 
 _FEW = 5
 """So many files are named."""

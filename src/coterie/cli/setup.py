@@ -14,6 +14,7 @@ from coterie.app.teams import STARTER, Teams
 from coterie.cli.main import Call, command, here, list_group, made, pass_call, show_notices
 from coterie.cli.text import one_line, table, wrap
 from coterie.model.agent import AgentDefinition
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _probe_row(one: Probed) -> tuple[str, ...]:
 def _failures(one: Probed, width: int) -> list[str]:
     if one.message is None:
         return []
-    lines = ["", *wrap(f"! {one.message}", width - 1)]
+    lines = ["", *wrap(f"! {printable(one.message)}", width - 1)]
     for tried in one.failures:
         lines += wrap(f"  {tried.step}: {one_line(tried.detail)}", width - 1)
     return [*lines, f"  {one.hint}"] if one.hint else lines

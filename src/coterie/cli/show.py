@@ -15,12 +15,13 @@ from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
-from coterie.cli.text import Paint, about, clock, counted, field, printable, warned
+from coterie.cli.text import Paint, about, clock, counted, field, warned
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import UsageError
 from coterie.model.record import TaskDetail
 from coterie.model.team import member_folder
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:

@@ -1,7 +1,9 @@
-"""Values as text on a terminal: cleaned, measured in cells, coloured; members, times and figures.
+"""Values as text on a terminal: visible, measured in cells, coloured; members, times and figures.
 
 Agents, file names and questions are written by others; an escape sequence or a direction mark in
 them must not reach the terminal, where it could hide half of a command that somebody approves.
+So renderers write others' texts out (`printable`, `one_line`, `model.visible`), and whatever they
+put together is looked at once more on its way out, in `for_stream`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import click
 
+from coterie.model.visible import guarded, printable
+
 if TYPE_CHECKING:
     from coterie.model.team import Member
     from coterie.model.update import Usage
 
-_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
+_PAINTED = re.compile("(\x1b\\[(?:0|1|2|31|32|33|36)m)")
+"""The sequences that `Paint` makes: the only ones that a terminal is ever sent in a text."""
 
 ASCII = str.maketrans(
     {
@@ -49,23 +51,27 @@ ASCII = str.maketrans(
 """Our own symbols where the encoding has none of them; the word always stands beside."""
 
 
-def symbols(text: str, stream: TextIO) -> str:
-    """The text in symbols that the stream's encoding has."""
+def for_stream(text: str, stream: TextIO) -> str:
+    """The text as a stream may have it: nothing hidden, and in symbols that its encoding has."""
+    if "\x1b" in text:
+        text = "".join(
+            part if place % 2 else guarded(part) for place, part in enumerate(_PAINTED.split(text))
+        )
+    else:
+        text = guarded(text)
     encoding = (stream.encoding or "ascii").lower()
     return text if encoding.replace("-", "").startswith("utf") else text.translate(ASCII)
 
 
 def write(stream: TextIO, shown: str) -> None:
-    """A line, at once."""
-    stream.write(symbols(shown, stream) + "\n")
+    """Lines for a reader, at once."""
+    write_data(stream, for_stream(shown, stream))
+
+
+def write_data(stream: TextIO, line: str) -> None:
+    """A line for a program, exactly as it is, at once."""
+    stream.write(line + "\n")
     stream.flush()
-
-
-def printable(text: str) -> str:
-    """The text without control characters (lines and tabs stay) and escape sequences."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _CONTROL.sub("\ufffd", _SEQUENCE.sub("", text.replace("\r\n", "\n").expandtabs(4)))
 
 
 def one_line(text: str) -> str:
@@ -118,7 +124,7 @@ def wrap(text: str, width: int) -> list[str]:
     A line keeps its own indentation, so that code and lists stay readable.
     """
     lines: list[str] = []
-    for line in printable(text).split("\n"):
+    for line in text.split("\n"):
         lines += _folded(line.rstrip(), max(width, 8))
     return lines
 
@@ -129,7 +135,7 @@ def _folded(line: str, width: int) -> list[str]:
     indent = line[: len(line) - len(line.lstrip())][: width // 2]
     done: list[str] = []
     start, before = 0, ""
-    while (end := _reach(line, start, width - cells(before))) < len(line):
+    while (end := reach(line, start, width - cells(before))) < len(line):
         cut = line.rfind(" ", start, end)
         if cut <= (start if before or start else len(indent)):
             cut = end
@@ -140,7 +146,7 @@ def _folded(line: str, width: int) -> list[str]:
     return [*done, before + line[start:]]
 
 
-def _reach(text: str, start: int, width: int) -> int:
+def reach(text: str, start: int, width: int) -> int:
     """Where what fits of the text ends, from `start` on; at least one character further."""
     if text.isascii():
         return min(start + max(width, 1), len(text))

@@ -11,7 +11,7 @@ from typing import cast
 from coterie.cli import records
 from coterie.cli.lines import FENCE, US, describe
 from coterie.cli.main import Call
-from coterie.cli.text import about, cells, clip, clock, counted, one_line, pad, printable, warned
+from coterie.cli.text import about, cells, clip, clock, counted, one_line, pad, warned
 from coterie.model.interaction import REJECT
 from coterie.model.record import (
     Entry,
@@ -23,6 +23,7 @@ from coterie.model.record import (
     ToolCallRecord,
 )
 from coterie.model.team import Team, member_folder
+from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 

@@ -33,7 +33,7 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from coterie.cli.text import clip, symbols
+from coterie.cli.text import clip, for_stream
 
 CARD_KEYS = "sdel*"
 """Letters that do something while a card is open and nothing has been typed."""
@@ -187,7 +187,7 @@ class PromptArea:
 
     def print(self, lines: Sequence[str]) -> None:
         """Lines for the scrollback."""
-        self._pending += map(_symbols, lines)
+        self._pending += map(_shown, lines)
         self._wake.set()
 
     def leftover(self) -> list[str]:
@@ -251,19 +251,19 @@ class PromptArea:
 
     def _row(self, shown: Callable[[int], str]) -> Window:
         # One column stays free: a full last column makes some terminals wrap when they shrink.
-        control = FormattedTextControl(lambda: ANSI(_symbols(shown(max(self.width - 1, 8)))))
+        control = FormattedTextControl(lambda: ANSI(_shown(shown(max(self.width - 1, 8)))))
         return Window(control, height=1, dont_extend_height=True, always_hide_cursor=True)
 
     def _card(self) -> ANSI:
         size = self.application.output.get_size()
-        return ANSI(_symbols("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4)))))
+        return ANSI(_shown("\n".join(self._live.card(size.columns - 1, max(size.rows - 5, 4)))))
 
     def _rule(self, width: int) -> str:
         return "─" * width
 
     def _table(self) -> str:
         size = self.application.output.get_size()
-        return _symbols("\n".join(self._live.table(size.columns - 1, size.rows - 9)))
+        return _shown("\n".join(self._live.table(size.columns - 1, size.rows - 9)))
 
     def _hint(self, width: int) -> str:
         state = self.buffer.complete_state
@@ -324,9 +324,9 @@ class PromptArea:
             self.buffer.start_completion()
 
 
-def _symbols(text: str) -> str:
-    """The text in symbols that the terminal's encoding has."""
-    return symbols(text, sys.stdout)
+def _shown(text: str) -> str:
+    """The text as the terminal may have it."""
+    return for_stream(text, sys.stdout)
 
 
 def _terminal() -> tuple[Input, Output]:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import anyio
 
 from coterie.cli import card, report
+from coterie.cli.card_content import whole
 from coterie.cli.lines import RecordLines, Surface, Transcript
 from coterie.cli.main import Call
 from coterie.cli.screen.input import Action, InputHandler
 from coterie.cli.screen.prompt import PromptArea
 from coterie.cli.screen.status import ChatStatus
-from coterie.cli.text import asking, clip, clocked, one_line, wrap
+from coterie.cli.text import asking, clip, clocked, wrap
 from coterie.errors import CoterieError
 from coterie.model.interaction import Interaction
 from coterie.model.record import Entry, InteractionRecord, QuestionView, Record, ResultRecord
@@ -127,8 +128,8 @@ class Screen(Surface):
 
     def show_whole(self, question: Interaction) -> None:
         """All that a question is about, for the scrollback."""
-        lines, _ = card.content(question.display, self._prompt.width - 1, self._paint)
-        title = f" {question.interaction_id}  {one_line(card.heading(question))}"
+        lines = whole(question.display, self._prompt.width - 1, self._paint)
+        title = f" {question.interaction_id}  {card.heading(question)}"
         self._prompt.print([clip(title, self._prompt.width), *lines, ""])
 
     def command(self, word: str) -> Action | None:

@@ -1,0 +1,128 @@
+"""Text that others wrote, so that a person sees every character of it.
+
+A character that a terminal would obey, draw as nothing, or draw over another one is shown as
+`<U+001B>`, and a byte that is no text as `<0xFF>`.  Nothing is dropped, and `decoded` gives the
+exact text back: a `<` that only looks like the beginning of such a code is shown as a code too.
+What looks like another character (a Cyrillic a) is out of scope.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+_IGNORED = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc"
+    "\U00013441\U00013442\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+"""What Unicode lets a program draw as nothing, and letters and symbols that are blank."""
+_MOST_MARKS = 2
+"""More marks on one letter than any language needs would cover what stands around it."""
+CODE = re.compile(r"<U\+([0-9A-F]{4,6})>|<0x([0-9A-F]{2})>")
+_LOOKS_LIKE_CODE = re.compile(r"<(?=U\+|0x)")
+_LAST_BLANK = re.compile(r" (?=\n|\Z)")
+_LONG_GAP = 64
+"""So many blanks in a row could push what follows out of sight; the last of them is shown."""
+_EMOJI = "\ufe0f"
+_BYTES = range(0xDC80, 0xDD00)
+"""Where Python keeps the bytes of file names that are no text."""
+
+
+def visible(text: str) -> str:
+    """The text with all that is not plainly visible written out; lines stay lines."""
+    shown = _written_out(text)
+    if " " * _LONG_GAP in shown:
+        shown = shown.replace(" " * _LONG_GAP, " " * (_LONG_GAP - 1) + _BLANK)
+    if shown.endswith(" ") or " \n" in shown:
+        shown = _LAST_BLANK.sub(_BLANK, shown)
+    return shown
+
+
+def visible_line(text: str) -> str:
+    """The same on one line, whose ends of lines are written out as well."""
+    return visible(text).replace("\n", LINE_END)
+
+
+def printable(text: str) -> str:
+    """The same for prose and code: tabs are laid out, and an emoji may be one."""
+    if text.isascii() and text.isprintable() and "<" not in text:
+        return text
+    shown = _written_out(text.replace("\r\n", "\n"), frozenset("\t"))
+    if _EMOJI_CODE in shown:
+        shown = _AFTER_SYMBOL.sub(_emoji, shown)
+    return shown.expandtabs(4)
+
+
+def guarded(text: str) -> str:
+    """Text that was put together for a terminal, so that nothing in it can steer one.
+
+    Codes in it stay as they are: this is for the last step, after `visible` and `printable`.
+    """
+    return text if text.isprintable() else _without_hidden(text, frozenset())
+
+
+def decoded(shown: str) -> str:
+    """The exact text that `visible` was given."""
+    return CODE.sub(_character, shown)
+
+
+def _character(found: re.Match[str]) -> str:
+    return chr(int(found[1], 16) if found[1] else 0xDC00 + int(found[2], 16))
+
+
+def _code(character: str) -> str:
+    point = ord(character)
+    return f"<0x{point - 0xDC00:02X}>" if point in _BYTES else f"<U+{point:04X}>"
+
+
+_BLANK = _code(" ")
+LINE_END = _code("\n")
+_EMOJI_CODE = _code(_EMOJI)
+_AFTER_SYMBOL = re.compile(rf"(.){re.escape(_EMOJI_CODE)}")
+
+
+def _emoji(found: re.Match[str]) -> str:
+    """A picture that was asked for as one, where the character before it has two forms."""
+    symbol = found[1]
+    return symbol + _EMOJI if unicodedata.category(symbol) == "So" else found[0]
+
+
+def _written_out(text: str, kept: frozenset[str] = frozenset()) -> str:
+    if "<" in text:
+        text = _LOOKS_LIKE_CODE.sub(_code("<"), text)
+    return text if text.isascii() and text.isprintable() else _without_hidden(text, kept)
+
+
+def _without_hidden(text: str, kept: frozenset[str]) -> str:
+    used = set(text)
+    hidden = {ord(one): _code(one) for one in used if _is_hidden(one) and one not in kept}
+    marks = [one for one in used if ord(one) not in hidden and _is_mark(one)]
+    if marks:
+        stacked = re.compile(f"(^|[^{''.join(marks)}])([{''.join(marks)}]+)", re.M)
+        text = stacked.sub(_with_marks, text)
+    return text.translate(hidden) if hidden else text
+
+
+def _with_marks(found: re.Match[str]) -> str:
+    """A letter with the marks that belong on it; what more there is, or elsewhere, is shown."""
+    base, marks = found.groups()
+    most = _MOST_MARKS if base and unicodedata.category(base)[0] == "L" else 0
+    return base + marks[:most] + "".join(map(_code, marks[most:]))
+
+
+@lru_cache(maxsize=8192)
+def _is_hidden(character: str) -> bool:
+    if character == "\n":
+        return False
+    if not character.isprintable() or _IGNORED.match(character):
+        return True
+    # Marks that are drawn around a character, or right through it.
+    return unicodedata.category(character) == "Me" or unicodedata.combining(character) == 1
+
+
+@lru_cache(maxsize=8192)
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) in ("Mn", "Mc")
