@@ -17,7 +17,7 @@ PYTEST := $(BIN)/pytest --inline-snapshot=disable
 # By these tests alone, nine branches in ten of src/coterie/agents must be taken.
 CONTRACTS := tests/contract
 # The slowest first, so that none of them is left over at the end; tests/shape is a check.
-OTHERS := tests/live tests/flow tests/cli tests/docs tests/unit
+OTHERS := tests/live tests/flow tests/cli tests/hostile tests/docs tests/unit
 SAY := @printf 'coterie: %s\n'
 
 # pyright must neither look for a newer pyright nor for another node.

@@ -120,8 +120,7 @@ def _permitted(entry: Mapping[str, object]) -> dict[str, object]:
 
 
 def _commit(folder: Path) -> None:
-    git = Git(folder)
-    git.run("init", "-q", "-b", "main")
+    git = Git.init(folder, "main")
     git.run("add", ".")
     git.run("commit", "-q", "-m", "A small shop", env=git.identity())
 

@@ -3,35 +3,37 @@
 Whose configuration counts:
 
 - The user's own configuration and the system's are read, as when the user types `git`: who they
-  are, which folders are safe, line endings, Git LFS.  So GIT_CONFIG_NOSYSTEM is not set.
-- Of the repository's own configuration nothing is run.  It does not come with a clone, but with
-  a folder that was copied or unpacked it does, and an agent may have written to it.  So no
-  hooks, no fsmonitor, no pager, editor, signing, diff program or transport, and a filter that
-  only `.git/config` knows is passed over: files stay as they are committed.
-- The environment is built from nothing: a GIT_DIR or GIT_INDEX_FILE of ours, which there is one
-  of when Coterie is started from a hook, would lead git to another repository.
-
-Nothing here merges; `ticket_worktrees` does, and refuses the merge drivers of a repository.
+  are, line endings, Git LFS.  So GIT_CONFIG_NOSYSTEM is not set.
+- The repository's own is never given to git.  It does not come with a clone, but with a folder
+  that was copied or unpacked it does, and an agent may have written to it.  Git is told of a
+  directory of ours in its place (`git_directory`), with a configuration of ours (`git_settings`):
+  there are no hooks, and what only `.git/config` knows does not exist.
+- The environment is built from nothing, and names the git directory and the work tree: nothing
+  is discovered, and no submodule is entered.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed
 from coterie.model.workspace import UNFINISHED
-from coterie.workspace.worktree import HEADS, Worktree, common_of, folder_of, named_by, top_of
+from coterie.workspace.git_directory import (
+    GivenSettings,
+    empty_folder,
+    git_directory,
+    prepare_for_writing,
+)
+from coterie.workspace.worktree import HEADS, Worktree, checkout_at, folder_of, line_of, top_of
 
 PATIENCE = 60.0
 CHECKOUT = 900.0
@@ -42,36 +44,21 @@ KEPT = "refs/coterie/kept"
 _TAIL = 2000
 _UNFINISHED_FILES = f":(exclude,glob)**/{UNFINISHED}"
 """Files of ours that a crash left before they were renamed."""
-_SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.pager=cat",
-    "core.safecrlf=false",
-    "commit.gpgSign=false",
-    "tag.gpgSign=false",
-    "log.showSignature=false",
-    "submodule.recurse=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    # A folder of the material may look like a repository, with a configuration of its own.
-    "safe.bareRepository=explicit",
-)
 _VARIABLES = {
     "LC_ALL": "C",
     "GIT_ALLOW_PROTOCOL": "none",
     "GIT_EDITOR": ":",
+    "GIT_NO_LAZY_FETCH": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_TERMINAL_PROMPT": "0",
 }
 _SHOWING = {"diff", "diff-files", "diff-index", "diff-tree", "format-patch", "log", "show"}
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
-_USER_SCOPES = frozenset({"system", "global", "command"})
-"""Scopes of settings that the user or the machine made, and no repository."""
-_FILTER_SECTION = re.compile(rb"\[\s*filter", re.IGNORECASE)
-_FILTER_NAME = re.compile(rb'\[filter[ \t]+"((?:[^"\\\n]|\\.)*)"\]', re.IGNORECASE)
-_LARGEST_CONFIG = 1_000_000
-_INCLUDE = re.compile(rb"\[\s*include", re.IGNORECASE)
+_OF_STATUS = ("--ignore-submodules=dirty",)
+"""To see whether files of a submodule changed, git would start another git in it."""
+_WRITES_HEAD = frozenset({"checkout", "commit", "merge", "reset", "worktree"})
+"""Commands that write the branch that is checked out, or its log."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +84,11 @@ class Git:
 
     folder: Path
     worktree: Worktree | None = None
-    """Which repository is meant; without it git reads `.git` in the folder, where agents write."""
+    """Which repository is meant; without it `.git` in the folder says, where agents write."""
     held: tuple[int, ...] = ()
     """Open files, such as a lock, that stay open as long as git runs, even without us."""
+    given: GivenSettings | None = None
+    """Of a repository that is ours: its configuration."""
 
     def run(
         self,
@@ -110,12 +99,14 @@ class Git:
         accept: Collection[int] = (0,),
     ) -> str:
         """What git prints; raises GitFailed on another exit status, or when it takes too long."""
-        settings = [word for setting in self._settings() for word in ("-c", setting)]
         first, *more = words
-        options = _NO_PROGRAMS if first in _SHOWING else ()
+        options = _NO_PROGRAMS if first in _SHOWING else _OF_STATUS if first == "status" else ()
         command = " ".join(words[:2]) if first == "worktree" else first
-        every = ("--no-pager", *settings, first, *options, *more)
-        status, out, errors = self._child(command, every, input, env or {}, patience)
+        every = ("--no-pager", first, *options, *more)
+        directories, lock = self._directories(command, words)
+        git = replace(self, held=(*self.held, lock))
+        named = {**directories, **(env or {})}
+        status, out, errors = git._child(command, every, input, named, patience)
         if status not in accept:
             raise self._failed(command, errors, status)
         return out
@@ -123,12 +114,7 @@ class Git:
     @property
     def common_dir(self) -> Path:
         """The `.git` that all worktrees of this repository share."""
-        if self.worktree is not None:
-            return self.worktree.common
-        found = common_of(self.folder / ".git")
-        if found is None:
-            raise self._failed("rev-parse", "not a git repository", None)
-        return found
+        return self._place("rev-parse").common
 
     def head(self) -> str | None:
         """The commit that is checked out; None in a repository without one."""
@@ -150,11 +136,24 @@ class Git:
             if path is not None
         )
 
+    @classmethod
+    def init(cls, folder: Path, branch: str) -> Git:
+        """A new repository in a folder of ours."""
+        git = cls(folder)
+        words = ("init", "--quiet", "-b", branch)
+        env = {"GIT_DIR": str(folder / ".git"), "GIT_WORK_TREE": str(folder)}
+        status, _, errors = git._child("init", words, None, env, PATIENCE)
+        if status != 0:
+            raise git._failed("init", errors, status)
+        return git
+
     def add_worktree(self, path: Path, branch: str, at: str, *, checkout: bool = True) -> None:
         """Make a worktree on a branch, which begins `at` this commit if there is none yet."""
         exists = self.commit(f"{HEADS}{branch}") is not None
         which = (str(path), branch) if exists else ("--no-track", "-b", branch, str(path), at)
         files = () if checkout else ("--no-checkout",)
+        with self._refusing("worktree add"):
+            prepare_for_writing(self._place("worktree add"), f"{HEADS}{branch}")
         self.run("worktree", "add", "--quiet", *files, *which, patience=CHECKOUT)
 
     def forget(self, linked: LinkedWorktree) -> str | None:
@@ -174,18 +173,25 @@ class Git:
 
         No branch, no index and no file is touched; the commit has no name yet.
         """
-        head = self.head()
+        head, before = self._head_and_tree()
         with tempfile.TemporaryDirectory() as scratch:
             index = {"GIT_INDEX_FILE": f"{scratch}/index"}
             self.run("read-tree", head or "--empty", env=index)
+            self._refuse_repositories(index)  # `add` would start another git in each
             self.run("add", "--all", "--", ".", _UNFINISHED_FILES, env=index, patience=CHECKOUT)
             self._refuse_repositories(index)
             tree = self.run("write-tree", env=index).strip()
-        if head and tree == self.run("rev-parse", f"{head}^{{tree}}").strip():
+        if head and tree == before:
             return head
         parents = ("-p", head) if head else ()
         words = ("commit-tree", tree, *parents, "-m", message)
         return self.run(*words, env=self.identity()).strip()
+
+    def _head_and_tree(self) -> tuple[str | None, str | None]:
+        asked = "HEAD^{commit}\nHEAD^{tree}\n"
+        lines = self.run("cat-file", "--batch-check", input=asked).splitlines()
+        head, tree = (None if line.endswith(" missing") else line.split()[0] for line in lines)
+        return head, tree
 
     def identity(self) -> dict[str, str]:
         """Who commits: whoever the user told git they are, else Coterie."""
@@ -202,53 +208,41 @@ class Git:
         """A repository inside the folder is no more than a number to a commit."""
         for entry in self.run("ls-files", "--stage", "-z", env=index).split("\0"):
             facts, _, name = entry.partition("\t")
-            if facts.startswith("160000 ") and (self.folder / name / ".git").exists():
+            if facts.startswith("160000 ") and os.path.lexists(self.folder / name / ".git"):
                 problem = f"{name} is a repository of its own, which a commit does not hold"
                 raise self._failed("add", problem, None)
 
-    def _settings(self) -> Iterator[str]:
-        yield from _SETTINGS
-        for name in sorted(self._repository_filters()):
-            if "=" in name:
-                raise self._failed("config", f"its config has a filter called {name}", None)
-            yield from (f"filter.{name}.{key}=" for key in ("clean", "smudge", "process"))
-            yield f"filter.{name}.required=false"
+    def _place(self, command: str) -> Worktree:
+        """Which repository this is."""
+        found = self.worktree or checkout_at(self.folder)
+        if found is None:
+            pointer = self.folder / ".git"
+            problem = f"{pointer} leads to a git directory that does not name this folder"
+            there = os.path.lexists(pointer)
+            raise self._failed(command, problem if there else "not a git repository", None)
+        return found
 
-    def _repository_filters(self) -> set[str]:
-        """The filters that the repository's own configuration names.
+    def _directories(self, command: str, words: Sequence[str]) -> tuple[dict[str, str], int]:
+        """All directories that git would else look for, or read of in a configuration; and the
+        lock that keeps ours there."""
+        place = self._place(command)
+        with self._refusing(command):
+            common, lock = git_directory(place, self.given)
+            if words[0] == "update-ref":
+                prepare_for_writing(place, next(word for word in words if word[:5] == "refs/"))
+            elif words[0] in _WRITES_HEAD:
+                prepare_for_writing(place, line_of(place.git_dir / "HEAD").removeprefix("ref: "))
+        # A merge of trees would look into submodules that are checked out.
+        work = empty_folder(common) if words[0] == "merge-tree" else self.folder
+        named = {"GIT_DIR": place.git_dir, "GIT_COMMON_DIR": common, "GIT_WORK_TREE": work}
+        return {name: str(path) for name, path in named.items()}, lock
 
-        Its files are read here, as a git of its own for this would double the cost of each call;
-        git is asked where they include others, or where only git knows how to read them.
-        """
-        config = self._repository_config()
-        if config is None or _INCLUDE.search(config):
-            return self._filters_by_git()
-        names = _FILTER_NAME.findall(config)
-        if len(names) != len(_FILTER_SECTION.findall(config)):
-            return self._filters_by_git()
-        return {_text(re.sub(rb"\\(.)", rb"\1", name)) for name in names}
-
-    def _repository_config(self) -> bytes | None:
-        """The text of the repository's configuration; None where it cannot be found or read."""
-        pointer = self.folder / ".git"
-        common = self.worktree.common if self.worktree else common_of(pointer)
-        git_dir = self.worktree.git_dir if self.worktree else named_by(pointer) or common
-        if common is None or git_dir is None:
-            return None
-        texts = [_config_text(path) for path in (common / "config", git_dir / "config.worktree")]
-        return None if None in texts else b"\n".join(text for text in texts if text)
-
-    def _filters_by_git(self) -> set[str]:
-        words = ("config", "--show-scope", "--name-only", "-z", "--get-regexp", r"^filter\.")
-        status, out, errors = self._child("config", words, None, {}, PATIENCE)
-        if status not in (0, 1):  # 1: there are none
-            raise self._failed("config", errors, status)
-        fields = out.split("\0")[:-1]
-        return {
-            key.removeprefix("filter.").rpartition(".")[0]
-            for scope, key in zip(fields[::2], fields[1::2], strict=True)
-            if scope not in _USER_SCOPES
-        }
+    @contextmanager
+    def _refusing(self, command: str) -> Generator[None]:
+        try:
+            yield
+        except (OSError, ValueError) as refused:
+            raise self._failed(command, str(refused), None) from refused
 
     def _child(
         self,
@@ -261,7 +255,7 @@ class Git:
         try:
             child = subprocess.Popen(
                 ["git", *words],
-                cwd=self.folder,
+                cwd=env.get("GIT_WORK_TREE", self.folder),
                 env={**self._environment(), **env},
                 stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -289,10 +283,6 @@ class Git:
         env = {"PATH": os.pathsep.join(os.get_exec_path()), **_VARIABLES}
         with suppress(RuntimeError):  # no home: then there is no configuration of a user's
             env["HOME"] = str(Path.home())
-        if self.worktree is not None:
-            env["GIT_DIR"] = str(self.worktree.git_dir)
-            env["GIT_COMMON_DIR"] = str(self.worktree.common)
-            env["GIT_WORK_TREE"] = str(self.folder)
         return env
 
     def _failed(self, command: str, problem: str, status: int | None) -> GitFailed:
@@ -341,18 +331,6 @@ def locked(folder: Path) -> Generator[int]:
         yield lock
     finally:
         os.close(lock)
-
-
-def _config_text(path: Path) -> bytes | None:
-    """What is in a configuration file, if anything; None where reading it could take for ever."""
-    try:
-        facts = path.stat()
-        regular = stat.S_ISREG(facts.st_mode) and facts.st_size <= _LARGEST_CONFIG
-        return path.read_bytes() if regular else None
-    except FileNotFoundError:
-        return b""
-    except OSError:
-        return None
 
 
 def _listed(output: str) -> Iterator[tuple[str, tuple[str | None, str | None]]]:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.workspace.git_settings import repository_settings
+
 POINTER = ".git"
 HEADS = "refs/heads/"
 OURS = "coterie"
@@ -70,9 +72,32 @@ def top_of(folder: Path) -> Path | None:
     return next((above for above in up if (above / POINTER).exists()), None)
 
 
-def common_of(pointer: Path) -> Path | None:
-    """The `.git` that all worktrees of a repository share, by the `.git` of one of them."""
-    return pointer.resolve() if pointer.is_dir() else _common(named_by(pointer))
+def checkout_at(folder: Path) -> Worktree | None:
+    """The repository of the folder that holds `.git`; None unless that agrees.
+
+    A git directory elsewhere must name this folder, as those of worktrees and submodules do: a
+    `.git` that came with the folder could else make any repository of the user's ours to write.
+    """
+    pointer = folder / POINTER
+    if pointer.is_dir() and not pointer.is_symlink():
+        git_dir = pointer.resolve()
+        return Worktree(folder, git_dir, git_dir)
+    linked = Worktree.at(folder)
+    if linked is not None:
+        return linked
+    git_dir = pointer.resolve() if pointer.is_dir() else named_by(pointer)
+    if git_dir is None or not git_dir.is_dir():
+        return None
+    named = _work_tree(git_dir)
+    return Worktree(folder, git_dir, git_dir) if named == folder.resolve() else None
+
+
+def _work_tree(git_dir: Path) -> Path | None:
+    try:
+        named = repository_settings(git_dir, git_dir).get("core.worktree")
+    except ValueError:
+        return None
+    return (git_dir / named).resolve() if named else None
 
 
 def named_by(pointer: Path) -> Path | None:

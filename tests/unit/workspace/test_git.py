@@ -232,16 +232,10 @@ def test_a_filter_of_the_users_own_counts(house: House, repository: Git) -> None
     assert (add(repository) / "new.txt").read_text() == "NEW\n"
 
 
-def test_a_filter_that_cannot_be_passed_over(house: House, repository: Git) -> None:
-    bare_git(house.project, "config", "filter.a=b.smudge", "true")
-    with pytest.raises(GitFailed, match="a filter called a=b"):
-        repository.head()
-
-
 def test_a_folder_that_looks_like_a_repository(house: House, repository: Git) -> None:
     inner = house.project / "inner"
     bare_git(house.project, "init", "-q", "--bare", "inner")
-    with pytest.raises(GitFailed, match="bare"):
+    with pytest.raises(GitFailed, match="not a git repository"):
         Git(inner).run("status")
 
 
@@ -251,7 +245,8 @@ def test_a_pointer_that_an_agent_forged_is_not_asked(house: House, repository: G
     bare_git(house.home, "init", "-q", "forged")
     (tree / ".git").write_text(f"gitdir: {house.home}/forged/.git\n")
     assert not linked.alive
-    assert Git(tree).head() is None  # the forged one's
+    with pytest.raises(GitFailed, match="does not name this folder"):
+        Git(tree).head()
     known = Worktree(tree, linked.git_dir, repository.common_dir)
     assert Git(tree, known).head() == repository.head()
 

@@ -475,7 +475,8 @@ def test_an_agent_cannot_make_git_run_something(turns: Turns) -> None:
     with turns.turn():
         turns.files({"f": "2\n"})
         ran = turns.root / "ran"
-        (shadow / "info" / "attributes").unlink()
+        (shadow / "info").mkdir()
+        (shadow / "info" / "attributes").write_text("* filter=evil diff=evil\n")
         (shadow / "config").write_text(
             f'[core]\nfsmonitor = "touch {ran}"\n'
             f'[filter "evil"]\nclean = "touch {ran}; cat"\n[diff "evil"]\ncommand = touch {ran}\n'

@@ -178,13 +178,21 @@ def test_the_branch_does_not_move_where_another_merge_was_quicker(project: Path)
         worktrees.land(stale.commit)
 
 
-def test_a_merge_driver_of_the_repository_is_refused(project: Path) -> None:
+def test_a_merge_driver_of_the_repository_is_unknown_to_us(project: Path) -> None:
+    (project / ".gitattributes").write_text("* merge=evil\n")
+    git(project, "add", ".gitattributes")
+    git(project, "commit", "-qm", "attributes")
+    ran = project / "ran"
+    git(project, "config", "merge.evil.driver", f"touch {ran}")
     worktrees = worktrees_of(project)
-    (worktrees.open("T1") / "x.py").write_text("x = 1\n")
-    worktrees.commit("T1", "work")
-    git(project, "config", "merge.evil.driver", "touch /tmp/evil")
-    with pytest.raises(GitFailed, match=r"merge\.evil\.driver"):
-        worktrees.merge("T1", "one")
+    for ticket in ("T1", "T2"):
+        (worktrees.open(ticket) / "cart.py").write_text(f"a = '{ticket}'\n")
+        worktrees.commit(ticket, "work")
+    worktrees.land(worktrees.merge("T1", "one").commit)
+    assert worktrees.merge("T2", "two").conflicts == ("cart.py",)
+    assert not ran.exists()
+    git(project, "merge-tree", "--write-tree", "coterie/k3f9/T1", "coterie/k3f9/T2")
+    assert ran.exists()  # a bare git obeys it
 
 
 def test_a_project_inside_a_repository(project: Path) -> None:

@@ -29,7 +29,7 @@ from coterie.workspace.snapshots.repository import (
     Snapshot,
     SnapshotRepository,
 )
-from coterie.workspace.worktree import Worktree, top_of
+from coterie.workspace.worktree import top_of
 
 LARGE = 20_000_000
 """Files over this many bytes are excluded."""
@@ -97,7 +97,7 @@ def _shown_by_user(folder: Path) -> set[str] | None:
     top = top_of(folder)
     if top is None:
         return None
-    git, inside = Git(top, Worktree.at(top)), folder.relative_to(top).as_posix()
+    git, inside = Git(top), folder.relative_to(top).as_posix()
     try:
         if inside == ".":
             return _names(git.run(*_LIST, patience=CHECKOUT))

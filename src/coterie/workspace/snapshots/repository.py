@@ -1,8 +1,8 @@
 """Where snapshots are stored: a git repository of our own, beside the user's and never in it.
 
-It lies where agents may write, so what git reads of it besides objects and refs is put right
-before every use.  Its attributes rank above those of the material and switch every conversion
-off: what is stored is what was there, byte for byte.
+It lies where agents may write, so of what is in it git reads objects and refs alone.  Its
+attributes rank above those of the material and switch every conversion off: what is stored is
+what was there, byte for byte.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from coterie.workspace.git import CHECKOUT, Git, locked
+from coterie.workspace.git_directory import GivenSettings
 from coterie.workspace.worktree import Worktree
 
 SpanKind = Literal["turn", "revert", "undo"]
@@ -94,9 +95,9 @@ class ChangeSpan:
 REFS = "refs/tasks"
 _STORED_AS = {"place": "sequence", "does": "kind"}
 """Names of fields as they are stored, which is as they once were."""
-_FILES = {
-    "HEAD": "ref: refs/heads/nobody\n",
-    "config": """\
+_HEAD = "ref: refs/heads/nobody\n"
+_SETTINGS = GivenSettings(
+    """\
 [core]
 	repositoryformatversion = 0
 	bare = true
@@ -105,22 +106,19 @@ _FILES = {
 	autocrlf = false
 	safecrlf = false
 	attributesFile = /dev/null
+	hooksPath = /dev/null
 	logAllRefUpdates = false
 	protectHFS = false
 	protectNTFS = false
 [gc]
 	auto = 0
+[maintenance]
+	auto = false
 """,
-    "info/attributes": "* -text -ident -filter !eol !working-tree-encoding !diff !merge\n",
-}
-_UNWANTED = (
-    "objects/info/alternates",
-    "commondir",
-    "config.worktree",
-    "info/exclude",
-    "info/grafts",
+    "* -text -ident -filter !eol !working-tree-encoding !diff !merge\n",
 )
-"""Files that would have git look elsewhere, or leave something out."""
+_ALTERNATES = "objects/info/alternates"
+"""Would have git look for objects elsewhere."""
 
 _NO_CONFIGURATION = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -164,7 +162,7 @@ class SnapshotRepository:
 
     def git(self, work: Path) -> Git:
         """Git with this repository, and `work` for its files."""
-        return Git(work, Worktree(work, self.folder, self.folder), self.held)
+        return Git(work, Worktree(work, self.folder, self.folder), self.held, _SETTINGS)
 
     def run(
         self,
@@ -258,13 +256,10 @@ class SnapshotRepository:
         return ((task, int(number), int(part)), side), record
 
     def _put_right(self) -> None:
-        for name in ("objects", "refs", "info", "indexes"):
+        for name in ("objects", "refs", "indexes"):
             (self.folder / name).mkdir(mode=0o700, exist_ok=True)
-        for name in _UNWANTED:
-            with suppress(FileNotFoundError):
-                (self.folder / name).unlink()
-        for name, text in _FILES.items():
-            _write_if_other(self.folder / name, text)
+        (self.folder / _ALTERNATES).unlink(missing_ok=True)
+        _write_if_other(self.folder / "HEAD", _HEAD)
 
 
 def _write_if_other(path: Path, text: str) -> None:

@@ -1,0 +1,66 @@
+"""Git in a repository that was made to run things: ours obeys nothing of it, a bare git does.
+
+The attacks of `git_attacks` are all planted in one repository, in which a whole session is run:
+tickets, their checks, a review, `diff`, `accept`, `revert`.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Cli
+from tests.cli.crew import Crew, git, registered
+from tests.conftest import House
+from tests.hostile.git_attacks import ATTACKS, Attack, Hostile, bare, plant_all
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
+    """A repository that a session was run in, from the plan to taking the work back."""
+    base = tmp_path_factory.mktemp("attacked")
+    house = House(base / "home", base / "home" / ".coterie", base / "project")
+    for folder in (house.home, house.project, base / "marks"):
+        folder.mkdir()
+    env = {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home), "TZ": "UTC"}
+    crew = Crew(registered(Cli(house, env))).furnish(checks=["test -s cart.py"])
+    hostile = Hostile(house.project, base / "marks")
+    plant_all(hostile)
+    shutil.copytree(house.project, base / "pristine", symlinks=True)
+    for words in (
+        ("run", "--yes", "Add coupons sent-back"),
+        ("diff", "last"),
+        ("accept", "last"),
+        ("revert", "last"),
+    ):
+        ran = crew(*words)
+        assert ran.code == 0, ran.out + ran.err
+    assert _fired(hostile) == []
+    git(hostile.root, *_QUIET, "fsck", "--strict")
+    return hostile
+
+
+def _fired(hostile: Hostile) -> list[str]:
+    return sorted(path.name for path in hostile.marks.iterdir())
+
+
+_QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+
+
+def test_a_whole_session_fires_nothing(attacked: Hostile) -> None:
+    # That nothing fired is seen where it is run, before any control is.
+    assert "Revert" in git(attacked.root, *_QUIET, "log", "-1", "--format=%s")
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
+def test_a_bare_git_falls_for_it(attacked: Hostile, attack: Attack, tmp_path: Path) -> None:
+    again = tmp_path / "project"
+    shutil.copytree(attacked.root.parent / "pristine", again, symlinks=True)
+    mark = attacked.marks / attack.name
+    for words in attack.control:
+        bare(again, words, tmp_path)
+    assert mark.exists()
+    for left in attacked.marks.iterdir():
+        left.unlink()
