@@ -25,6 +25,7 @@ from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.workspace import shown
 from coterie.process import launch
 from coterie.process.bubblewrap import problem as bubblewrap_problem
+from coterie.process.child import can_be_private
 
 
 @dataclass(frozen=True)
@@ -179,12 +180,16 @@ class Doctor:
             keeper = load_settings(find_project(self.directory).folder).values.keeper
         except CoterieError as error:
             return _failed("settings", error)
-        name = "subreaper" if keeper == "auto" else keeper
         problem = anyio.run(bubblewrap_problem) if keeper == "bubblewrap" else None
         if problem is not None:
             hint = "coterie config set keeper auto"
-            return HealthCheck("keeper", False, f"{name}: {problem}", hint)
-        return HealthCheck("keeper", True, f"{name}: ends an agent's whole process tree")
+            return HealthCheck("keeper", False, f"{keeper}: {problem}", hint)
+        private = keeper == "bubblewrap" or (keeper == "auto" and anyio.run(can_be_private))
+        seen = "it sees no processes but its own" if private else _KEYS_READABLE
+        return HealthCheck("keeper", True, f"{keeper}: ends an agent's whole process tree; {seen}")
+
+
+_KEYS_READABLE = "it sees the others, and can read the keys in their environment"
 
 
 def _failed(name: str, error: CoterieError) -> HealthCheck:

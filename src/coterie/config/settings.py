@@ -43,7 +43,8 @@ class Settings(BaseModel):
     keeper: Literal["auto", "bubblewrap", "subreaper"] = Field(
         default="auto",
         description="What ends an agent's whole process tree: bubblewrap, or our own program "
-        "(subreaper), which is what auto means.",
+        "(subreaper). auto is our own, and an agent sees no processes but its own where the "
+        "system allows that.",
     )
     context_message_count: Annotated[StrictInt, Field(ge=0, le=10_000)] = Field(
         default=CONTEXT_MESSAGES,

@@ -170,13 +170,17 @@ class Subreaper(KeeperHandle):
         super().__init__()
         self.problem: int | None = None
         """The errno where the agent could not be executed."""
+        self.is_private: bool = False
+        """Whether it sees no processes but its own."""
         self._mark = mark
         self._control: int | None = control
         self._keeper_killed = False
 
     def reported(self, line: str) -> None:
         word, _, number = line.partition(" ")
-        if word == "started":
+        if word == "private":
+            self.is_private = True
+        elif word == "started":
             self.agent_pid: int = int(number)
             self.ready.set()
         elif word == "failed":
@@ -221,8 +225,10 @@ class Subreaper(KeeperHandle):
                 os.write(self._control, letter)
 
 
-async def start_subreaper(spawn: Spawn, stdio: streams.Stdio) -> Subreaper:
-    """Start the agent under our keeper.
+async def start_subreaper(
+    spawn: Spawn, stdio: streams.Stdio, *, private: bool = False
+) -> Subreaper:
+    """Start the agent under our keeper, `private` in a pid namespace where that can be had.
 
     OSError (the agent's own, such as ENOENT) when it cannot be executed, KeeperFailed when the
     keeper cannot.
@@ -230,7 +236,7 @@ async def start_subreaper(spawn: Spawn, stdio: streams.Stdio) -> Subreaper:
     (their_control, control), (status, their_status) = os.pipe(), os.pipe()
     os.set_blocking(control, False)
     held = Subreaper(spawn.mark, control)
-    argv = _argv(spawn, their_control, their_status)
+    argv = _argv(spawn, their_control, their_status, private=private)
     try:
         await held.start(argv, spawn, stdio, (their_control, their_status), status)
     except BaseException:
@@ -245,9 +251,20 @@ async def start_subreaper(spawn: Spawn, stdio: streams.Stdio) -> Subreaper:
     raise KeeperFailed(f"the keeper ended with {held.program.code} before it began")
 
 
-def _argv(spawn: Spawn, control: int, status: int) -> list[str]:
+async def can_be_private() -> bool:
+    """Whether an agent can be kept from seeing other processes here.  Tried for real."""
+    stdio = streams.Stdio.pipes()
+    nobody = Spawn("true", (), "/", {"PATH": os.defpath}, member="", folder="", mark="probe")
+    with stdio.handed_over():
+        held = await start_subreaper(nobody, stdio, private=True)
+    await held.proven_gone()
+    stdio.close()
+    return held.is_private
+
+
+def _argv(spawn: Spawn, control: int, status: int, *, private: bool) -> list[str]:
     options = [f"--parent={os.getpid()}", f"--control={control}", f"--status={status}"]
-    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty
+    options += [f"--grace={GRACE}"] + ["--tty"] * spawn.use_pty + ["--private"] * private
     if "LC_CTYPE" in spawn.env:
         options.append(f"--locale={spawn.env['LC_CTYPE']}")
     keeper = [sys.executable, "-I", "-S", str(KEEPER)]
@@ -293,7 +310,8 @@ async def start_recorded(
 async def _start(spawn: Spawn, keeper: KeeperName) -> Child:
     # Our own is what `auto` means: bubblewrap ends an agent without TERM when we are killed, can
     # itself be left waiting for ever if we die while it starts, and takes sudo from the agent.
-    hold: Callable[[Spawn, streams.Stdio], Awaitable[KeeperHandle]] = start_subreaper
+    hold: Callable[[Spawn, streams.Stdio], Awaitable[KeeperHandle]]
+    hold = partial(start_subreaper, private=keeper == "auto")
     if keeper == "bubblewrap" and not spawn.use_pty:
         if (problem := await bubblewrap.problem()) is not None:
             raise KeeperFailed(f"its keeper, bubblewrap: {problem}")

@@ -3,15 +3,20 @@
 A program of its own, run by path (`python -I -S keeper.py …`), that imports nothing of Coterie:
 
     keeper.py --parent=PID --control=FD --status=FD --grace=SECONDS [--tty] [--locale=NAME]
-        -- COMMAND [ARG…]
+        [--private] -- COMMAND [ARG…]
 
 As a child subreaper it becomes the parent of everything below the agent that loses its own, so
 killing its children until none is left ends even what called setsid, forked twice and scrubbed
 its environment.  It ends the agent when Coterie ends (death signal TERM, or the end of the
 control pipe) or commands it, and the rest of the tree whenever the agent is gone.
 
+With `--private`, and where the kernel lets us, the agent runs in a pid namespace with a /proc of
+its own: it sees no process but its own, so it cannot read the keys in anybody else's environment.
+The first process there is a fork of the keeper, which reports the agent's exit code to it.
+
 Control, one byte each: `i` SIGINT to the agent's process group, `t` TERM to the agent and after
-the grace KILL to all, `k` KILL to all now.  Status, one line each: `started PID`,
+the grace KILL to all, `k` KILL to all now.  Status, one line each: `private` (it runs in a
+namespace of its own), `started PID`,
 `failed ERRNO` (the command cannot be executed), `left COUNT` (processes that the agent leaves
 running, if any), `exited CODE` (128+n for signal n).  The status pipe ends when the keeper does,
 and the keeper does when nothing is left below it.
@@ -29,16 +34,22 @@ import time
 LINUX = sys.platform == "linux"
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+CLONE = {"x86_64": 56, "aarch64": 220}
+"""The number of clone(2), by machine."""
+NEW_MOUNTS, NEW_USER, NEW_PIDS = 0x20000, 0x10000000, 0x20000000
+NOSUID_NODEV_NOEXEC, RECURSIVE, SLAVE, DETACH = 2 | 4 | 8, 0x4000, 1 << 19, 2
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.25
 
 
-def prctl(option: int, value: int) -> None:
-    """Call prctl(2), which Python has no name for."""
+def libc(name: str, *words: object) -> int:
+    """Call a function of the C library that Python has no name for; OSError if it fails."""
     import ctypes  # costs 3 ms, and macOS has no use for it
 
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl")
+    answer = getattr(ctypes.CDLL(None, use_errno=True), name)(*words)
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return answer
 
 
 def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> None:
@@ -52,7 +63,7 @@ def become_agent(command: list[str], tty: bool, report: int, keeper: int) -> Non
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         if LINUX:
             # If the keeper itself is killed, the agent at least is killed with it.
-            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+            libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != keeper:
                 os._exit(127)
         # Handlers go by themselves at exec; what is ignored (Python: SIGPIPE; nohup: SIGHUP; a
@@ -80,14 +91,86 @@ def start(command: list[str], tty: bool) -> tuple[int, int]:
         return pid, int(pipe.read() or 0)
 
 
-def children() -> list[int]:
-    """The pids of our own children as they are now."""
-    me = os.getpid()
+def start_private(command: list[str], tty: bool, ids: tuple[int, int] | None) -> tuple[int, int]:
+    """Start the agent below the first process of a pid namespace; that process, and its reports.
+
+    With `ids`, those of the user, in a user namespace too, which needs no privilege.
+    The process is 0 where there can be no such namespace; then nothing was started.
+    """
+    flags = NEW_PIDS | NEW_MOUNTS | (NEW_USER if ids else 0) | signal.SIGCHLD
+    reports, reporter = os.pipe()
     try:
-        with open(f"/proc/{me}/task/{me}/children", "rb") as listed:
-            return [int(pid) for pid in listed.read().split()]
+        init = libc("syscall", CLONE[os.uname().machine], flags, 0, 0, 0, 0)  # as fork(2) does
+    except (KeyError, OSError):
+        init = -1
+    if init == 0:
+        os.close(reports)
+        be_init(command, tty, reporter, ids)
+    os.close(reporter)
+    return (init if init > 0 and os.read(reports, 1) else 0), reports
+
+
+def be_init(command: list[str], tty: bool, reporter: int, ids: tuple[int, int] | None) -> None:
+    """Start the agent, reap what dies and report on the agent; never returns.
+
+    Reports: a byte when the namespace is ready, then the lines `started ERRNO PID`, with the
+    agent's pid in here, and `exited CODE`.
+    """
+    try:
+        signal.set_wakeup_fd(-1)
+        for number in (*ENDING, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        own_proc(ids)
+        libc("prctl", PR_SET_PDEATHSIG, signal.SIGKILL)
+        os.write(reporter, b".")  # which fails if the keeper died before the signal was set
+        agent, problem = start(command, tty)
+        os.write(reporter, f"started {problem} {agent}\n".encode())
+        close_stdio()
+        while True:
+            pid, status = os.wait()
+            if pid == agent:
+                os.write(reporter, f"exited {exit_code(status)}\n".encode())
+    except OSError:  # no child is left; or there can be no such namespace, or no keeper is left
+        pass
+    finally:
+        os._exit(0)
+
+
+def map_ids(ids: tuple[int, int]) -> None:
+    """Be the same user in the new user namespace, and nobody else."""
+    maps = zip(("uid_map", "gid_map"), ids, strict=True)
+    for name, line in (("setgroups", "deny"), *((name, f"{own} {own} 1") for name, own in maps)):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(line)
+
+
+def own_proc(ids: tuple[int, int] | None) -> None:
+    """Have /proc show this pid namespace, so that not even root in here can uncover the old one:
+    that goes, or is held by the mounts that a further user namespace inherits."""
+    if ids:
+        map_ids(ids)
+    libc("mount", b"none", b"/", None, RECURSIVE | SLAVE, None)
+    if not ids:
+        libc("umount2", b"/proc", DETACH)
+    libc("mount", b"proc", b"/proc", b"proc", NOSUID_NODEV_NOEXEC, None)
+    if ids:
+        libc("unshare", NEW_USER | NEW_MOUNTS)
+        map_ids(ids)
+
+
+def exit_code(status: int) -> int:
+    """An exit code from what wait(2) says, 128+n for signal n."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def children(pid: int) -> list[int]:
+    """The pids of a process's children as they are now."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", "rb") as listed:
+            return [int(child) for child in listed.read().split()]
     except OSError:  # a kernel without CONFIG_PROC_CHILDREN
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == me]
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent(name) == pid]
 
 
 def parent(pid: str) -> int:
@@ -102,7 +185,7 @@ def parent(pid: str) -> int:
 
 def left_running() -> int:
     """How many processes run below us now that the agent itself is gone."""
-    if not LINUX or not children():
+    if not LINUX or not children(os.getpid()):
         return 0
     parents = {int(name): parent(name) for name in os.listdir("/proc") if name.isdigit()}
     tree: set[int] = set()
@@ -110,17 +193,19 @@ def left_running() -> int:
     while new:
         tree |= new
         new = {pid for pid, ppid in parents.items() if ppid in tree} - tree
-    return sum(not is_init(pid) for pid in tree - {os.getpid()})
+    # The first in a pid namespace only waits for the others.
+    return sum(inner_pid(pid) != 1 for pid in tree - {os.getpid()})
 
 
-def is_init(pid: int) -> bool:
-    """Whether it is the first in a pid namespace, where it only waits for the others."""
+def inner_pid(pid: int) -> int:
+    """The pid of a process in its own pid namespace, where that is another one than ours."""
     try:
         with open(f"/proc/{pid}/status", "rb") as status:
             lines = dict(line.split(b":", 1) for line in status if b":" in line)
     except OSError:
-        return True  # it is gone by now
-    return lines.get(b"NSpid", b"").split()[1:][-1:] == [b"1"]
+        return 1  # it is gone by now
+    inner = lines.get(b"NSpid", b"").split()[1:]
+    return int(inner[-1]) if inner else 0
 
 
 def send(pid: int, number: int) -> None:
@@ -143,7 +228,11 @@ class Keeper:
 
     def __init__(self, control: int, status: int) -> None:
         self.status = status
-        self.agent = 0
+        self.agent: int = 0
+        self.child: int = 0  # the agent, or the first process of its namespace
+        self.reports: int | None = None
+        """What that process reports, if there is one."""
+        self.problem: int = 0  # the errno if the agent could not be executed
         self.code: int | None = None
         wakeup, wakeup_writer = os.pipe()
         self.wakeup: int = wakeup
@@ -168,6 +257,9 @@ class Keeper:
         received = ""
         timeout = None if seconds is None else max(0, int(seconds * 1000) + 1)
         for ready, _ in self.poll.poll(timeout):
+            if ready == self.reports:
+                self.hear()
+                continue
             letters = os.read(ready, 4096)
             if ready == self.wakeup:
                 received += "t" if any(number in ENDING for number in letters) else ""
@@ -187,12 +279,50 @@ class Keeper:
                 return False
             if pid == 0:
                 return True
-            if pid == self.agent:
-                code = os.waitstatus_to_exitcode(status)
-                self.code = code if code >= 0 else 128 - code
-                if left := left_running():
-                    self.report(f"left {left}")
-                self.report(f"exited {self.code}")
+            if pid == self.child:
+                if self.reports is not None:
+                    self.hear()
+                if self.code is None:
+                    self.ended(exit_code(status))
+
+    def ended(self, code: int) -> None:
+        """The agent has ended."""
+        self.code = code
+        if left := left_running():
+            self.report(f"left {left}")
+        self.report(f"exited {self.code}")
+
+    def hear(self) -> None:
+        """Read what the first process of the namespace reports."""
+        assert self.reports is not None
+        heard = os.read(self.reports, 4096).decode()
+        for word, number, *inner in (line.split() for line in heard.splitlines()):
+            if word == "exited":
+                self.ended(int(number))
+                continue
+            self.problem = int(number)
+            below = {inner_pid(pid): pid for pid in children(self.child)}
+            self.agent = below.get(int(inner[0]), self.child)
+        if not heard:
+            self.poll.unregister(self.reports)
+            os.close(self.reports)
+            self.reports = None
+
+    def start(self, command: list[str], tty: bool, private: bool) -> None:
+        """Start the agent, in a namespace of its own where that is wanted and can be had."""
+        user = os.geteuid(), os.getegid()
+        for ids in (None, user) if private and user[0] == 0 else (user,) if private else ():
+            if not self.child:
+                self.child, self.reports = start_private(command, tty, ids)
+        if self.child and self.reports is not None:
+            self.report("private")
+            self.poll.register(self.reports, select.POLLIN)
+            self.hear()
+        else:
+            self.reports = None
+            self.child, self.problem = start(command, tty)
+            self.agent = self.child
+        self.report(f"failed {self.problem}" if self.problem else f"started {self.agent}")
 
     def watch(self, grace: float) -> None:
         """Return when the agent is gone, or is to be killed with all the others."""
@@ -215,7 +345,7 @@ class Keeper:
         pause = FIRST_PAUSE
         while self.reap():
             if LINUX:
-                for pid in children():
+                for pid in children(os.getpid()):
                     send(pid, signal.SIGKILL)
             else:
                 send(-self.agent, signal.SIGKILL)
@@ -254,13 +384,12 @@ def main(arguments: list[str]) -> int:
         os.set_inheritable(number, False)
     keeper = Keeper(control, status)
     if LINUX:
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
-        prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        libc("prctl", PR_SET_CHILD_SUBREAPER, 1)
+        libc("prctl", PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(options["parent"]):
         return 1  # Coterie died before the death signal was set: nothing has been started
     restore_locale(options.get("locale"))
-    keeper.agent, problem = start(arguments[cut + 1 :], "tty" in options)
-    keeper.report(f"failed {problem}" if problem else f"started {keeper.agent}")
+    keeper.start(arguments[cut + 1 :], "tty" in options, LINUX and "private" in options)
     close_stdio()
     keeper.watch(float(options["grace"]))
     keeper.end_all()

@@ -18,7 +18,7 @@ from coterie.process import bubblewrap, processes
 from coterie.process.child import Child, KeeperName, Spawn, start
 
 AGENT = str(Path(coterie.testing.__file__).with_name("agent.py"))
-KEEPERS: list[KeeperName] = ["subreaper", "bubblewrap"]
+KEEPERS: list[KeeperName] = ["auto", "subreaper", "bubblewrap"]
 
 
 def scripted(*words: str, **more: object) -> Spawn:

@@ -64,4 +64,4 @@ def test_a_program_is_found_as_exec_would() -> None:
 def test_the_keeper_knows_parents_without_the_kernels_list() -> None:
     assert keeper.parent(str(os.getpid())) == os.getppid()
     assert keeper.parent("0") == 0
-    assert os.getpid() not in keeper.children()
+    assert os.getpid() not in keeper.children(os.getpid())
