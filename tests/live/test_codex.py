@@ -479,7 +479,7 @@ async def test_the_mode_that_asks(lived_in: House) -> None:
 
 async def tried_in(house: House, channel: CodexChannel, mode: Mode, asked: list[str]) -> None:
     """Codex by itself would run all of this unasked, in its sandbox."""
-    house.script(shell("ls; cat *.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done."))
+    house.script(shell("ls; cat seen.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done."))
     (house.project / "seen.txt").write_text("heliotrope\n")
     gate = house.gate(mode)
     taken = await take(channel, "try", gate)
@@ -919,7 +919,7 @@ async def test_a_hostile_repository_does_nothing(
     house: House, canaries: Path, place: str, trusted: bool
 ) -> None:
     house.script(shell("env"), outside(f"touch {canaries}/text"), reply("Done."))
-    gate = house.gate(person=no)
+    gate = house.gate(person=no, allow=("run(env)",))
     member = house.member(execution_dir=str(house.project / place)) if place else house.member()
     async with house.open(member, trusted=trusted) as channel:
         taken = await take(channel, "please $evil", gate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from coterie.model.interaction import (
     APPROVE,
     BY_RULE,
     NOBODY,
+    READ_ONLY,
     REJECT,
     THIS_TASK,
     Ask,
@@ -27,11 +29,12 @@ from coterie.model.interaction import (
 from coterie.model.journal import Request, Step
 from coterie.model.step_name import PermissionKey, parse
 from coterie.model.team import Member, base_of
-from coterie.model.tool_call import Action, Ruling
+from coterie.model.tool_call import Action, Ruling, Verdict
 from coterie.model.update import Asked, PendingCall
 from coterie.tools.permission import decide, decide_at_once, suggest
 
 RISKY = "confirm_risky_action"
+_ANSWERS: Mapping[Verdict, str] = {"allow": APPROVE, "allow_read_only": READ_ONLY}
 
 
 @dataclass
@@ -100,7 +103,7 @@ class PermissionGate:
         folder = call.action.cwd if call.action else call.cwd
         ruling = await self._ruling(member, call, folder)
         if ruling.verdict != "ask":
-            return ruling.verdict == "allow"
+            return ruling.verdict == "allow"  # what Coterie runs itself is never read-only
         shown = Display(title="Run a check that it wants", content=call.said or str(call.input))
         asked = Asked(call.call_id, "Confirm", RISKY, shown, call=call)
         question = await self._question(member, asked, call, folder)
@@ -135,13 +138,13 @@ class PermissionGate:
         return ruling
 
     def _ruled(self, key: str, ruling: Ruling) -> Response:
-        allowed = ruling.verdict == "allow"
+        answer = _ANSWERS.get(ruling.verdict, REJECT)
         return Response(
             interaction_id=key,
             task_id=self._run.task.task_id,
             author_actor_id=NOBODY,
-            selected_option_id=APPROVE if allowed else REJECT,
-            comment=None if allowed else f"not permitted here: {ruling.because}",
+            selected_option_id=answer,
+            comment=f"not permitted here: {ruling.because}" if answer == REJECT else None,
         )
 
     async def _ask(self, attempt: Attempt, call: PendingCall, question: Ask) -> Response:

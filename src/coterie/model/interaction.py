@@ -21,12 +21,14 @@ Style = Literal["primary", "danger", "plain"]
 
 APPROVE, REJECT, THIS_TASK, BY_RULE = "approve", "reject", "task", "rule"
 """What may be answered to a risky action: once, no, for the whole task, by a rule from now on."""
+READ_ONLY = "read_only"
+"""The answer of the rules alone: yes, in a sandbox where it can do no more than look."""
 
 NOBODY = "coterie"
 """The author of an answer that only closes a question: nobody said anything."""
 
 
-_YES = frozenset({APPROVE, THIS_TASK, BY_RULE})
+_YES = frozenset({APPROVE, THIS_TASK, BY_RULE, READ_ONLY})
 
 
 class Option(Wire):
@@ -108,6 +110,11 @@ class Response(Wire):
     def approves(self) -> bool:
         """Whether it says yes to a risky action, however long the yes shall hold."""
         return self.selected_option_id in _YES
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether its yes holds only in a sandbox where nothing can be changed."""
+        return self.selected_option_id == READ_ONLY
 
     @property
     def choice(self) -> str:

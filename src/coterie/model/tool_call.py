@@ -9,7 +9,8 @@ from typing import Literal
 Effect = Literal["read", "write", "run", "fetch", "other"]
 """Look at files, change files, run a command, reach the network, or what nobody can say."""
 
-Verdict = Literal["allow", "deny", "ask"]
+Verdict = Literal["allow", "allow_read_only", "ask", "deny"]
+"""`allow_read_only`: only where it runs in a sandbox in which it can do no more than look."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class Action:
     """`fetch`: the address."""
     confined: bool = False
     """Whether the tool itself keeps to the work folder, whatever its paths and the links there."""
+    read_only_sandbox: bool = False
+    """`run`: whether who asks can have it run where it can do no more than look."""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import Spawn, start_recorded
 from coterie.tools import sandbox as sandboxes
+from coterie.tools.read_only_sandbox import ReadOnlySandbox, read_only_sandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
 from coterie.workspace.session_files import artifacts_folder
@@ -67,12 +68,15 @@ class CommandRunner:
     workspace: Workspace
     children: ChildLog
     sandbox: sandboxes.Sandbox
+    looking: ReadOnlySandbox | None = None
+    """Where what only looks is run, unasked; None where there can be none."""
 
     @classmethod
     async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
         """With the best sandbox that works here."""
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
-        return cls(member, root, workspace, children, await sandboxes.best())
+        best, looking = await sandboxes.best(), await read_only_sandbox(root)
+        return cls(member, root, workspace, children, best, looking)
 
     @property
     def env(self) -> dict[str, str]:
@@ -82,14 +86,19 @@ class CommandRunner:
         return {**seen, **_NON_INTERACTIVE}
 
     async def run(
-        self, command: str, seconds: float, output: Excerpt | None = None
+        self,
+        command: str,
+        seconds: float,
+        output: Excerpt | None = None,
+        *,
+        only_looking: bool = False,
     ) -> CommandResult:
         """Run it to its end or its time limit; nothing of it is left when this returns.
 
         `output` collects what it prints, where more is wanted than a model may see.  Raises
         ToolError when it cannot be started.
         """
-        words = await anyio.to_thread.run_sync(self._words, command)
+        words = await anyio.to_thread.run_sync(self._words, command, only_looking)
         folder, cwd = str(self.workspace.folder), str(self.root)
         spawn = Spawn(SHELL, words, cwd, self.env, self.member, folder)
         try:
@@ -107,10 +116,18 @@ class CommandRunner:
             gone = await child.terminate()
         return CommandResult(code, kept.text, child.left if code is not None else 0, gone)
 
-    def _words(self, command: str) -> tuple[str, ...]:
-        held = self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
+    def _words(self, command: str, only_looking: bool) -> tuple[str, ...]:
+        held = self._looking() if only_looking else self._working()
         shell = BASH if Path(BASH).exists() else SHELL
         return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
+
+    def _working(self) -> tuple[str, ...]:
+        return self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
+
+    def _looking(self) -> tuple[str, ...]:
+        if self.looking is None:
+            raise ToolError("There is no sandbox here in which a command can only look.")
+        return self.looking.words(self.root)
 
 
 SECONDS, MOST_SECONDS = 120, 600
@@ -142,18 +159,42 @@ class RunCommand(Tool[RunCommandInput]):
         return f"{super().description} {self.commands.sandbox.description}"
 
     def action(self, asked: RunCommandInput, cwd: str) -> Action:
-        return Action("run", self.name, cwd, command=asked.command)
+        sandboxed = self.commands.looking is not None
+        return Action("run", self.name, cwd, command=asked.command, read_only_sandbox=sandboxed)
+
+    def only_looking(self) -> LookCommand:
+        return LookCommand(self.commands)
 
     async def run(self, asked: RunCommandInput) -> ToolOutcome:
-        ran = await self.commands.run(asked.command, asked.timeout_seconds)
+        return await self._run_command(asked, only_looking=False)
+
+    async def _run_command(self, asked: RunCommandInput, *, only_looking: bool) -> ToolOutcome:
+        seconds = asked.timeout_seconds
+        ran = await self.commands.run(asked.command, seconds, only_looking=only_looking)
         output: dict[str, object] = {"exitCode": ran.exit_code, "output": ran.output}
-        if notes := _notes(ran, asked.timeout_seconds):
+        if notes := _notes(ran, seconds, only_looking=only_looking):
             output["note"] = notes
         return ToolOutcome(output, is_error=ran.exit_code != 0)
 
 
-def _notes(ran: CommandResult, seconds: float) -> str:
+class LookCommand(RunCommand):
+    """Runs shell commands where they can do no more than look, so nobody need be asked."""
+
+    read_only = True
+
+    async def run(self, asked: RunCommandInput) -> ToolOutcome:
+        return await self._run_command(asked, only_looking=True)
+
+
+_ONLY_LOOKED = (
+    "It ran unasked, and so where it could only look: at the work folder and the system's programs."
+)
+
+
+def _notes(ran: CommandResult, seconds: float, *, only_looking: bool) -> str:
     notes: list[str] = []
+    if only_looking and ran.exit_code not in (0, 1):
+        notes.append(_ONLY_LOOKED)
     if ran.exit_code is None:
         notes.append(f"It was ended after {seconds:g} s, its time limit, with all that it began.")
     if ran.left:

@@ -97,7 +97,7 @@ SHELL = "/bin/sh"
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--cap-drop", "ALL")
 # Without --die-with-parent: our keeper ends what is left, after it has counted it.
 _FILES = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
-_KERNEL = tuple(f"/proc/{name}" for name in ("acpi", "fs", "scsi", "sys", "sysrq-trigger"))
+KERNEL = tuple(f"/proc/{name}" for name in ("acpi", "fs", "scsi", "sys", "sysrq-trigger"))
 """Where root could change the machine even without a capability."""
 _RUN = "/run"
 _OF_RUN = ("NetworkManager", "current-system", "resolvconf", "systemd/resolve")
@@ -189,7 +189,7 @@ def _try(kind: Kind) -> str | None:
 def _bubblewrap(policy: SandboxPolicy, cwd: Path) -> Iterator[str]:
     yield shutil.which(BWRAP) or BWRAP
     yield from (*_NAMESPACES, *_FILES, "--tmpfs", _RUN)
-    for path in (*_KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
+    for path in (*KERNEL, *(f"{_RUN}/{name}" for name in _OF_RUN)):
         yield from ("--ro-bind-try", path, path)
     if policy.tmp is not None:
         yield from ("--bind", str(policy.tmp), "/tmp")  # noqa: S108 - a mount point in the sandbox

@@ -140,6 +140,10 @@ class Tool(Generic[_Input]):
         """Do it.  ToolError and OSError become an outcome too."""
         return await anyio.to_thread.run_sync(self._run, asked)
 
+    def only_looking(self) -> Tool[_Input]:
+        """The same where it can change nothing, whatever it is asked for."""
+        return self
+
     async def preview(self, asked: _Input) -> ToolOutcome:
         """The change as a `diff`; or the error that running it would give."""
         return await anyio.to_thread.run_sync(self._preview, asked)

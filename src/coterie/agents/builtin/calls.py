@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -242,6 +242,8 @@ class BuiltinCalls:
         if response is None or not response.approves:
             yield self._ended(request, refused(response))
             return
+        if response.is_read_only:
+            prepared = replace(prepared, tool=prepared.tool.only_looking())
         if not prepared.tool.read_only:
             yield self._thread.remember(Begun(request.id), gates=True)
         yield self._ended(request, await self._breaker.run(partial(toolbox.run, prepared)))

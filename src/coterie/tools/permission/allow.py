@@ -15,13 +15,15 @@ from typing import Literal, TypeVar
 from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands, paths, shell_parser
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
+from coterie.tools.permission.option_table import exact_access
 from coterie.tools.permission.read_only import ReadAccess, is_read_only_program, read_access
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
 
-PartKind = Literal["read", "read_elsewhere", "edit", "act"]
-"""Reads in the work folder; reads anything else; edits a file in it; does more than that."""
+PartKind = Literal["read", "look", "read_elsewhere", "edit", "act"]
+"""Reads in the work folder for sure; seems to do no more than that; reads anything else; edits a
+file in it; does more than that."""
 _P = TypeVar("_P", CommandPattern, paths.PathPattern, AddressPattern, ToolPattern)
 
 
@@ -140,7 +142,6 @@ class _LineWalk:
         self._lost = False
         """Whether the current folder is unknown."""
         self._through_link = allowed.through_link
-        self._files_fixed = all(map(_changes_no_file, line.commands))
         self._sure = _in_sequence(line.commands)
 
     def parts(self) -> list[ActionPart]:
@@ -193,25 +194,38 @@ class _LineWalk:
     def _reads(self, command: SimpleCommand) -> list[ActionPart]:
         parts: list[ActionPart] = []
         for folder in self._folders:
-            arguments = self._arguments(command, folder)
-            access = None if arguments is None else read_access(command, arguments, folder)
-            if access is None:
+            exact = self._exactly(command, folder)
+            access = read_access(command, command.texts[1:], folder) if exact is None else None
+            if exact is None and access is None:
                 return [ActionPart("act")]
-            parts += self._parts_of_access(access, folder)
+            parts += exact or []
+            parts += self._parts_of_access(access, folder) if access else []
+            if not paths.is_below(folder, self._allowed.root):
+                parts.append(ActionPart("read_elsewhere"))
+        # Which files a glob is replaced by nobody knows but the shell: one may be denied.
+        hidden = any(word.glob for word in command.words) and self._allowed.unread
+        return [*parts, ActionPart("read_elsewhere")] if hidden else parts
+
+    def _exactly(self, command: SimpleCommand, folder: str) -> list[ActionPart] | None:
+        """The files that it reads and no others; None where that is not certain."""
+        literal = bool(command.words) and not command.assignments
+        if not literal or any(word.glob for word in command.words):
+            return None
+        exact = exact_access(command.texts)
+        if exact is None:
+            return None
+        places = [paths.resolve(file, folder) for file in exact.files if file != "-"]
+        if any(place.named != place.real for place in places):
+            return None  # a link may lead elsewhere by the time it is followed
+        parts = [ActionPart("read"), *map(self._allowed.reading, places)]
+        if exact.deep:
+            deep = ReadAccess(())
+            folders = (place.real for place in places)
+            parts += [self._allowed.reading_all(each, deep) for each in folders]
         return parts
 
-    def _arguments(self, command: SimpleCommand, folder: str) -> tuple[str, ...] | None:
-        """The arguments, globs expanded; None where they may match files that do not exist yet."""
-        arguments: list[str] = []
-        for word in command.words[1:]:
-            names = paths.expand_glob(word.text, folder) if word.glob and self._files_fixed else ()
-            if names is None or (word.glob and not self._files_fixed):
-                return None
-            arguments += names or (word.text,)
-        return tuple(arguments)
-
     def _parts_of_access(self, access: ReadAccess, folder: str) -> Iterator[ActionPart]:
-        yield ActionPart("read")
+        yield ActionPart("look")
         for file in access.files:
             if not file.startswith("/") or paths.exists_at_top(file):
                 yield self._allowed.reading(paths.resolve(file, folder))
@@ -226,13 +240,6 @@ def _in_sequence(commands: tuple[SimpleCommand, ...]) -> frozenset[int]:
     piped = {place for place, command in enumerate(commands) if command.before == "|"}
     piped |= {place for place, (_, after) in enumerate(pairwise(commands)) if after.before == "|"}
     return frozenset(range(len(commands))) - piped
-
-
-def _changes_no_file(command: SimpleCommand) -> bool:
-    opens = command.redirections
-    writes = any(one.effect == "write" and one.target.text not in paths.FREE for one in opens)
-    program = without_wrappers(command).texts[:1]
-    return not writes and (not program or program[0] == "cd" or is_read_only_program(program[0]))
 
 
 _UNSAFE = frozenset[str]().union(

@@ -18,15 +18,17 @@ from coterie.tools.permission.rules import Rule
 from coterie.tools.permission.shell_lexer import Word, name_set
 from coterie.tools.permission.shell_parser import SimpleCommand, parse
 
+_READS: Mapping[PartKind, Verdict] = {"read": "allow", "look": "ask", "read_elsewhere": "ask"}
 DEFAULTS: Mapping[Mode, Mapping[PartKind, Verdict]] = {
-    "read": {"read": "allow", "read_elsewhere": "ask", "edit": "deny", "act": "deny"},
-    "ask": {"read": "allow", "read_elsewhere": "ask", "edit": "ask", "act": "ask"},
-    "accept-edits": {"read": "allow", "read_elsewhere": "ask", "edit": "allow", "act": "ask"},
-    "full": {"read": "allow", "read_elsewhere": "allow", "edit": "allow", "act": "allow"},
+    "read": {**_READS, "edit": "deny", "act": "deny"},
+    "ask": {**_READS, "edit": "ask", "act": "ask"},
+    "accept-edits": {**_READS, "edit": "allow", "act": "ask"},
+    "full": dict.fromkeys(("read", "look", "read_elsewhere", "edit", "act"), "allow"),
 }
 """The verdict of each mode where no rule applies."""
 
-_STRICTEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow")
+_STRICTEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow_read_only", "allow")
+_LOOKS = frozenset({ActionPart("read"), ActionPart("look")})
 
 
 def decide(
@@ -64,8 +66,12 @@ def decide(
         paths.GUARDED | guarded,
         through_link=cwd.named != cwd.real,
     )
-    ruling = _combined(parts_of(action, allow_rules), permissions.mode)
-    if broken and ruling.verdict == "allow":
+    parts = parts_of(action, allow_rules)
+    if action.read_only_sandbox and _LOOKS.issuperset(parts) and not nobody_asks:
+        ruling = Ruling("allow_read_only", f"mode {permissions.mode}")
+    else:
+        ruling = _combined(parts, permissions.mode)
+    if broken and ruling.verdict in ("allow", "allow_read_only"):
         return Ruling("ask", f"deny {broken[0]} (which is no rule)")
     return ruling
 
@@ -263,12 +269,15 @@ class _Reach:
         return tuple(folders)[:20]
 
 
+_LONGEST_CLUSTER = 12
+
+
 def _spellings(text: str) -> set[str]:
     """What may be a path in a word: all of it, a value, what is attached to an option."""
     texts = {text, text.partition("=")[2], text.rpartition("=")[2], text.lstrip("@")}
     texts |= {text.partition(":")[2], text.rpartition(":")[2]}
-    if text.startswith("-"):
-        texts.add(text[2:])
+    if text.startswith("-"):  # `-f.env`, and `-honf.env`
+        texts |= {text[start:] for start in range(2, min(len(text), _LONGEST_CLUSTER))}
     texts |= {one.lstrip("@") for one in texts}
     texts |= {paths.expand_home(one) for one in texts}
     return texts - {""}

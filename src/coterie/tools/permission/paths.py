@@ -118,7 +118,12 @@ def exists_at_top(path: str) -> bool:
 
 
 def expand_glob(pattern: str, cwd: str) -> Sequence[str] | None:
-    """The files to which a shell may expand a glob, hidden ones included; None if too many."""
+    """The files to which a shell may expand a glob, and more; None if too many.
+
+    Shells differ in what `[^a]` is, so brackets are taken for anything.  It says what may be
+    denied, and never what may be allowed.
+    """
+    pattern = _BRACKETS.sub("*", pattern)
     if "**" in pattern:
         return None  # some shells look through whole trees
     found = iglob(pattern, root_dir=cwd, include_hidden=True)  # noqa: PTH207
@@ -136,6 +141,7 @@ def glob_folder(pattern: str) -> str:
     )
 
 
+_BRACKETS = re.compile(r"\[[^/]*\]")
 _WILD = re.compile(r"[*?]")
 
 

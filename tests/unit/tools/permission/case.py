@@ -21,6 +21,11 @@ def run(command: str, cwd: str = ".") -> Action:
     return Action("run", "Bash", cwd, command=command)
 
 
+def look(command: str, cwd: str = ".") -> Action:
+    """A command of who can have it run where it can do no more than look."""
+    return Action("run", "Bash", cwd, command=command, read_only_sandbox=True)
+
+
 def read(*paths: str) -> Action:
     return Action("read", "Read", ".", paths=paths)
 
@@ -39,3 +44,7 @@ def other(tool: str) -> Action:
 
 def each(permissions: Permissions, verdict: Verdict, *commands: str) -> list[Case]:
     return [(permissions, run(command), verdict) for command in commands]
+
+
+def each_look(permissions: Permissions, verdict: Verdict, *commands: str) -> list[Case]:
+    return [(permissions, look(command), verdict) for command in commands]

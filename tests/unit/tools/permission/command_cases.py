@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from tests.unit.tools.permission.case import Case, each, fetch, other, read, rules, run, write
+from tests.unit.tools.permission.case import Case, each, fetch, look, other, read, rules, run, write
 
 MODES: list[Case] = [
     (rules("read"), read("src/app.py"), "allow"),
-    (rules("read"), run("git log --oneline | head -n 5"), "allow"),
+    (rules("read"), look("git log --oneline | head -n 5"), "allow_read_only"),
+    (rules("read"), run("git log --oneline | head -n 5"), "ask"),
+    (rules("read"), look("ls -la"), "allow_read_only"),
+    (rules("read"), run("ls -la"), "allow"),
+    (rules("read"), look("npm test"), "deny"),
+    (rules("read"), look("ls > list.txt"), "deny"),
+    (rules("accept-edits"), look("git diff > docs/a.diff"), "ask"),
+    (rules("full"), look("git log"), "allow"),
     (rules("read"), write("src/app.py"), "deny"),
     (rules("read"), run("npm test"), "deny"),
     (rules("read"), fetch("https://example.com"), "deny"),
@@ -204,6 +211,9 @@ CHAINED: list[Case] = [
         "cd src && npm test",
         "cd src/deep && npm test && cat ../app.py",
     ),
+    # What is allowed by a rule would not work where it can only look, so nothing is run there.
+    (rules(allow="npm test"), look("npm test | tail"), "allow"),
+    (rules(allow="npm test"), look("npm test | sort"), "ask"),
     *each(
         rules(allow="npm test, npm run *"),
         "ask",

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.unit.tools.permission.case import Case, each, fetch, read, rules, run, write
+from tests.unit.tools.permission.case import (
+    Case,
+    each,
+    each_look,
+    fetch,
+    look,
+    read,
+    rules,
+    run,
+    write,
+)
 
 LINKED: list[Case] = [
     (rules("accept-edits"), write("src/out/x"), "ask"),
@@ -16,7 +26,13 @@ LINKED: list[Case] = [
     (rules("ask"), read("src/out/passwords"), "ask"),
     (rules("ask"), run("cat src/one.txt"), "ask"),
     (rules("ask"), run("cat src/*.txt"), "ask"),
-    (rules("ask"), run("cat src/*.py"), "allow"),
+    (rules("ask"), look("cat src/*.txt"), "allow_read_only"),
+    (rules("ask"), run("cat src/*.py"), "ask"),
+    (rules("ask"), look("cat src/*.py"), "allow_read_only"),
+    (rules("ask"), look("cat src/one.txt"), "ask"),
+    (rules("ask"), look("ls src/out/"), "ask"),
+    (rules("ask"), look("cat env-too"), "allow_read_only"),
+    (rules("ask"), run("cat env-too"), "ask"),
     (rules("ask"), run("ls src/out/"), "ask"),
     (rules(allow="write(src/**)"), write("src/app.py"), "allow"),
     (rules(allow="write(src/**)"), write("src/out/x"), "ask"),
@@ -91,7 +107,13 @@ SAME_EFFECT: list[Case] = [
         "grep -r KEY .",
     ),
     *each(rules(deny="read(.env)"), "ask", "grep -r KEY .", "rg --hidden KEY"),
-    *each(rules(deny="read(.env)"), "allow", "rg KEY", "grep -r KEY src", "ls -a", "find ."),
+    *each(rules(deny="read(.env)"), "allow", "grep -r KEY src", "ls -a", "find ."),
+    *each_look(rules(deny="read(.env)"), "allow_read_only", "rg KEY", "grep -r KEY src", "ls -a"),
+    *each_look(rules(deny="read(.env)"), "ask", "sort src/*", "rg -uu KEY"),
+    *each_look(rules(deny="read(.env)"), "deny", "cat *", "cat [^z]env"),
+    *each(
+        rules("full", deny="read(.env)"), "deny", "cat [^z]env", "grep -honf.env x", "cat .[a-z]nv"
+    ),
     (rules("full", deny="read(.env)"), write(".env"), "allow"),
     *each(
         rules("full", deny="write(secrets/**)"),
@@ -122,26 +144,66 @@ SAME_EFFECT: list[Case] = [
     (rules("full", deny="fetch(evil.com)"), run("grep evil.com README.md"), "allow"),
 ]
 
+_ONLY_HELD = (
+    "git status --short",
+    "git --no-pager diff HEAD~1 -- src",
+    "git branch --show-current",
+    "git stash list",
+    "sort -u README.md | uniq -c",
+    "wc -l src/*.py",
+    "jq .name README.md",
+    "env",
+)
+"""They seem to do no more than look; what they do in truth only a sandbox can say."""
+_FOR_SURE = (
+    "pwd",
+    "find . -name '*.py' -not -path './x/*'",
+    "sed -n '1,80p' README.md",
+    "wc -lc README.md src/app.py",
+    "test -f README.md && echo yes",
+    "[ -d src ]",
+    "printf '%s\\n' done",
+    "command -v node",
+    "date +%F",
+    "head -20 README.md",
+    "head -qn20 README.md",
+    "grep -rnC2 --include='*.py' def src",
+    "grep -e a -e b README.md",
+    "ls -la --color=never src",
+    "uniq -c README.md",
+)
+"""Every word of them is in the table."""
+
 LOOKING: list[Case] = [
+    *each(rules("read"), "allow", *_FOR_SURE),
+    *each_look(rules("read"), "allow_read_only", *_FOR_SURE, *_ONLY_HELD),
+    *each(rules("read"), "ask", *_ONLY_HELD),
     *each(
         rules("ask"),
-        "allow",
-        "pwd",
-        "git status --short",
-        "git --no-pager diff HEAD~1 -- src",
-        "git branch --show-current",
-        "git stash list",
-        "find . -name '*.py' -not -path './x/*'",
-        "sort -u README.md | uniq -c",
-        "sed -n '1,80p' README.md",
-        "wc -l src/*.py",
-        "test -f README.md && echo yes",
-        "[ -d src ]",
-        "printf '%s\\n' done",
-        "command -v node",
-        "jq .name README.md",
-        "date +%F",
-        "env",
+        "ask",
+        "grep -honf/etc/passwd README.md",  # a file behind a cluster of letters
+        "grep -honfREADME.md notes.txt",
+        "grep --fil=README.md x",
+        "grep -R x .",
+        "grep --dereference-rec x .",
+        "head --lin=3 README.md",  # an abbreviation
+        "head -n x README.md",
+        "ls -L src",
+        "md5sum -c README.md",
+        "md5sum --chec README.md",
+        "cat README.md src/one.txt",
+        "date 01010101",
+        "find . -name x -newer README.md",
+        "find -L .",
+        "find . -prin[^z]",
+        "sed -n '1,80p' -i README.md",
+        "wc --files0-from=README.md",
+        "uniq README.md notes.txt",
+        "diff -r src docs",
+        "tail -f README.md",
+        "du -L src",
+        "stat -L src/out",
+        "type $X",
     ),
     *each(
         rules("ask"),

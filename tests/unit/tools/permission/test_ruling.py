@@ -14,8 +14,8 @@ from coterie.tools.permission import decide, decide_at_once
 from tests.unit.tools.permission.lines import LINES
 
 
-def ran(command: str, work: Path) -> Action:
-    return Action("run", "Bash", str(work), command=command)
+def ran(command: str, work: Path, *, sandbox: bool = False) -> Action:
+    return Action("run", "Bash", str(work), command=command, read_only_sandbox=sandbox)
 
 
 @pytest.mark.parametrize(
@@ -101,9 +101,11 @@ def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
     for name in ("objects", "refs"):
         (fake / name).mkdir(parents=True)
     (fake / "HEAD").write_text("ref: refs/heads/main\n")
-    assert decide(ran("git status", tmp_path), Permissions(), None, tmp_path).verdict == "allow"
+    action = ran("git status", tmp_path, sandbox=True)
+    assert decide(action, Permissions(), None, tmp_path).verdict == "allow_read_only"
     for command, cwd in (("git status", fake), ("cd sub && git status", tmp_path)):
-        assert decide(ran(command, cwd), Permissions(), None, tmp_path).verdict == "ask"
+        action = ran(command, cwd, sandbox=True)
+        assert decide(action, Permissions(), None, tmp_path).verdict == "ask"
 
 
 def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
@@ -112,12 +114,13 @@ def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
         ("cat .coterie/teams/x", "ask"),
         ("grep -r token .", "ask"),
         ("rg -uu token", "ask"),
-        ("rg token", "allow"),
-        ("git grep token", "allow"),
+        ("rg token", "allow_read_only"),
+        ("git grep token", "allow_read_only"),
         ("git grep --no-index token", "ask"),
-        ("ls -a", "allow"),
+        ("ls -a", "allow_read_only"),
     ):
-        assert decide(ran(command, tmp_path), Permissions(), None, tmp_path).verdict == verdict
+        action = ran(command, tmp_path, sandbox=True)
+        assert decide(action, Permissions(), None, tmp_path).verdict == verdict
 
 
 def test_nothing_named_is_nothing_allowed(work: Path) -> None:
