@@ -100,7 +100,7 @@ async def test_a_question_shows_all_and_offers_four_answers(tmp_path: Path) -> N
         ("approve", "once", ""),
         ("reject", "deny", "--say tells ada why"),
         ("task", "this task", f"exactly this command, ada only, until {TASK} ends"),
-        ("rule", "rule", "run(npm install *)"),
+        ("rule", "rule", "run(npm install stripe@17)"),
     ]
     assert question.permission is not None
     assert question.permission.model_dump() == {
@@ -142,7 +142,7 @@ async def test_yes_for_the_task_is_for_exactly_that_and_survives_a_restart(tmp_p
 
 async def test_yes_by_rule_is_for_all_that_the_rule_covers(tmp_path: Path) -> None:
     like = [asks("c1", "npm install a"), asks("c2", "npm install b")]
-    channels = await answered(tmp_path, "rule", None, *like)
+    channels = await answered(tmp_path, "rule", "run(npm install *)", *like)
     assert [one for one, _ in answers(channels)] == ["approve", "approve"]
 
 

@@ -140,7 +140,9 @@ async def test_where_there_can_be_none(shop: Workshop) -> None:
     commands = CommandRunner(
         "ann", shop.root.path, shop.workspace, Log(), (await runner(shop)).sandbox
     )
-    action = RunCommand(commands).action(RunCommand.inputs(command="ls"), str(shop.root.path))
+    action = RunCommand(commands).action(
+        RunCommand.inputs.model_validate({"command": "ls"}), str(shop.root.path)
+    )
     assert not action.read_only_sandbox
     outcome = await call(toolbox(shop, LookCommand(commands)), "runCommand", command="ls")
     assert (outcome.is_error, list(outcome.output)) == (True, ["error"])

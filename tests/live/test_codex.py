@@ -479,7 +479,9 @@ async def test_the_mode_that_asks(lived_in: House) -> None:
 
 async def tried_in(house: House, channel: CodexChannel, mode: Mode, asked: list[str]) -> None:
     """Codex by itself would run all of this unasked, in its sandbox."""
-    house.script(shell("ls; cat seen.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done."))
+    house.script(
+        shell("ls; cat seen.txt"), shell("touch a.txt"), patch("b.txt", "x"), reply("Done.")
+    )
     (house.project / "seen.txt").write_text("heliotrope\n")
     gate = house.gate(mode)
     taken = await take(channel, "try", gate)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,7 @@ from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands, paths, shell_parser
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.option_table import exact_access
-from coterie.tools.permission.read_only import ReadAccess, is_read_only_program, read_access
+from coterie.tools.permission.read_only import ReadAccess, read_access
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
@@ -255,24 +255,9 @@ _UNSAFE = frozenset[str]().union(
     | shell_parser.OPAQUE
     | shell_parser.KEYWORDS,
 )
-"""Programs that can do or destroy anything: a rule with open arguments would be unsafe."""
+"""Programs that can do or destroy anything: none is offered to be run unasked."""
 
-_NESTED_SUBCOMMANDS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(name_set("npm pnpm yarn bun"), name_set("run exec dlx x")),
-    **dict.fromkeys(name_set("uv poetry pdm pipenv hatch pipx"), name_set("run")),
-    **dict.fromkeys(name_set("docker podman"), name_set("compose")),
-    "bundle": name_set("exec"),
-    "git": name_set("remote stash worktree submodule"),
-    "gh": name_set("pr issue run repo release"),
-}
-"""Subcommands that have subcommands; to allow all of these would be to allow anything."""
-_RUN_ANYTHING: Mapping[str, frozenset[str]] = dict.fromkeys(
-    name_set("docker kubectl podman"), name_set("cp exec run")
-)
-"""Subcommands that run or overwrite whatever their arguments say."""
-_RUN_WHAT_FOLLOWS = name_set("npx bunx pnpx uvx")
 _MODULES = name_set("pytest unittest mypy ruff black build pylint flake8")
-_SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 _PLAIN = re.compile(r"[\w@./+:=-]+", re.ASCII)
 _LEAST_DEPTH = 3
 """A folder nearer to the root than this is never offered."""
@@ -301,41 +286,20 @@ def _for_command(text: str) -> str:
     command = without_wrappers(line.commands[0])
     if not command.is_bare or not command.words:
         return ""
-    kept = _kept(command.texts)
-    if not kept or not all(_PLAIN.fullmatch(word) for word in kept):
-        return ""
-    return f"run({' '.join(kept)}{' *' if len(command.words) > 1 else ''})"
+    words = command.texts
+    plain = all(_PLAIN.fullmatch(word) for word in words)
+    return f"run({' '.join(words)})" if plain and _may_be_offered(words) else ""
 
 
-def _kept(words: Sequence[str]) -> Sequence[str]:
-    """The words that a rule keeps; the rest may vary."""
+def _may_be_offered(words: Sequence[str]) -> bool:
+    """Whether a command says by its words what it does.
+
+    The rule is exactly these words: with open arguments most programs can be made to run anything.
+    """
     program, name = words[0], words[0].rpartition("/")[2]
     if nested_commands.INTERPRETERS.fullmatch(name) and name != "bun":
-        module = len(words) > 2 and words[1] == "-m" and words[2] in _MODULES
-        return words[:3] if module and name == program else ()
-    # What only looks is asked about where it looks elsewhere: that is a matter of paths.
-    looks = is_read_only_program(name) and name != "git"
-    if looks or name in _UNSAFE or program.startswith(("/", "~")):
-        return ()
-    return words[: _depth(words)]
-
-
-def _depth(words: Sequence[str]) -> int:
-    program, first = words[0], words[1] if len(words) > 1 else ""
-    if program in _RUN_WHAT_FOLLOWS:
-        return 2 if _is_own_thing(first) else 0
-    if first in _NESTED_SUBCOMMANDS.get(program, ()):
-        return 3 if len(words) > 2 and _is_own_thing(words[2]) else 0
-    if _SUBCOMMAND.fullmatch(first):
-        return 0 if first in _RUN_ANYTHING.get(program, ()) else 2
-    return 0 if program in _NESTED_SUBCOMMANDS else 1
-
-
-def _is_own_thing(word: str) -> bool:
-    """Whether a word names one thing to run that cannot in turn run anything else."""
-    name = word.rpartition("/")[2]
-    runs_anything = name in _UNSAFE or nested_commands.INTERPRETERS.fullmatch(name)
-    return not (word.startswith("-") or runs_anything)
+        return len(words) > 2 and words[1] == "-m" and words[2] in _MODULES and name == program
+    return name not in _UNSAFE and not program.startswith(("/", "~"))
 
 
 def _for_paths(action: Action, root: str, guarded: frozenset[str]) -> str:

@@ -18,8 +18,6 @@ from coterie.tools.permission.shell_lexer import name_set
 
 _Kind = Literal["flag", "number", "text", "optional"]
 _KINDS: Mapping[str, _Kind] = {"#": "number", "=": "text", "?": "optional"}
-_Operands = Literal["FILE", "TEXT", "PATTERN", "ONE", "PLUS", "NONE"]
-"""Files; any text; a pattern and files; at most one file; a format after `+`; none."""
 
 _SUMS = "-bz --tag --binary --text --zero FILE"
 _PROGRAMS: Mapping[str, str] = {
@@ -97,7 +95,8 @@ class _Declared:
     """The options of one program, by their names without dashes, and what its operands are."""
 
     options: Mapping[str, _Kind]
-    operands: _Operands
+    operands: str
+    """Which of `_FILES` says what they are."""
 
     @classmethod
     def parse(cls, text: str) -> _Declared:
@@ -108,8 +107,7 @@ class _Declared:
             assert found is not None, word
             names = [found[1]] if found[1].startswith("--") else list(found[1][1:])
             options |= dict.fromkeys(names, _KINDS.get(found[2], "flag"))
-        kind = next(one for one in _OPERANDS if one == operands)
-        return cls(options, kind)
+        return cls(options, operands)
 
     def take(self, arguments: Sequence[str]) -> _Given | None:
         """The arguments taken apart; None where one is not declared."""
@@ -156,7 +154,6 @@ class _Declared:
         return seen
 
 
-_OPERANDS: tuple[_Operands, ...] = ("FILE", "TEXT", "PATTERN", "ONE", "PLUS", "NONE")
 _PATTERN_OPTIONS = frozenset({"e", "--regexp"})
 _RECURSIVE = frozenset({"r", "--recursive"})
 
@@ -202,7 +199,7 @@ def _pattern(given: _Given) -> ExactAccess:
     return ExactAccess(files or ((".",) if deep else ()), deep)
 
 
-_FILES: Mapping[_Operands, Callable[[_Given], ExactAccess | None]] = {
+_FILES: Mapping[str, Callable[[_Given], ExactAccess | None]] = {
     "FILE": _files,
     "TEXT": lambda _: ExactAccess(),
     "PATTERN": _pattern,

@@ -285,11 +285,6 @@ def _sed(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:
     return None if any(one.startswith("-") for one in arguments[2:]) else ReadAccess(arguments[2:])
 
 
-def is_read_only_program(program: str) -> bool:
-    """Whether a program is one that may only look."""
-    return program in READ_ONLY_PROGRAMS or program in _SPECIAL
-
-
 _SPECIAL: Mapping[str, Callable[[tuple[str, ...], str], ReadAccess | None]] = {
     "git": _git,
     "printf": _printf,
