@@ -12,6 +12,8 @@ import hypothesis
 import pytest
 from blockbuster import BlockBuster
 
+from coterie.config.project import Project, make_project
+
 IN_CI = os.environ.get("CI") == "true"
 
 hypothesis.settings.register_profile("dev", deadline=None)
@@ -43,6 +45,20 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setenv("COTERIE_HOME", str(made.coterie_home))
     monkeypatch.chdir(made.project)
     return made
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a test without a house makes is not entered into the real user's list."""
+    os.environ["COTERIE_HOME"] = str(tmp_path_factory.mktemp("nobody") / ".coterie")
+
+
+def ours(root: Path) -> Path:
+    """The `.coterie` of a project, as Coterie has made it for this user."""
+    root.mkdir(parents=True, exist_ok=True)
+    project = Project(root)
+    make_project(project)
+    return project.folder
 
 
 @pytest.fixture(scope="session")

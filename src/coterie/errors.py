@@ -72,6 +72,15 @@ class NotTrusted(UsageError):
     """A team file from outside `.coterie` wants powers that nobody has looked at yet."""
 
 
+@dataclass(eq=False)
+class NotOurs(UsageError):
+    """What is found as, or in, a `.coterie` was not made there by Coterie for this user; nothing
+    of it was believed, written or deleted."""
+
+    origin: str = ""
+    """Where it is from, as `config.identity.Origin` has it."""
+
+
 class AnswerRefused(UsageError):
     """An answer was late, doubled, stale or invalid; it was not used."""
 

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from coterie.cli.main import run
 from tests.cli.forked import Forked
-from tests.conftest import House
+from tests.conftest import House, ours
 
 forked = cache(Forked)
 """What commands are forked from: one for all tests of a worker."""
@@ -109,9 +109,8 @@ class Cli:
 
     def team(self, *members: str, name: str = "pair", project: Path | None = None) -> Path:
         """Write a team of our own agents; `you` is a human."""
-        folder = (project or self.house.project) / ".coterie" / "teams" / name
+        folder = ours(project or self.house.project) / "teams" / name
         folder.mkdir(parents=True)
-        (folder.parents[1] / ".gitignore").write_text("*\n")
         entries: Sequence[dict[str, str]] = [
             {"id": one} if one == "you" else {"id": one, "agent": one} for one in members
         ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.command import Cli, Ran, steady
+from tests.conftest import ours
 
 _AGENT = Path(__file__).with_name("ticket_agent.py")
 _ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"]}
@@ -58,9 +59,8 @@ class Crew:
         git(self.root, "init", "-q", "-b", "main")
         git(self.root, "add", "cart.py")
         git(self.root, "commit", "-qm", "begin")
-        folder = self.root / ".coterie" / "teams" / "crew"
+        folder = ours(self.root) / "teams" / "crew"
         folder.mkdir(parents=True)
-        (self.root / ".coterie" / ".gitignore").write_text("*\n")
         members = [{"id": name, "agent": agent} for name, agent in MEMBERS.items()]
         (folder / "team.json").write_text(json.dumps({"members": members}))
         config = {"concurrency": 1, **limits}

@@ -53,7 +53,9 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
     ]
     assert dict(promises)["sent back by review"] == "T4"
     assert list(bare.house.project.iterdir()) == []
-    assert list(bare.house.home.iterdir()) == []
+    # It is kept, and the user's: that alone is noted.
+    noted = {path.name for path in bare.house.home.rglob("*") if path.is_file()}
+    assert noted == {"projects.json", ".projects.json.lock"}
 
     looked = re.search(r"^ Look +cd (.+)$", ran.out, re.M)
     assert looked is not None

@@ -15,6 +15,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli, Ran, steady
+from tests.conftest import ours
 
 EDITOR = Path(__file__).with_name("editor.py")
 CART = "one\ntwo\n"
@@ -27,7 +28,7 @@ def shop(bare: Cli) -> Cli:
     registry.parent.mkdir(parents=True)
     editor = {"command": sys.executable, "baseArgs": [str(EDITOR)], "adapter": "acp"}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"editor": editor}}))
-    team = bare.house.project / ".coterie" / "teams" / "shop"
+    team = ours(bare.house.project) / "teams" / "shop"
     team.mkdir(parents=True)
     (team / "team.json").write_text(json.dumps({"members": [{"id": "ada", "agent": "editor"}]}))
     (bare.house.project / "cart.py").write_text(CART)

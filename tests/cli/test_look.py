@@ -11,6 +11,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli, Started, steady
+from tests.conftest import ours
 
 
 @contextmanager
@@ -218,8 +219,7 @@ def test_several_questions_at_once(cli: Cli) -> None:
 
 
 def test_one_broken_project_does_not_hide_the_others(cli: Cli, elsewhere: Path) -> None:
-    (cli.house.project / ".coterie").mkdir()
-    (cli.house.project / ".coterie" / "coterie.db").write_bytes(b"no database at all" * 300)
+    (ours(cli.house.project) / "coterie.db").write_bytes(b"no database at all" * 300)
     ran = cli("inbox")
     assert ran.code == 0
     assert "q1" in ran.out

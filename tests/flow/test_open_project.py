@@ -22,7 +22,7 @@ from coterie import (
     UsageError,
     open_project,
 )
-from tests.conftest import House
+from tests.conftest import House, ours
 from tests.unit.process.children import AGENT
 
 ENDS = {"completionDetection": "jsonl", "completionTypes": ["result"], "persistent": True}
@@ -38,7 +38,7 @@ def project(house: House) -> Path:
         "capabilities": {**ENDS, "promptFormat": "jsonl"},
     }
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"scripted": scripted}}))
-    team = house.project / ".coterie" / "teams" / "pair" / "team.json"
+    team = ours(house.project) / "teams" / "pair" / "team.json"
     team.parent.mkdir(parents=True)
     members = [{"id": "ada", "agent": "scripted"}, {"id": "max"}]
     team.write_text(json.dumps({"workflow": "chat", "members": members}))

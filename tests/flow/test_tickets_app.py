@@ -22,7 +22,7 @@ from coterie.errors import ConfigError
 from coterie.model.task import Caps
 from coterie.model.workspace import Workspace
 from coterie.testing.scripted import Recorder
-from tests.conftest import House
+from tests.conftest import House, ours
 from tests.flow.ticket_stage import git, part, plan, repository
 
 PROGRAM = """
@@ -117,7 +117,7 @@ async def test_a_mistake_in_the_limits_is_told_before_anything_is_made(project: 
 async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house: House) -> None:
     """Environment values are not kept with a task; an instance gets those of its member."""
     member = {"id": "wren", "agent": "echo", "env": {"MINE": "yes"}, "homeDir": "elsewhere"}
-    path = house.project / ".coterie" / "teams" / "shop" / "team.json"
+    path = (await anyio.to_thread.run_sync(ours, house.project)) / "teams" / "shop" / "team.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"members": [{**member, "supportsMultipleInstances": True}]}))
     registry = house.coterie_home / "agents" / "config.json"

@@ -26,6 +26,7 @@ from coterie.model.update import TurnCompleted, TurnFailed, Update
 from coterie.ports import ChildLog
 from coterie.testing.scripted import TASK, Script, ScriptedChannels, Stage, stage
 from coterie.workflows.tickets import Tickets
+from tests.conftest import ours
 
 Say = Callable[[Member, str], object]
 LIMITS = Limits(total=60.0, quiet_after=30.0)
@@ -38,8 +39,7 @@ def git(folder: Path, *words: str) -> str:
 
 def repository(root: Path) -> Path:
     """A project under git with one file."""
-    (root / ".coterie").mkdir(parents=True)
-    (root / ".coterie" / ".gitignore").write_text("*\n")
+    ours(root)
     (root / "cart.py").write_text("total = 0\n")
     git(root, "init", "-q", "-b", "main")
     git(root, "config", "user.email", "you@example.com")

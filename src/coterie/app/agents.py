@@ -159,9 +159,9 @@ class Doctor:
     def _check_project(self) -> list[HealthCheck]:
         try:
             project = find_project(self.directory)
+            place = project.folder if project.exists else project.root
         except CoterieError as error:
             return [_failed("project", error)]
-        place = project.folder if project.exists else project.root
         checks = [HealthCheck("project", True, f"{project.root}: writable")]
         if not os.access(place, os.W_OK | os.X_OK):
             problem = f"{place} cannot be written"
@@ -177,7 +177,9 @@ class Doctor:
 
     def _check_keeper(self) -> HealthCheck:
         try:
-            keeper = load_settings(find_project(self.directory).folder).values.keeper
+            project = find_project(self.directory)
+            folder = project.folder if project.judge().is_believed else None
+            keeper = load_settings(folder).values.keeper
         except CoterieError as error:
             return _failed("settings", error)
         problem = anyio.run(bubblewrap_problem) if keeper == "bubblewrap" else None
@@ -193,7 +195,7 @@ _KEYS_READABLE = "it sees the others, and can read the keys in their environment
 
 
 def _failed(name: str, error: CoterieError) -> HealthCheck:
-    return HealthCheck(name, False, str(error), error.hint or "")
+    return HealthCheck(name, False, str(error), (error.hint or "").partition("\n")[0])
 
 
 def _check_git() -> HealthCheck:
@@ -202,7 +204,7 @@ def _check_git() -> HealthCheck:
 
 
 async def _count(project: Project) -> int:
-    async with App.open(project.root) as app:
+    async with App.open(project.root, project.home) as app:
         for problem in await app.problems():
             raise StorageDamaged(str(app.root), problem)
         return len(await app.tasks())

@@ -51,9 +51,10 @@ class DemoProject:
     start: StartRequest
 
 
-def review_demo(base: Path) -> DemoProject:
-    """A file to review, and three scripted members for it.  Blocks."""
-    project, home = Project(base / "shop"), base / "home"
+def review_demo(base: Path, *, keep: bool = False) -> DemoProject:
+    """A file to review, and three scripted members for it; `keep` makes it the user's.  Blocks."""
+    home = base / "home"
+    project = Project(base / "shop", None if keep else home)
     project.root.mkdir()
     shutil.copyfile(_SHIPPED / "demo" / "cart.py.txt", project.root / "cart.py")
     make_project(project)
@@ -85,7 +86,10 @@ def demo_agents(spec: str | None) -> tuple[list[str], list[AgentDefinition]]:
 def tickets_demo(
     base: Path, agents: Sequence[str], known: Sequence[AgentDefinition] = ()
 ) -> DemoProject:
-    """A repository with a failing test, and a team for it; the first agent manages.  Blocks."""
+    """A repository with a failing test, and a team for it; the first agent manages.  Blocks.
+
+    It is kept for the user to look at, so it is entered into the user's own list of projects.
+    """
     project, home = Project(base / "shop"), base / "home"
     for name, content in initial_files().items():
         path = project.root / name

@@ -14,10 +14,9 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
 from coterie.app.project import App
-from coterie.app.projects import open_folder
 from coterie.app.run import Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
-from coterie.config.project import Project, find_project
+from coterie.config.project import Project, find_project, make_project
 from coterie.engine.run import plain_errors
 from coterie.errors import CoterieError
 from coterie.model.record import Record
@@ -43,7 +42,7 @@ class OpenProject(App):
         """
 
         def choose() -> TeamView:
-            teams = Teams(Project(self.root), self.home)
+            teams = Teams(Project(self.root, self.home), self.home)
             return teams.usable(teams.choose(name, agents))
 
         return await anyio.to_thread.run_sync(choose)
@@ -134,11 +133,13 @@ async def open_project(
 ) -> AsyncGenerator[OpenProject]:
     """Open the project in a folder; None: the one around the current folder.
 
-    Its `.coterie` is made if absent.  `home` takes the place of the user's `~/.coterie`.
+    Its `.coterie` is made if absent; raises NotOurs for one that Coterie did not make here for
+    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`.
     Tasks that still run at the end of the block are parked.
     """
-    project = await anyio.to_thread.run_sync(find_project, folder)
-    await anyio.to_thread.run_sync(open_folder, project)
+    found = await anyio.to_thread.run_sync(find_project, folder)
+    project = Project(found.root, home)
+    await anyio.to_thread.run_sync(make_project, project)
     with plain_errors():
         async with OpenProject.open(project.root, home) as app, anyio.create_task_group() as runs:
             app.runs = runs

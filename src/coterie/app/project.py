@@ -73,7 +73,7 @@ class App:
         `home` takes the place of the user's `~/.coterie`: its registry and settings count.
         `stand_in` is the address of a model to rehearse against, instead of one of our own.
         """
-        project = Project(root)
+        project = Project(root, home)
         await anyio.to_thread.run_sync(make_project, project)
         storage = await SqliteStorage.open(project.database)
         machine = await anyio.to_thread.run_sync(Machine.here)
@@ -101,14 +101,14 @@ class App:
         """
         version = (await run.load_workflow(start.workflow)).version
         owner = await self._own()
-        rules = await anyio.to_thread.run_sync(learned_rules, Project(self.root), start.team.name)
+        rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
         team, goal = with_learned(start.team, rules), start.goal or ""
         scheduler = SchedulerConfig()
         if start.workflow == run.TICKETS:
             from coterie.workflows.tickets import check_team
 
             check_team(team)
-            scheduler = await anyio.to_thread.run_sync(load_scheduler, Project(self.root))
+            scheduler = await anyio.to_thread.run_sync(load_scheduler, self._project)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
         while True:
@@ -184,7 +184,7 @@ class App:
         """
         answered = await steering.answer(self._look, interaction_id, choice, text, author)
         if answered.rule is not None:
-            learn = (Project(self.root), answered.team, base_of(answered.member), answered.rule)
+            learn = (self._project, answered.team, base_of(answered.member), answered.rule)
             await anyio.to_thread.run_sync(learn_rule, *learn)
         return answered
 
@@ -310,8 +310,12 @@ class App:
         return Changes(self._sessions)
 
     @property
+    def _project(self) -> Project:
+        return Project(self.root, self.home)
+
+    @property
     def _owners(self) -> Path:
-        return Project(self.root).folder / "owners"
+        return self._project.folder / "owners"
 
     async def _own(self) -> Owner:
         """This process as an owner: its lock is taken when it first runs something."""

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING
 
 from coterie.config import settings
 from coterie.config.files import Notice
+from coterie.config.foreign_folder import HeldFile, held_files, look_at, set_aside
 from coterie.config.project import (
+    MadeProject,
     Project,
+    enter_project,
     find_project,
     known_projects,
     make_project,
-    remember_project,
+    require_ours,
 )
 from coterie.config.settings import AllSettings, Setting
-from coterie.errors import AnswerRefused, CoterieError, NotFound, UsageError
-from coterie.model import instant
+from coterie.errors import AnswerRefused, CoterieError, NotFound, NotOurs, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_lost_words
 from coterie.model.record import QuestionView, TaskView
@@ -41,12 +43,44 @@ def project_around(directory: Path | None) -> Project | None:
         return None
 
 
-def open_folder(project: Project) -> tuple[bool, Notice | None]:
-    """Make the project's `.coterie` if it has none, and remember the project.
+def open_folder(project: Project) -> MadeProject:
+    """Make the project's `.coterie` if it has none; raises NotOurs for one that is not ours."""
+    return make_project(project)
 
-    Returns whether it is new, and what is worth knowing.
+
+def contents(project: Project) -> tuple[HeldFile, ...]:
+    """What the project's `.coterie` holds, whoever made it, to be looked at by a person."""
+    return held_files(project.root)
+
+
+def refused(project: Project) -> NotOurs | None:
+    """Why the project's `.coterie` may not be used; None where it is ours, or absent."""
+    try:
+        require_ours(project, project.judge())
+    except NotOurs as error:
+        return error
+    return None
+
+
+def adopt(project: Project) -> Notice | None:
+    """Take over a `.coterie` that came with its folder: from now on it is believed.
+
+    Raises NotOurs for another user's, and where there is a link that nothing may be reached by.
     """
-    return make_project(project), remember_project(project, instant.now())
+    found = project.judge()
+    if found.origin in ("other_user", "link"):
+        require_ours(project, found)
+    notice = None if found.origin in ("ours", "absent") else enter_project(project)
+    require_ours(project, project.judge())
+    return notice
+
+
+def put_aside(project: Project) -> Path | None:
+    """Move what is not believed of a `.coterie` to a name that nothing reads; None: nothing is."""
+    found = project.judge()
+    if found.origin == "other_user":
+        require_ours(project, found)
+    return None if found.is_believed else set_aside(project.root, found)
 
 
 @dataclass(frozen=True)
@@ -61,11 +95,14 @@ class ProjectsAtWork:
 def projects_at_work(directory: Path | None) -> ProjectsAtWork:
     """The known projects that have a database, the one around us first."""
     known = known_projects()
-    here = project_around(directory)
+    here, notices = project_around(directory), known.notices
     others = [one for one in known.projects if here is None or one.root != here.root]
+    if here is not None and (why := refused(here)):
+        notices = (*notices, Notice(f"{why} It is left out.", look_at(here.root)))
+        here = None
     found = [here, *others] if here is not None else others
     at_work = tuple(one for one in found if one.database.exists())
-    return ProjectsAtWork(here, at_work, known.notices)
+    return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
 
 
 def settings_of(project: Project) -> AllSettings:
@@ -110,7 +147,7 @@ async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> Open
     for project in projects.projects:
         wanted = with_tasks and project == projects.here
         try:
-            async with App.open(project.root) as app:
+            async with App.open(project.root, project.home) as app:
                 found += await app.questions()
                 tasks += await app.tasks() if wanted else ()
         except CoterieError as error:
@@ -151,7 +188,7 @@ class Inbox:
 
         app = self._apps.get(project.root)
         if app is None:
-            app = await self._stack.enter_async_context(App.open(project.root))
+            app = await self._stack.enter_async_context(App.open(project.root, project.home))
             self._apps[project.root] = app
         return app
 

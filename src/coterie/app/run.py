@@ -75,7 +75,7 @@ class MemberFactory:
 
     def of(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
         """The members of a team, with all that was not kept with the task.  Reads files."""
-        project = Project(self.root)
+        project = Project(self.root, self.home)
         settings = load_settings(project.folder, self.home).values
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
         registry = registry.with_agents(*agents_of(team).values())

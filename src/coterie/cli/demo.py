@@ -71,7 +71,7 @@ def _chat(call: Call, *, keep: bool) -> int:
 
     base = _folder()
     try:
-        stage = review_demo(base)
+        stage = review_demo(base, keep=keep)
         root = stage.project.root
         call.record("demo", {"folder": str(root), "kept": keep, "members": list(REVIEWERS)})
         _prose(

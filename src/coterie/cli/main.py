@@ -77,6 +77,7 @@ UNLISTED: dict[str, Verb] = {
     "help": Verb("overview:help_", "this help", ""),
     "tickets": Verb("show:tickets", "the tickets of a session, and resetting one", "More"),
     "graph": Verb("show:graph_", "what waits for what in a session", "More"),
+    "project": Verb("project:project", "whose .coterie this is; take over, set aside", "More"),
     "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
 }
 
@@ -168,8 +169,7 @@ class Call:
             return self.record("error", {"code": code, "message": message, **shown})
         first, *rest = message.split("\n")
         lines = [f"! {first}", *(f"  {line}" for line in rest)]
-        where, hint = details.get("where"), details.get("hint") or ""
-        # A message may already say where, by a shorter path.
+        where, hint = details.get("where"), details.get("hint") or ""  # some messages say where
         if where and where.rsplit("/", 1)[-1].partition(":")[0] not in message:
             lines.append(f"  in {where}")
         lines += [f"  {line}" for line in hint.splitlines()]
@@ -182,20 +182,23 @@ class Call:
 
 
 def here(call: Call) -> Project:
-    """The project around us, or the one that `-C` names."""
-    from coterie.app.projects import find_project
+    """The project around us or that `-C` names; a person is asked about one that is not ours."""
+    from coterie.app.projects import find_project, refused
 
-    return find_project(call.directory)
+    project = find_project(call.directory)
+    if why := refused(project):
+        _loaded("project:settle")(call, project, why)
+    return project
 
 
 def made(call: Call, project: Project, *, announced: bool = True) -> Project:
     """The project with its `.coterie`, which is announced when it is new."""
     from coterie.app.projects import open_folder
 
-    is_new, notice = open_folder(project)
-    if is_new and announced:
+    done = open_folder(project)
+    if done.is_new and announced:
         call.note(f"Made {project.folder} (git ignores it; nothing else was touched).")
-    show_notices(call, [notice] if notice else [])
+    show_notices(call, [done.notice] if done.notice else [])
     return project
 
 
@@ -211,8 +214,7 @@ def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
     project = here(call)
     if not project.database.exists():
         start = 'Start:  coterie "what the team should do"'
-        call.lines([f"Nothing has been done in {project.root} yet.", start])
-        return None
+        return call.lines([f"Nothing has been done in {project.root} yet.", start])
     return opened(project, body)
 
 
@@ -237,7 +239,7 @@ def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
     async def inside() -> R:
         from coterie.app.project import App
 
-        async with App.open(project.root) as app:
+        async with App.open(project.root, project.home) as app:
             return await body(app)
 
     return anyio.run(inside)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from coterie.cli.main import UNLISTED, VERBS, Call, command, pass_call
+from coterie.cli.main import UNLISTED, VERBS, Call, command, here, pass_call
 
 if TYPE_CHECKING:
     from coterie.model.record import QuestionView, TaskView
@@ -24,11 +24,13 @@ _FEW = 5
 
 def overview(call: Call) -> None:
     """What waits, what runs, what to type next."""
-    from coterie.app.projects import project_around
+    from coterie.app.projects import project_around, refused
     from coterie.cli import records
     from coterie.cli.inbox import waiting
 
     project = project_around(call.directory)
+    if project is not None and refused(project) is not None:
+        project = here(call)
     found = waiting(call, with_tasks=True)
     questions, tasks = found.questions, found.tasks
     call.records("task", map(records.task, tasks))

@@ -5,17 +5,35 @@ Nothing else looks at the environment; everyone else is handed data.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 
 from coterie.config import files
-from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
+from coterie.config.foreign_folder import look_at, refusal
+from coterie.config.identity import (
+    FOLDER,
+    IGNORE_ALL,
+    IGNORE_FILE,
+    MANY_PROJECTS,
+    PROJECTS_FILE,
+    Judgement,
+    give_identity,
+    judge,
+    read_known,
+    write_known,
+)
+from coterie.errors import (
+    ConfigError,
+    CoterieError,
+    StorageError,
+    StorageReadOnly,
+    UsageError,
+)
 from coterie.model.workspace import shown
+from coterie.workspace.beneath import write_file
 
 _PASSED = frozenset(
     {
@@ -88,7 +106,6 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
-FOLDER = ".coterie"
 ELSEWHERE = "cd into a project, or name one: -C DIR"
 
 _NETWORK = frozenset(
@@ -120,11 +137,29 @@ class Project:
     """The folder that is worked on."""
 
     root: Path
+    home: Path | None = field(default=None, compare=False)
+    """Takes the place of the user's `~/.coterie`; what the list in either has is ours."""
+
+    @property
+    def place(self) -> Path:
+        """Where `.coterie` is or will be, whoever made it: to be named, never to be opened."""
+        return self.root / FOLDER
+
+    @property
+    def projects(self) -> Path:
+        """The user's list of projects."""
+        return (self.home or coterie_home()) / PROJECTS_FILE
 
     @property
     def folder(self) -> Path:
-        """Where everything of ours is kept."""
-        return self.root / FOLDER
+        """Where everything of ours is kept, if it is there.
+
+        The gate to all of it: raises NotOurs unless Coterie made it here for this user.  What
+        was let in stays so for the life of the process, until somebody asks to judge anew.
+        """
+        if (self.root, self.home) not in _BELIEVED:
+            require_ours(self, self.judge())
+        return self.place
 
     @property
     def teams(self) -> Path:
@@ -140,6 +175,30 @@ class Project:
     def exists(self) -> bool:
         """Whether Coterie has been at work here."""
         return self.folder.is_dir()
+
+    def judge(self) -> Judgement:
+        """Where its `.coterie` is from, looked at anew."""
+        with files.storage_errors(self.root):
+            found = judge(self.root, self.projects)
+            if self.home is not None and found.origin in ("foreign", "moved"):
+                found = judge(self.root, coterie_home() / PROJECTS_FILE)
+        if found.origin == "foreign" and self.root in _UNLISTED:
+            found = Judgement("ours")
+        remember = _BELIEVED.add if found.origin == "ours" else _BELIEVED.discard
+        remember((self.root, self.home))
+        return found
+
+
+_BELIEVED: set[tuple[Path, Path | None]] = set()
+"""What was judged to be ours: a project's folder, and in which home."""
+_UNLISTED: set[Path] = set()
+"""What this process has made and could not enter into the list."""
+
+
+def require_ours(project: Project, found: Judgement) -> None:
+    """Raise NotOurs, with the command for each choice, unless a `.coterie` is ours or absent."""
+    if not found.is_believed:
+        raise refusal(project.root, found)
 
 
 def find_project(chosen: str | Path | None = None, start: Path | None = None) -> Project:
@@ -179,28 +238,65 @@ def _forbidden() -> frozenset[Path]:
     return frozenset({Path("/"), *([home.resolve()] if home else [])})
 
 
-def make_project(project: Project, mounts: str | None = None) -> bool:
-    """Make `.coterie` ready to be written; True when it was not there before.
+@dataclass(frozen=True)
+class MadeProject:
+    """A project whose `.coterie` is ready to be written."""
 
+    is_new: bool
+    """Whether it was not there before."""
+    notice: files.Notice | None = None
+
+
+def make_project(project: Project, mounts: str | None = None) -> MadeProject:
+    """Make `.coterie` ready to be written, with its identity; raises NotOurs where it is not ours.
+
+    That the user's list cannot be written is worth a word, not a failure.
     `mounts` is the system's table of mounted file systems, for a test to put its own.
     """
-    folder = project.folder
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise UsageError(
-            f"{folder} is no folder.", "Coterie keeps its own there: move it away.", str(folder)
-        )
+    found = project.judge()
+    require_ours(project, found)
+    folder = project.place
     _refuse_network(folder, mounts)
-    made = not folder.exists()
-    if made:
-        with files.storage_errors(project.root):
-            folder.mkdir(mode=0o700, exist_ok=True)
-    elif not os.access(folder, os.W_OK | os.X_OK):
+    is_new = not folder.is_dir()
+    if not is_new and not os.access(folder, os.W_OK | os.X_OK):
         advice = f"Make {folder} writable, or work elsewhere: -C DIR"
         raise StorageReadOnly(str(folder), "The folder cannot be written", advice)
-    if not (folder / ".gitignore").exists():
-        # So that nothing of ours is ever committed, without touching the project's own file.
-        files.write_atomically(folder / ".gitignore", "*\n")
-    return made
+    notice = None if found.origin == "ours" else enter_project(project)
+    if not os.path.lexists(folder / IGNORE_FILE):
+        with files.storage_errors(folder):
+            write_file(folder, (IGNORE_FILE,), IGNORE_ALL)
+    return MadeProject(is_new, notice)
+
+
+def enter_project(project: Project) -> files.Notice | None:
+    """Give a `.coterie` an identity of its own, and enter it into the user's list of projects.
+
+    Whoever calls has judged it.  Where the list cannot be written, this process believes it.
+    """
+    path = project.projects
+    try:
+        with files.locked(path):
+            try:
+                known, notice = read_known(path), None
+            except ConfigError as error:
+                known, notice = {}, _put_aside(path, error)
+            if project.judge().origin == "ours":  # another process was as quick
+                return notice
+            if len(known) >= MANY_PROJECTS:
+                known = {root: one for root, one in known.items() if _is_project(root)}
+            with files.storage_errors(project.root):
+                entry = give_identity(project.root, known)
+            write_known(path, {**known, entry.path: entry})
+            project.judge()
+    except StorageError as error:
+        if error.where is not None and Path(error.where).is_relative_to(project.root):
+            raise
+        with files.storage_errors(project.root):
+            give_identity(project.root, {})
+        _UNLISTED.add(project.root)
+        problem = f"This project is not in the list of known projects: {error}"
+        return files.Notice(problem, error.hint)
+    return notice
 
 
 def _refuse_network(folder: Path, mounts: str | None) -> None:
@@ -242,32 +338,7 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found.group(1), 8))
 
 
-# -- did it come with the repository? ----------------------------------------------------------
-
-
-def is_tracked(project: Project) -> bool:
-    """Whether a `.coterie` is under version control, so that others may have written it."""
-    try:
-        index = _git_folder(project.root) / "index"
-        return f"{FOLDER}/".encode() in index.read_bytes()
-    except OSError:
-        return False
-
-
-def _git_folder(root: Path) -> Path:
-    parents = (folder for folder in (root, *root.parents) if (folder / ".git").exists())
-    top = next(parents, root)
-    marker = top / ".git"
-    if not marker.is_file():
-        return marker
-    # A worktree or a submodule: a file that says where its folder is.
-    said = marker.read_text(errors="replace")
-    return top / said.removeprefix("gitdir:").strip()
-
-
-PROJECTS_FILE = "projects.json"
-MANY_PROJECTS = 500
-"""From here on, folders that are gone are forgotten when another is added."""
+# -- all that are known ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -279,52 +350,27 @@ class KnownProjects:
 
 
 def known_projects(home: Path | None = None) -> KnownProjects:
-    """Every project that is still there; a damaged list is set aside, not fatal."""
+    """Every project that is still there and ours; a damaged list is set aside, not fatal."""
     path = (home or coterie_home()) / PROJECTS_FILE
     try:
-        entries, notices = _read_known(path), ()
+        entries, notices = read_known(path), list[files.Notice]()
     except ConfigError as error:
-        entries, notices = {}, (_recovered(path, error),)
-    there = tuple(Project(Path(root)) for root in entries if _is_project(root))
-    return KnownProjects(there, notices)
-
-
-def remember_project(project: Project, now: str, home: Path | None = None) -> files.Notice | None:
-    """Enter a project into the list.  That it cannot be is worth a word, not a failure."""
-    path = (home or coterie_home()) / PROJECTS_FILE
-    root = str(project.root)
-    try:
-        if root in _read_known(path):
-            return None
-    except ConfigError:
-        pass  # looked at again, and set aside, under the lock
-    try:
-        return _enter(path, root, now)
-    except CoterieError as error:
-        return files.Notice(
-            f"This project is not in the list of known projects: {error}", error.hint
-        )
-
-
-def _enter(path: Path, root: str, now: str) -> files.Notice | None:
-    notice = None
-    with files.locked(path):
+        entries, notices = {}, [_recovered(path, error)]
+    there: list[Project] = []
+    for project in (Project(Path(root), home) for root in entries if _is_project(root)):
         try:
-            entries = _read_known(path)
-        except ConfigError as error:
-            entries, notice = {}, _put_aside(path, error)
-        if len(entries) >= MANY_PROJECTS:
-            entries = {known: at for known, at in entries.items() if _is_project(known)}
-        entries[root] = now
-        projects = [{"path": known, "addedAt": at} for known, at in entries.items()]
-        files.write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
-    return notice
+            require_ours(project, project.judge())
+        except CoterieError as error:
+            notices.append(files.Notice(f"{error} It is left out.", look_at(project.root)))
+        else:
+            there.append(project)
+    return KnownProjects(tuple(there), tuple(notices))
 
 
 def _recovered(path: Path, error: ConfigError) -> files.Notice:
     try:
         with files.locked(path):
-            _read_known(path)  # another process may have mended it meanwhile
+            read_known(path)  # another process may have mended it meanwhile
     except ConfigError:
         with files.locked(path):
             return _put_aside(path, error)
@@ -339,23 +385,6 @@ def _put_aside(path: Path, error: ConfigError) -> files.Notice:
     except CoterieError:
         return files.Notice(str(error))
     return files.Notice(f"{error} It was set aside as {shown(aside)}; projects are listed anew.")
-
-
-def _read_known(path: Path) -> dict[str, str]:
-    """Roots and when they were added, in that order."""
-    if not path.exists():
-        return {}
-    data = files.read_document(path).data
-    listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
-    if not isinstance(listed, list):
-        raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))
-    found: dict[str, str] = {}
-    for entry in cast("list[object]", listed):
-        known = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-        root = known.get("path")
-        if isinstance(root, str) and root.startswith("/") and "\0" not in root:
-            found[root] = str(known.get("addedAt", ""))
-    return found
 
 
 def _is_project(root: str) -> bool:

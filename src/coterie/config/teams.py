@@ -19,8 +19,9 @@ from typing import cast
 from pydantic import TypeAdapter, ValidationError
 
 from coterie.config.files import locked, read_document, set_aside, write_atomically
+from coterie.config.git_index import tracked_below
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
-from coterie.config.project import Project, coterie_home, expanded, is_tracked
+from coterie.config.project import Project, coterie_home, expanded
 from coterie.config.registry import Registry
 from coterie.config.settings import Settings
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, load_team, team_path
@@ -244,7 +245,8 @@ def require_trust(loaded: LoadedTeam, project: Project, home: Path | None = None
 
 def _is_the_users(path: Path, project: Project) -> bool:
     """Under `.coterie` only the user writes, unless somebody put that folder under git."""
-    return path.resolve().is_relative_to(project.folder.resolve()) and not is_tracked(project)
+    inside = path.resolve().is_relative_to(project.folder.resolve())
+    return inside and tracked_below(project.folder) is None
 
 
 def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:

@@ -109,6 +109,9 @@ def restore(root: Path, path: str) -> None:
             file = root / ".coterie" / kept.relative_to(HERE / "project")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(kept.read_text())
+    known = {"projects": [{"path": str(root), "addedAt": "2026-11-15T12:00:00.000Z"}]}
+    listed = Path(os.environ["COTERIE_HOME"]) / "projects.json"
+    listed.write_text(json.dumps(known))  # as versions without identities kept it
     dump = (HERE / "coterie.sql").read_text()
     connection = sqlite3.connect(root / ".coterie" / "coterie.db")
     connection.execute("PRAGMA journal_mode=WAL")

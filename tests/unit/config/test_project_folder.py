@@ -15,17 +15,14 @@ from coterie.config.project import (
     Project,
     coterie_home,
     find_project,
-    is_tracked,
     known_projects,
     make_project,
     network_type,
     passthrough,
-    remember_project,
 )
 from coterie.errors import StorageError, StorageReadOnly, UsageError
 from tests.conftest import House
 
-NOW = "2026-11-15T12:00:00.000Z"
 Write = Callable[[Path, str], Path]
 
 
@@ -93,12 +90,13 @@ def test_a_folder_that_is_none(house: House) -> None:
 def test_the_folder_is_private_and_ignored_by_git(house: House) -> None:
     project = Project(house.project)
     assert not project.exists
-    assert make_project(project)
+    assert make_project(project).is_new
     assert stat.S_IMODE(project.folder.stat().st_mode) == 0o700
     assert (project.folder / ".gitignore").read_text() == "*\n"
+    assert stat.S_IMODE((project.folder / "identity").stat().st_mode) == 0o600
     assert [path.name for path in house.project.iterdir()] == [".coterie"]
     (project.folder / ".gitignore").write_text("*\n!mine\n")
-    assert not make_project(project)
+    assert not make_project(project).is_new
     assert (project.folder / ".gitignore").read_text() == "*\n!mine\n"
 
 
@@ -164,48 +162,42 @@ def test_a_network_file_system_is_refused(house: House) -> None:
     assert not (house.project / ".coterie").exists()
 
 
-def test_a_coterie_folder_that_came_with_the_repository(house: House) -> None:
-    def git(*args: str) -> None:
-        subprocess.run(["git", *args], cwd=house.project, check=True, capture_output=True)
-
-    project = Project(house.project)
-    git("init", "-q")
-    make_project(project)
-    (house.project / "a").touch()
-    git("add", "a")
-    assert not is_tracked(project)
-    git("add", "-f", ".coterie/.gitignore")
-    assert is_tracked(project)
-    inner = house.project / "sub"
-    inner.mkdir()
-    assert is_tracked(Project(inner))  # with care: the index is only searched for the name
-
-
 # -- known projects ----------------------------------------------------------------------------
 
 
 def made(root: Path) -> Project:
-    (root / ".coterie").mkdir(parents=True)
+    root.mkdir(parents=True, exist_ok=True)
+    assert make_project(Project(root)).notice is None
     return Project(root)
 
 
 def test_projects_are_remembered_once_and_in_order(house: House, tmp_path: Path) -> None:
-    one, two = made(tmp_path / "one"), made(tmp_path / "two")
     assert known_projects().projects == ()
-    for project in (one, two, one):
-        assert remember_project(project, NOW) is None
+    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+    made(tmp_path / "one")
     assert known_projects().projects == (one, two)
     assert stat.S_IMODE((house.coterie_home / "projects.json").stat().st_mode) == 0o600
 
 
 def test_projects_that_are_gone_are_skipped(house: House, tmp_path: Path) -> None:
     one, two = made(tmp_path / "one"), made(tmp_path / "two")
-    remember_project(one, NOW)
-    remember_project(two, NOW)
-    one.folder.rmdir()
+    (tmp_path / "one").rename(tmp_path / "gone")
     assert known_projects().projects == (two,)
-    one.folder.mkdir()
+    (tmp_path / "gone").rename(tmp_path / "one")
     assert known_projects().projects == (one, two)
+
+
+def test_one_that_is_not_ours_any_more_is_left_out(house: House, tmp_path: Path) -> None:
+    one, two = made(tmp_path / "one"), made(tmp_path / "two")
+    (one.folder / "identity").write_text("0" * 32 + "\n")
+    (one.folder / "coterie.db").touch()
+    found = known_projects()
+    assert found.projects == (two,)
+    (notice,) = found.notices
+    assert notice.message == (
+        f"{one.place} came with this folder: it was not made by your Coterie. It is left out."
+    )
+    assert notice.hint == f"coterie project -C {one.root}"
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"projects": 3}', "\0" * 40])
@@ -221,52 +213,56 @@ def test_a_damaged_list_is_set_aside(
     )
     assert path.with_name("projects.json.damaged.1").read_text() == damage
     one = made(tmp_path / "one")
-    assert remember_project(one, NOW) is None
     assert known_projects().projects == (one,)
     write(path, damage)
-    assert remember_project(one, NOW) is not None
+    (tmp_path / "two").mkdir()
+    assert make_project(Project(tmp_path / "two")).notice is not None
     assert path.with_name("projects.json.damaged.2").read_text() == damage
-    assert known_projects().projects == (one,)
+    assert known_projects().projects == (Project(tmp_path / "two"),)
 
 
 def test_strange_entries_are_passed_over(house: House, write: Write, tmp_path: Path) -> None:
-    one = made(tmp_path / "one")
+    one = tmp_path / "one"
+    (one / ".coterie").mkdir(parents=True)
     entries = [
         3,
         {},
         {"path": 5},
         {"path": "not/absolute"},
         {"path": "/\0"},
-        {"path": str(one.root)},
+        {"path": str(one), "id": 3, "owner": "me", "tracked": []},
     ]
     write(house.coterie_home / "projects.json", json.dumps({"projects": entries}))
-    assert known_projects().projects == (one,)
+    assert known_projects().projects == (Project(one),)
 
 
 def test_a_home_that_cannot_be_written_is_no_failure(house: House, tmp_path: Path) -> None:
-    notice = remember_project(made(tmp_path / "one"), NOW, Path("/sys/nowhere"))
+    project = Project(tmp_path / "one", Path("/sys/nowhere"))
+    project.root.mkdir()
+    notice = make_project(project).notice
     assert notice is not None
     assert notice.message.startswith("This project is not in the list of known projects: ")
+    (project.folder / "coterie.db").touch()
+    assert not make_project(project).is_new  # this process has made it, and believes it
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from coterie.config.project import remember_project
-from coterie.config.project import Project
+from coterie.config.project import Project, make_project
 for number in range(10):
-    remember_project(Project(Path(sys.argv[1]) / f"{sys.argv[2]}-{number}"), "now")
+    root = Path(sys.argv[1]) / f"{int(sys.argv[2]) // 2}-{number}"
+    root.mkdir(exist_ok=True)
+    make_project(Project(root))
 """
 
 
 def test_writers_at_once_lose_nothing(house: House, tmp_path: Path) -> None:
-    for writer in range(4):
-        for number in range(10):
-            made(tmp_path / f"{writer}-{number}")
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     running = [subprocess.Popen([*command, str(writer)]) for writer in range(4)]
     assert [process.wait() for process in running] == [0, 0, 0, 0]
-    assert len(known_projects().projects) == 40
+    found = known_projects()
+    assert (len(found.projects), found.notices) == (20, ())
 
 
 # -- environment -------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from coterie.config.teams import choose_team, powers
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Permissions
-from tests.conftest import House
+from tests.conftest import House, ours
 
 Agents = Registry
 Write = Callable[[Path, str], Path]
@@ -158,7 +158,7 @@ def test_the_projects_own_file_is_what_a_run_begins_with(
 ) -> None:
     project = Project(house.project)
     assert roles_path(project) is None
-    path = write(project.folder / "roles.json", roles(MANAGER, WORKER))
+    path = write(ours(house.project) / "roles.json", roles(MANAGER, WORKER))
     assert roles_path(project) == path
     loaded = choose_team(project, str(roles_path(project)), agents)
     assert [member.id for member in loaded.team.members] == ["mira", "wren"]

@@ -18,13 +18,13 @@ from coterie.config.settings import (
     user_settings_path,
 )
 from coterie.errors import ConfigError, NotFound, UsageError
-from tests.conftest import House
+from tests.conftest import House, ours
 
 Write = Callable[[Path, str], Path]
 
 
 def project_path(house: House) -> Path:
-    return Project(house.project).folder / "settings.json"
+    return ours(house.project) / "settings.json"
 
 
 def test_nothing_said_is_the_default(house: House) -> None:

@@ -14,7 +14,7 @@ from coterie.errors import ConfigError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from tests.cli.command import Cli
-from tests.conftest import House
+from tests.conftest import House, ours
 from tests.unit.workspace.repository import bare_git, new_repository
 
 AGENTS = Registry(Path("/x/config.json")).with_agents(
@@ -82,8 +82,8 @@ def test_team_add(house: House) -> None:
     registry.parent.mkdir(parents=True)
     entries = {"echo": {"command": "cat"}}
     registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": entries}))
+    ours(house.project)
     path = written(own(house), {})
-    (house.project / ".coterie" / ".gitignore").write_text("*\n")
     before = path.read_text()
     cli = Cli(house)
     refused = cli("team", "add", "bob", "--agent", "echo", "--worktree")

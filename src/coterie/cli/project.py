@@ -1,0 +1,107 @@
+"""`coterie project`: whose `.coterie` this is, and what becomes of one that is not ours."""
+
+from __future__ import annotations
+
+import click
+
+from coterie.app.projects import (
+    HeldFile,
+    Project,
+    adopt,
+    contents,
+    find_project,
+    put_aside,
+    refused,
+)
+from coterie.cli.main import Call, command, group, pass_call, show_notices
+from coterie.cli.text import counted, printable
+from coterie.errors import NotOurs
+
+_SHOWN = 20
+"""So many names are shown; `--json` gives all."""
+
+
+@group("project", "coterie project")
+@click.pass_context
+def project(context: click.Context) -> None:
+    """Whose .coterie this is, and what it holds.
+
+    One that your Coterie did not make here is not believed: it may have come with a clone or an
+    archive, and could allow agents anything. Take it over if you know what is in it, or set it
+    aside.
+    """
+    if context.invoked_subcommand is None:
+        _show(context.ensure_object(Call))
+
+
+def _show(call: Call) -> None:
+    found = find_project(call.directory)
+    why, held = refused(found), contents(found)
+    kind = why.origin if why else "ours" if found.exists else "absent"
+    fields = {"path": str(found.root), "origin": kind, "problem": str(why) if why else None}
+    call.record("project", fields)
+    call.records("held_file", map(vars, held))
+    if why is None:
+        call.line(f"{found.place} is yours." if found.exists else f"{found.root} has no .coterie.")
+        return
+    call.line(printable(str(why)))
+    _show_holdings(call, found)
+    call.line(printable(why.hint or ""))
+
+
+@command("adopt", "coterie project adopt", project)
+@pass_call
+def adopt_(call: Call) -> None:
+    """Take over a .coterie that came with its folder: from now on it is yours."""
+    _adopt(call, find_project(call.directory))
+
+
+@command("set-aside", "coterie project set-aside", project)
+@pass_call
+def set_aside(call: Call) -> None:
+    """Rename a .coterie that came with its folder, so that nothing reads it."""
+    _set_aside(call, find_project(call.directory))
+
+
+def settle(call: Call, found: Project, why: NotOurs) -> None:
+    """Ask a person what becomes of a `.coterie` that is not believed; without one, raise that."""
+    if not call.attended or why.origin == "other_user":
+        raise why
+    call.line(printable(str(why)))
+    _show_holdings(call, found)
+    may_adopt = why.origin != "link"
+    offered = "[t] take it over  [s] set it aside  [l] leave it, do nothing"
+    offered = offered if may_adopt else offered.partition("  ")[2]
+    answer = click.prompt(offered, type=click.Choice("tsl" if may_adopt else "sl"), default="l")
+    if answer == "l":
+        raise why
+    (_adopt if answer == "t" else _set_aside)(call, found)
+
+
+def _adopt(call: Call, found: Project) -> None:
+    notice = adopt(found)
+    show_notices(call, [notice] if notice else [])
+    call.record("project", {"path": str(found.root), "origin": "ours", "problem": None})
+    call.line(f"{printable(str(found.place))} is yours now.")
+
+
+def _set_aside(call: Call, found: Project) -> None:
+    aside = put_aside(found)
+    call.record("set_aside", {"path": str(found.root), "as": str(aside) if aside else None})
+    if aside is None:
+        call.line("There is nothing to set aside.")
+    else:
+        call.line(f"Set aside as {printable(str(aside))}: nothing reads it there.")
+
+
+def _show_holdings(call: Call, found: Project) -> None:
+    files = [one for one in contents(found) if one.kind != "folder"]
+    lines = [f"  {_shown(one)}" for one in files[:_SHOWN]]
+    if (more := len(files) - _SHOWN) > 0:
+        lines.append(f"  and {counted(more, 'more file')} at least")
+    call.lines(["It holds:", *lines] if lines else ["It holds no file."])
+
+
+def _shown(held: HeldFile) -> str:
+    leads = f" -> {held.target}" if held.target is not None else ""
+    return printable(f"{held.name or '.coterie'}{leads}").replace("\n", " ")

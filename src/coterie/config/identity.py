@@ -1,0 +1,241 @@
+"""Whose a `.coterie` is: what Coterie made for this user has an identity, nothing else is believed.
+
+The folder holds a random id; the user's own list of projects holds the same id with the folder's
+path and owner.  A folder that came with a clone or an archive has no such entry.  Of one that has,
+git may still have written files into it later: what it tracks there is only believed after the
+user has said so, and what is no folder or file of the owner's never is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast
+
+from coterie.config import files
+from coterie.config.git_index import tracked_below
+from coterie.errors import ConfigError, NotOurs
+from coterie.model import instant
+from coterie.model.workspace import shown
+from coterie.workspace.beneath import opened_folder, read_file, write_file
+
+FOLDER = ".coterie"
+IDENTITY_FILE = "identity"
+PROJECTS_FILE = "projects.json"
+IGNORE_FILE = ".gitignore"
+IGNORE_ALL = b"*\n"
+"""So that nothing of ours is ever committed, without touching the project's own file."""
+MANY_PROJECTS = 500
+"""From here on, folders that are gone are forgotten when another is added."""
+
+Origin = Literal["ours", "absent", "earlier", "foreign", "moved", "tracked", "other_user", "link"]
+"""Where a `.coterie` is from: ours; not there, or empty; from an earlier version that kept no ids;
+with the folder it is in; from another folder of ours; ours, with files in it that git tracks;
+another user's; no folder, or one with links where Coterie makes none."""
+
+_ID = re.compile(rb"[0-9a-f]{32}\n")
+_UNFINISHED = re.compile(rf"\.({IDENTITY_FILE}|{re.escape(IGNORE_FILE)})\.[0-9a-f]{{8}}\.new")
+"""What another process is just writing, or died over."""
+
+
+@dataclass(frozen=True)
+class KnownProject:
+    """A project in the user's own list."""
+
+    path: str
+    added_at: str = ""
+    id: str | None = None
+    """None: from a version that kept none."""
+    owner: int | None = None
+    tracked: str | None = None
+    """What of it git tracked when the user took it over."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Whether a `.coterie` is believed, and why not."""
+
+    origin: Origin
+    detail: str = ""
+    """What tells more about it: the owner, or the folder that it was made for."""
+    names: tuple[str, ...] = ()
+    """What in it is not believed, as seen from the folder; none: all of it, or `.`: itself."""
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether it may be read and written as ours."""
+        return self.origin in ("ours", "absent", "earlier")
+
+
+def judge(root: Path, projects: Path) -> Judgement:
+    """Where the `.coterie` of a folder is from, by the user's list of projects.  Reads it only."""
+    folder = root / FOLDER
+    try:
+        found = folder.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return Judgement("absent")
+    if not stat.S_ISDIR(found.st_mode):
+        return Judgement("link", names=(".",))
+    known = _known_or_none(projects)
+    entry = known.get(str(root))
+    owner = os.geteuid() if entry is None or entry.owner is None else entry.owner
+    if found.st_uid != owner:
+        return Judgement("other_user", str(found.st_uid))
+    own_id = _read_id(folder)
+    if entry is None or (entry.id is not None and entry.id != own_id):
+        return _judge_unknown(folder, own_id, known)
+    tracked = tracked_below(folder)
+    if tracked and tracked.digest != entry.tracked:
+        return Judgement("tracked", names=tracked.names)
+    if links := tuple(misplaced(folder, owner)):
+        return Judgement("link", names=tuple(os.path.relpath(link, folder) for link in links))
+    return Judgement("ours" if entry.id else "earlier")
+
+
+def _judge_unknown(folder: Path, own_id: str | None, known: dict[str, KnownProject]) -> Judgement:
+    if _is_empty(folder):
+        return Judgement("absent")
+    made_for = (one.path for one in known.values() if own_id is not None and one.id == own_id)
+    first = next(made_for, None)
+    return Judgement("foreign") if first is None else Judgement("moved", first)
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether there is nothing in it that could be believed."""
+    present = {path.name for path in folder.iterdir()} - {IDENTITY_FILE}
+    names = {name for name in present if not _UNFINISHED.fullmatch(name)}
+    try:
+        return not names or (
+            names == {IGNORE_FILE} and read_file(folder, IGNORE_FILE, limit=4096) == IGNORE_ALL
+        )
+    except (OSError, NotOurs):
+        return False
+
+
+def _read_id(folder: Path) -> str | None:
+    """The id in a `.coterie`, if that is a file of its owner's."""
+    try:
+        text = read_file(folder, IDENTITY_FILE, limit=4096)
+    except (OSError, NotOurs):
+        return None
+    return text.decode().strip() if _ID.fullmatch(text) else None
+
+
+def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject:
+    """Make the `.coterie` of a folder if it has none, and give it an id of its own.
+
+    Returns its entry for the user's list.  One from an earlier version keeps its place there.
+    """
+    folder = root / FOLDER
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    with opened_folder(folder) as handle:
+        os.fchmod(handle, 0o700)  # one that somebody else made may be open to all
+    before = known.get(str(root), KnownProject(str(root), instant.now()))
+    made = secrets.token_hex(16)
+    write_file(folder, (IDENTITY_FILE,), f"{made}\n".encode())
+    tracked = tracked_below(folder)
+    return replace(
+        before,
+        id=made,
+        owner=folder.lstat().st_uid,
+        tracked=tracked.digest if tracked else None,
+    )
+
+
+# -- what is below it --------------------------------------------------------------------------
+
+_DEPTHS = {
+    "logs": 1,
+    "owners": 1,
+    "prompts": 1,
+    "sessions": 1,
+    "snapshots.git": 1,
+    "teams": 3,
+    "worktrees": 2,
+}
+"""How far down everything in a folder is made by us; below that it is a member's, or git's."""
+_WORK = "work"
+"""Of a member's folder: what may be a link, as we make one there ourselves."""
+
+
+def misplaced(folder: Path, owner: int) -> Iterator[str]:
+    """What below a `.coterie` is a link, or another user's, where Coterie makes no such thing."""
+    for entry, found in _entries(folder):
+        if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
+            yield entry.path
+        elif stat.S_ISDIR(found.st_mode):
+            yield from _misplaced(entry.path, owner, _DEPTHS.get(entry.name, 0))
+
+
+def _misplaced(folder: str, owner: int, depth: int) -> Iterator[str]:
+    for entry, found in _entries(folder) if depth else ():
+        if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
+            if depth > 1 or entry.name != _WORK:
+                yield entry.path
+        elif stat.S_ISDIR(found.st_mode):
+            yield from _misplaced(entry.path, owner, depth - 1)
+
+
+def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # taken away meanwhile
+                yield entry, entry.stat(follow_symlinks=False)
+
+
+# -- the user's own list -----------------------------------------------------------------------
+
+
+def read_known(path: Path) -> dict[str, KnownProject]:
+    """The projects in the user's list by path, in the order in which they were added."""
+    if not path.exists():
+        return {}
+    data = files.read_document(path).data
+    listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
+    if not isinstance(listed, list):
+        raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))
+    entries = (_known(entry) for entry in cast("list[object]", listed))
+    return {entry.path: entry for entry in entries if entry is not None}
+
+
+def _known(entry: object) -> KnownProject | None:
+    given = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+    root, owner = given.get("path"), given.get("owner")
+    if not (isinstance(root, str) and root.startswith("/") and "\0" not in root):
+        return None
+    id_, tracked = given.get("id"), given.get("tracked")
+    return KnownProject(
+        root,
+        str(given.get("addedAt", "")),
+        id_ if isinstance(id_, str) else None,
+        owner if isinstance(owner, int) else None,
+        tracked if isinstance(tracked, str) else None,
+    )
+
+
+def write_known(path: Path, known: dict[str, KnownProject]) -> None:
+    """Replace the list; whoever calls holds its lock."""
+    projects = [_written(entry) for entry in known.values()]
+    files.write_atomically(path, json.dumps({"projects": projects}, indent=2) + "\n")
+
+
+def _written(entry: KnownProject) -> dict[str, object]:
+    told = {"path": entry.path, "addedAt": entry.added_at, "id": entry.id}
+    told |= {"owner": entry.owner, "tracked": entry.tracked}
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def _known_or_none(path: Path) -> dict[str, KnownProject]:
+    """The list; one that cannot be read knows nothing."""
+    try:
+        return read_known(path)
+    except ConfigError:
+        return {}

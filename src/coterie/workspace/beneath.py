@@ -1,0 +1,135 @@
+"""Files below a project's `.coterie`, reached without following a link on the way.
+
+A repository, an archive or a member may have put a link where Coterie keeps a folder or a file of
+its own: then what we read would not be ours, and what we write or delete would be somebody else's.
+So a folder is opened part by part from `.coterie` down, each from the handle of the one above.
+Where a library has to be given a path instead, the same is looked at right before.  All of it
+blocks.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coterie.errors import NotOurs
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextmanager
+def opened_folder(base: Path, *names: str, make: bool = False) -> Generator[int]:
+    """A handle of the folder that these names lead to from `base`, which is a `.coterie`.
+
+    `make` makes what is missing of it, for its owner alone.  Raises NotOurs where something on the
+    way is a link, no folder or another user's, and OSError as the system does.
+    """
+    place, descriptor = base, -1
+    try:
+        descriptor = _open(base, None)
+        owner = os.fstat(descriptor).st_uid
+        for name in names:
+            place /= name
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=descriptor)
+            above, descriptor = descriptor, _open(place, descriptor)
+            os.close(above)
+            if os.fstat(descriptor).st_uid != owner:
+                raise _not_ours(place, "belongs to another user")
+        yield descriptor
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def real_folder(base: Path, *names: str, make: bool = False) -> Path:
+    """The path of a folder for a library that cannot take a handle; checked as it is opened."""
+    with opened_folder(base, *names, make=make):
+        return base.joinpath(*names)
+
+
+def _open(place: Path, above: int | None) -> int:
+    try:
+        return os.open(place if above is None else place.name, _FOLDER, dir_fd=above)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            raise _not_ours(place, _kind(place)) from None
+        raise
+
+
+def open_file(folder: int, place: Path, flags: int, mode: int = 0o600) -> int:
+    """Open the file that `place` is called in the folder of this handle: a regular file of ours.
+
+    Raises NotOurs for a link, a pipe or another user's; also for a second name of some file where
+    it is to be written, as that file may be anywhere.
+    """
+    try:
+        descriptor = os.open(place.name, flags | _FILE, mode, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _not_ours(place, "is a link") from None
+        raise
+    found = os.fstat(descriptor)
+    writes = flags & (os.O_WRONLY | os.O_RDWR)
+    wrong = None
+    if not stat.S_ISREG(found.st_mode):
+        wrong = "is no regular file"
+    elif found.st_uid != os.fstat(folder).st_uid:
+        wrong = "belongs to another user"
+    elif writes and found.st_nlink > 1:
+        wrong = "has another name elsewhere"
+    if wrong is not None:
+        os.close(descriptor)
+        raise _not_ours(place, wrong)
+    return descriptor
+
+
+def read_file(base: Path, *names: str, limit: int = -1) -> bytes:
+    """What a file below `base` holds; raises FileNotFoundError where there is none."""
+    with opened_folder(base, *names[:-1]) as folder:
+        descriptor = open_file(folder, base.joinpath(*names), os.O_RDONLY)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(limit)
+
+
+def write_file(base: Path, names: Sequence[str], data: bytes) -> Path:
+    """Replace a file below `base` as a whole, with the folders it needs; a link in its place goes.
+
+    After a crash it holds the old data or the new.
+    """
+    *above, name = names
+    with opened_folder(base, *above, make=True) as folder:
+        fresh = f".{name}.{os.urandom(4).hex()}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(fresh, dir_fd=folder)
+            raise
+        os.fsync(folder)
+    return base.joinpath(*names)
+
+
+def _kind(place: Path) -> str:
+    return "is a link" if place.is_symlink() else "is no folder"
+
+
+def _not_ours(place: Path, what: str) -> NotOurs:
+    return NotOurs(
+        f"{place} {what}: Coterie makes no such thing there.",
+        "Nothing was read or written through it. Move it away, then try again.",
+        str(place),
+        "link",
+    )
