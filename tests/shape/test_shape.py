@@ -102,7 +102,7 @@ PUBLIC = """
 Action Activity Adapter AdapterFacts AgentDefinition AgentError AgentFacts AgentMissing
 AgentQuestion Answer AnswerRefused Ask Asked Brief Caps Channel ChildLog ConfigError
 Context CoterieError DeltaRecord Display Ended Entry ErrorRecord Interaction
-InteractionRecord Limits Member MemberRecord Message MessageRecord NotFound NotTrusted
+InteractionRecord Limits Member MemberRecord Message MessageRecord NotFound NotOurs NotTrusted
 OpenProject Option PendingCall Permissions Prompt QuestionView Record Response ResultRecord
 Stopped Storage StorageError TaskBusy TaskCreated TaskDetail TaskRecord TaskView Team
 TeamView TextDelta TicketRecord ToolCallFinished ToolCallRecord ToolCallStarted

@@ -1,0 +1,445 @@
+"""A `.coterie` that Coterie did not make for this user is not believed.
+
+The planted folder is a real one: somebody else's Coterie made it, with a task that waits for a
+word, whose member is a command that leaves a mark.  However it comes to the user, no command reads,
+writes or runs anything of it; taken over, the same folder does all it was made for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Cli, Ran
+from tests.conftest import House
+
+LOOKS = (
+    ("tasks",),
+    ("show", "last"),
+    ("log", "last"),
+    ("diff", "last"),
+    ("cost",),
+    ("audit",),
+    ("ps",),
+    ("tickets",),
+    ("team", "list"),
+    ("team", "show"),
+    ("config", "list"),
+    (),
+)
+ROLES = (("mira", "manager"), ("wren", "worker"))
+WORK = (
+    ("resume", "last"),
+    ("say", "last", "hi"),
+    ("chat", "hi"),
+    ("run", "--yes", "hi"),
+    ("do", "hi"),
+    ("run", "--dry-run", "hi"),
+    ("rehearse", "hi"),
+    ("cancel", "last"),
+    ("accept", "last"),
+    ("revert", "last"),
+    ("stop", "last"),
+    ("init",),
+    ("team", "new", "other", "--agents", "ada"),
+    ("team", "add", "bob", "--agent", "ada"),
+    ("config", "set", "keeper", "subreaper"),
+)
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ("-c", "user.name=Eve", "-c", "user.email=eve@example.com")
+    subprocess.run(
+        ["git", *who, "-c", "protocol.file.allow=always", *words],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A folder with somebody else's `.coterie` in it, and the mark that its command leaves."""
+
+    folder: Path
+    mark: Path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Planted:
+    """Made once, by the somebody's own commands."""
+    base = tmp_path_factory.mktemp("eve")
+    folder, mark = base / "shop", base / "mark"
+    folder.mkdir()
+    (folder / "cart.py").write_text("total = 0\n")
+    home = {"HOME": str(base), "COTERIE_HOME": str(base / ".coterie"), "PYTHONHASHSEED": "0"}
+    eve = Cli(House(base, base / ".coterie", folder), home)
+    command = f"/bin/sh -c 'touch {mark}; exit 3'"
+    roles = [{"role_id": name, "type": kind, "cli_command": command} for name, kind in ROLES]
+    assert eve("config", "set", "quietAfter", "3m").code == 0
+    planted = folder / ".coterie"
+    (planted / "roles.json").write_text(json.dumps({"roles": roles}))
+    (planted / "scheduler_config.json").write_text(json.dumps({"checks": ["true"]}))
+    team = planted / "teams" / "pair"
+    team.mkdir(parents=True)
+    (team / "team.json").write_text(json.dumps({"members": [{"id": "ada", "agent": "ada"}]}))
+    (team / "rules.json").write_text(json.dumps({"ada": ["run(*)"]}))
+    ran = eve("chat", "-t", ".coterie/roles.json", "hello")
+    assert (ran.code, mark.exists()) == (3, True), ran.err
+    mark.unlink()
+    return Planted(folder, mark)
+
+
+# -- how it comes to the user ------------------------------------------------------------------
+
+
+def _committed(made: Planted, base: Path, *config: str) -> Path:
+    there = base / "upstream"
+    shutil.copytree(made.folder, there, symlinks=True)
+    git(there, "init", "-q", "-b", "main")
+    git(there, "add", "-f", ".")
+    git(there, "commit", "-qm", "all of it")
+    for word in config:
+        git(there, "config", *word.split("="))
+    return there
+
+
+def _clone(made: Planted, base: Path) -> Path:
+    git(base, "clone", "-q", str(_committed(made, base)), "project")
+    return base / "project"
+
+
+def _version_4(made: Planted, base: Path) -> Path:
+    git(base, "clone", "-q", "-c", "index.version=4", str(_committed(made, base)), "project")
+    return base / "project"
+
+
+def _split_index(made: Planted, base: Path) -> Path:
+    root = _clone(made, base)
+    git(root, "update-index", "--split-index")
+    return root
+
+
+def _no_index(made: Planted, base: Path) -> Path:
+    root = _clone(made, base)
+    (root / ".git" / "index").unlink()
+    return root
+
+
+def _tarball(made: Planted, base: Path) -> Path:
+    with tarfile.open(base / "shop.tar", "w") as archive:
+        archive.add(made.folder, "project")
+    with tarfile.open(base / "shop.tar") as archive:
+        archive.extractall(base, filter="fully_trusted")
+    return base / "project"
+
+
+def _copied(made: Planted, base: Path) -> Path:
+    shutil.copytree(made.folder, base / "project", symlinks=True)
+    return base / "project"
+
+
+def _submodule(made: Planted, base: Path) -> Path:
+    outer = base / "outer"
+    outer.mkdir()
+    git(outer, "init", "-q", "-b", "main")
+    git(outer, "submodule", "add", "-q", str(_committed(made, base)), "project")
+    return outer / "project"
+
+
+def _as_a_submodule(made: Planted, base: Path) -> Path:
+    """The folder itself is a repository, which another one names `.coterie`."""
+    inner, root = base / "inner", base / "project"
+    shutil.copytree(made.folder / ".coterie", inner, symlinks=True)
+    git(inner, "init", "-q", "-b", "main")
+    git(inner, "add", "-f", ".")
+    git(inner, "commit", "-qm", "all of it")
+    root.mkdir()
+    git(root, "init", "-q", "-b", "main")
+    git(root, "submodule", "add", "-q", "-f", str(inner), ".coterie")
+    return root
+
+
+def _worktree(made: Planted, base: Path) -> Path:
+    git(_committed(made, base), "worktree", "add", "-q", "--detach", str(base / "project"))
+    return base / "project"
+
+
+def _part_of_a_repository(made: Planted, base: Path) -> Path:
+    outer = base / "outer"
+    shutil.copytree(made.folder, outer / "project", symlinks=True)
+    git(outer, "init", "-q", "-b", "main")
+    git(outer, "add", "-f", ".")
+    return outer / "project"
+
+
+def _without_an_id(made: Planted, base: Path) -> Path:
+    root = _copied(made, base)
+    (root / ".coterie" / "identity").unlink()
+    return root
+
+
+def _a_made_up_id(made: Planted, base: Path) -> Path:
+    root = _copied(made, base)
+    (root / ".coterie" / "identity").write_text("0" * 32 + "\n")
+    return root
+
+
+WAYS: Mapping[str, Callable[[Planted, Path], Path]] = {
+    "a clone": _clone,
+    "a clone with an index of version 4": _version_4,
+    "a clone with a split index": _split_index,
+    "a clone without an index": _no_index,
+    "a tarball": _tarball,
+    "a copied folder": _copied,
+    "a submodule": _submodule,
+    "the folder itself a submodule": _as_a_submodule,
+    "a worktree": _worktree,
+    "a folder of a larger repository": _part_of_a_repository,
+    "a folder without an id": _without_an_id,
+    "a folder with an id that was made up": _a_made_up_id,
+}
+
+
+def digest(folder: Path) -> dict[str, str]:
+    """Every file and link below a folder, with its content."""
+    found: dict[str, str] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        else:
+            found[name] = "folder"
+    return found
+
+
+def refused(ran: Ran, root: Path) -> bool:
+    """Whether a command ended with the choices that there are, and showed nothing else."""
+    choices = all(f"coterie project {verb} -C {root}" in ran.err for verb in ("adopt", "set-aside"))
+    return ran.code == 2 and choices and ran.out == ""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, made: Planted, way: str) -> None:
+    base = tmp_path / "there"
+    base.mkdir()
+    root = WAYS[way](made, base)
+    before = digest(root)
+    for words in (*LOOKS, *WORK):
+        ran = cli(*words, cwd=root)
+        assert refused(ran, root), (words, ran)
+    checks = {one["name"]: one for one in cli("doctor", "--json", cwd=root).of("check")}
+    assert "came with this folder" in checks["project"]["detail"]
+    assert "database" not in checks
+    inbox = cli("inbox", cwd=root)
+    assert (inbox.out, inbox.code) == ("Nothing waits for you.\n", 0)
+    assert "It is left out." in inbox.err
+    assert digest(root) == before
+    assert not made.mark.exists()
+
+    # The same folder, taken over, does what it was made for.
+    assert cli("project", "adopt", cwd=root).code == 0
+    assert "hello" in cli("tasks", cwd=root).out
+    assert cli("answer", "last", "retry", cwd=root).code == 0
+    assert cli("resume", "last", cwd=root).code == 3
+    assert made.mark.exists()
+    made.mark.unlink()
+
+
+def test_what_is_set_aside_is_read_by_nothing(cli: Cli, tmp_path: Path, made: Planted) -> None:
+    root = _copied(made, tmp_path / "there")
+    held = digest(root / ".coterie")
+    assert cli("project", "set-aside", cwd=root).code == 0
+    assert cli("tasks", cwd=root).out.startswith("Nothing has been done in ")
+    assert cli("team", "list", cwd=root).code == 0
+    assert digest(root / ".coterie.set-aside.1") == held
+    ran = cli("chat", "--agents", "ada", "hi", cwd=root)
+    assert (ran.code, made.mark.exists()) == (0, False)
+    assert digest(root / ".coterie.set-aside.1") == held
+
+
+def test_what_it_holds_is_shown_with_every_character(cli: Cli) -> None:
+    folder = cli.house.project / ".coterie" / "teams" / "a\x1b[2Kb\nc"
+    folder.mkdir(parents=True)
+    (folder / "x").touch()
+    (folder / "y").symlink_to("/etc/passwd\x1b")
+    ran = cli("project")
+    assert ran.code == 0
+    assert "\x1b" not in ran.out
+    assert "x" in ran.out
+    objects = cli("project", "--json").lines
+    assert objects[0]["origin"] == "foreign"
+    assert [one["name"] for one in objects[1:]][-1].endswith("c/y")
+
+
+# -- one of ours -------------------------------------------------------------------------------
+
+
+def test_a_project_that_was_moved_or_copied_asks_once(cli: Cli) -> None:
+    cli.team("ada", "rex")
+    task = cli.task("hi")
+    first, second = cli.house.project, cli.house.project.with_name("second")
+    shutil.copytree(first, second, symlinks=True)
+    ran = cli("tasks", cwd=second)
+    assert refused(ran, second)
+    assert f"was made for {first}: it was moved or copied here" in ran.err
+    assert cli("project", "adopt", cwd=second).code == 0
+    for root in (first, second):
+        assert task in cli("tasks", cwd=root).out
+    third = second.with_name("third")
+    second.rename(third)
+    assert refused(cli("tasks", cwd=third), third)
+    assert cli("project", "adopt", cwd=third).code == 0
+    assert task in cli("tasks", cwd=third).out
+
+
+def test_one_from_an_earlier_version(cli: Cli) -> None:
+    cli.team("ada", "rex")
+    task = cli.task("hi")
+    root, listed = cli.house.project, cli.house.coterie_home / "projects.json"
+    (root / ".coterie" / "identity").unlink()
+    listed.write_text(json.dumps({"projects": [{"path": str(root), "addedAt": ""}]}))
+    assert task in cli("tasks").out
+    assert (root / ".coterie" / "identity").exists()
+    assert task in cli("tasks").out
+    # One that the user's own list does not have.
+    (root / ".coterie" / "identity").unlink()
+    listed.unlink()
+    assert refused(cli("tasks"), root)
+    assert cli("project", "adopt").code == 0
+    assert task in cli("tasks").out
+
+
+def test_another_users_folder_is_refused(cli: Cli, tmp_path: Path, made: Planted) -> None:
+    """Who is root here can give a folder away; who is not finds one of root's."""
+    cli.team("ada", "rex")
+    cli.task("hi")
+    root = cli.house.project
+    if os.geteuid() == 0:
+        os.chown(root / ".coterie", 12345, 12345)
+    else:
+        shutil.rmtree(root / ".coterie")
+        root = Path("/")  # refused as a project, whoever asks
+    for words in (*LOOKS, *WORK):
+        ran = cli(*words, cwd=root)
+        assert (ran.code, ran.out) == (2, "")
+    for choice in ("adopt", "set-aside"):
+        assert cli("project", choice, cwd=root).code == 2
+    if os.geteuid() == 0:
+        assert "belongs to another user (uid 12345)" in cli("tasks").err
+        os.chown(root / ".coterie", 0, 0)
+        assert "hi" in cli("tasks").out
+
+
+# -- later -------------------------------------------------------------------------------------
+
+
+def test_what_a_later_pull_brings_into_ours(cli: Cli, tmp_path: Path) -> None:
+    root, upstream = cli.house.project, tmp_path / "upstream"
+    upstream.mkdir()
+    (upstream / "cart.py").write_text("total = 0\n")
+    git(upstream, "init", "-q", "-b", "main")
+    git(upstream, "add", ".")
+    git(upstream, "commit", "-qm", "begin")
+    git(root, "clone", "-q", str(upstream), ".")
+    cli.team("ada", "rex")
+    task = cli.task("hi")
+    rules = upstream / ".coterie" / "teams" / "pair" / "rules.json"
+    for said in ("run(*)", "write(**)"):
+        rules.parent.mkdir(parents=True, exist_ok=True)
+        rules.write_text(json.dumps({"ada": [said]}))
+        git(upstream, "add", "-f", ".")
+        git(upstream, "commit", "-qm", "a change")
+        git(root, "pull", "-q")
+        for words in (*LOOKS, *WORK):
+            ran = cli(*words)
+            assert refused(ran, root), (words, ran)
+            assert "git tracks teams/pair/rules.json in it" in ran.err
+        # Seen and taken over, it counts; what comes after it does not.
+        assert cli("project", "adopt").code == 0
+        assert task in cli("tasks").out
+    git(upstream, "rm", "-rq", ".coterie")
+    git(upstream, "commit", "-qm", "away")
+    git(root, "pull", "-q")
+    assert task in cli("tasks").out
+    git(upstream, "revert", "--no-edit", "HEAD")
+    rules.write_text("{}")
+    git(upstream, "commit", "-qam", "again")
+    git(root, "pull", "-q")
+    # Only what came is set aside.
+    assert cli("project", "set-aside").code == 0
+    assert (root / ".coterie.set-aside.1" / "teams" / "pair" / "rules.json").read_text() == "{}"
+    assert task in cli("tasks").out
+
+
+LINKED = (
+    "owners",
+    "logs",
+    "sessions",
+    "worktrees",
+    "snapshots.git",
+    "snapshots.git/objects",
+    "snapshots.git/refs",
+    "teams",
+    "teams/pair",
+    "teams/pair/ada",
+    "teams/pair/ada/home",
+    "teams/pair/ada/tmp",
+    "teams/pair/team.json",
+    "teams/pair/rules.json",
+    "prompts",
+    "settings.json",
+    "scheduler_config.json",
+    "roles.json",
+    "coterie.db",
+    "coterie.db-wal",
+    "history",
+    "identity",
+    ".gitignore",
+)
+
+
+@pytest.mark.parametrize("name", LINKED)
+def test_nothing_is_reached_through_a_link(cli: Cli, tmp_path: Path, name: str) -> None:
+    cli.team("ada", "rex")
+    task = cli.task("hi")
+    folder = cli.house.project / ".coterie"
+    outside, link = tmp_path / "outside", folder / name
+    outside.mkdir()
+    if link.is_dir():
+        shutil.copytree(link, outside / "there", symlinks=True)
+        shutil.rmtree(link)
+    elif link.exists():
+        shutil.copyfile(link, outside / "there")
+        link.unlink()
+    else:
+        (outside / "there").write_text("{}")
+    (outside / "canary").write_text("mine")
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(outside / "there")
+    before = digest(outside)
+    for words in (("tasks",), ("show", task), ("resume", task), ("chat", "hi"), ("team", "list")):
+        ran = cli(*words)
+        assert (ran.code, ran.out) == (2, ""), (words, ran)
+        if name != "identity":
+            assert f"{link} is a link" in ran.err
+    assert digest(outside) == before
+    # Out of the way, the project is what it was.
+    link.unlink()
+    there = outside / "there"
+    if there.is_dir():
+        shutil.copytree(there, link, symlinks=True)
+    elif there.read_text(errors="replace") != "{}":
+        shutil.copyfile(there, link)
+    assert task in cli("tasks").out
