@@ -29,6 +29,7 @@ from coterie.tools import sandbox as sandboxes
 from coterie.tools.read_only_sandbox import ReadOnlySandbox, read_only_sandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
+from coterie.workspace.git_guard import GitGuard
 from coterie.workspace.session_files import artifacts_folder
 
 BASH, SHELL = "/bin/bash", "/bin/sh"
@@ -56,6 +57,8 @@ class CommandResult:
     """How many background processes it left behind, which were ended."""
     gone: bool = True
     """Whether all processes that it started are proven to have ended."""
+    taken_back: tuple[str, ...] = ()
+    """What it left in git directories that git would have obeyed later."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +101,14 @@ class CommandRunner:
         `output` collects what it prints, where more is wanted than a model may see.  Raises
         ToolError when it cannot be started.
         """
-        words = await anyio.to_thread.run_sync(self._words, command, only_looking)
+        words, guard = await anyio.to_thread.run_sync(self._prepared, command, only_looking)
         folder, cwd = str(self.workspace.folder), str(self.root)
         spawn = Spawn(SHELL, words, cwd, self.env, self.member, folder)
         try:
             child = await start_recorded(spawn, "runCommand", self.children)
         except AgentMissing as missing:
             raise ToolError(f"The command cannot be started: {missing.problem}.") from None
-        kept, code, gone = output or Excerpt(), None, False
+        kept, code, gone, taken = output or Excerpt(), None, False, list[str]()
         try:
             with anyio.move_on_after(seconds):
                 child.close_stdin()
@@ -114,12 +117,21 @@ class CommandRunner:
                 code = await child.exit()
         finally:
             gone = await child.terminate()
-        return CommandResult(code, kept.text, child.left if code is not None else 0, gone)
+            if guard is not None:
+                with anyio.CancelScope(shield=True):
+                    taken = await anyio.to_thread.run_sync(guard.put_right)
+        left = child.left if code is not None else 0
+        return CommandResult(code, kept.text, left, gone, tuple(taken))
 
-    def _words(self, command: str, only_looking: bool) -> tuple[str, ...]:
+    def _prepared(
+        self, command: str, only_looking: bool
+    ) -> tuple[tuple[str, ...], GitGuard | None]:
         held = self._looking() if only_looking else self._working()
         shell = BASH if Path(BASH).exists() else SHELL
-        return ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
+        words = ("-c", _JOINED, SHELL, *held, shell, "-c", "--", command)
+        if only_looking or not self.sandbox.confines:
+            return words, None
+        return words, GitGuard.before(self.root, mounts=self.sandbox.kind == "bubblewrap")
 
     def _working(self) -> tuple[str, ...]:
         return self.sandbox.words(sandboxes.sandbox_policy(self.root, self.workspace), self.root)
@@ -200,6 +212,9 @@ def _notes(ran: CommandResult, seconds: float, *, only_looking: bool) -> str:
     if ran.left:
         were = "1 process was" if ran.left == 1 else f"{ran.left} processes were"
         notes.append(f"{were} left running in the background, and ended with it.")
+    if ran.taken_back:
+        names = ", ".join(ran.taken_back)
+        notes.append(f"Taken back, as git would obey it later outside the sandbox: {names}.")
     if not ran.gone:
         notes.append("Something that it began would not end and may still be running.")
     return " ".join(notes)

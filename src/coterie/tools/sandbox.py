@@ -20,6 +20,7 @@ from coterie.model.workspace import Workspace
 from coterie.process.launch import succeeds
 from coterie.tools import landlock
 from coterie.tools.workspace_files import COTERIE, GIT
+from coterie.workspace.git_guard import held_in
 from coterie.workspace.worktree import Worktree
 
 _TOOLCHAINS = (
@@ -29,8 +30,6 @@ _TOOLCHAINS = (
 )
 """Where compilers and interpreters are installed below a home; none of them holds a secret."""
 BESIDE_PROGRAMS = ("lib", "lib64", "libexec")
-RUN_BY_GIT = ("config", "hooks")
-"""What git would run or obey later, outside any sandbox."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +54,11 @@ def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
     hidden = [root / COTERIE, *(above for above in folder.parents if above.name == COTERIE)]
     if home is not None and home.resolve() != Path("/"):
         hidden.append(home)
-    run_by_git = (root / GIT / name for name in RUN_BY_GIT)
     shared = folder.parent / "_shared_assets"
     return SandboxPolicy(
         writable=_present(root, workspace.home, tmp, *_git_writes(root)),
         hidden=_present(*hidden),
-        read_only=_present(folder, shared, *run_by_git, *_programs(workspace)),
+        read_only=_present(folder, shared, *held_in(root), *_programs(workspace)),
         tmp=tmp,
     )
 
@@ -109,9 +107,9 @@ _WORDS: Mapping[Kind, str] = {
         "your home folder nor your other processes; the network is open."
     ),
     "landlock": (
-        "Held by Landlock: writes only in the work folder (.coterie and .git in it included) and "
-        "its own home and TMPDIR; cannot read your home folder; local services and the network "
-        "are open."
+        "Held by Landlock: writes only in the work folder (.coterie and .git in it included; what "
+        "git would run of that is put back when the command ends) and its own home and TMPDIR; "
+        "cannot read your home folder; local services and the network are open."
     ),
     "none": "Nothing holds it here: it may do all that you may.",
 }

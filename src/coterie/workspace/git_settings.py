@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
 
 LARGEST = 1_000_000
@@ -113,9 +114,8 @@ def settings_for(common: Path, git_dir: Path) -> str:
             raise ValueError(f"its format has an extension {name} that Coterie does not know")
     passed = ((key, known[key]) for key in _DATA if key in known)
     lines = [
-        f"[{section}]\n\t{name} = {_quoted(value)}\n"
+        _written(key, value)
         for key, value in passed
-        for section, _, name in [key.partition(".")]
         if re.fullmatch(_DATA[key], value, re.IGNORECASE)
     ]
     return "".join(lines) + OURS
@@ -124,9 +124,44 @@ def settings_for(common: Path, git_dir: Path) -> str:
 def repository_settings(common: Path, git_dir: Path) -> dict[str, str]:
     """What a repository's own files say, by the name of each setting, read as data."""
     found = dict(_settings_in(common / "config"))
-    if found.get("extensions.worktreeconfig", "false").lower() in _TRUE:
+    if _counts_worktrees(found):
         found |= dict(_settings_in(git_dir / "config.worktree"))
     return found
+
+
+def has_worktree_settings(common: Path) -> bool:
+    """Whether git reads `config.worktree` besides; ValueError where that cannot be told."""
+    return _counts_worktrees(dict(_settings_in(common / "config")))
+
+
+def _counts_worktrees(found: Mapping[str, str]) -> bool:
+    return found.get("extensions.worktreeconfig", "false").lower() in _TRUE
+
+
+_PLAIN_KEY = re.compile(
+    r"core\.bare|(?:remote|branch|submodule)\..*\.(?:url|pushurl|fetch|tagopt|remote|merge|active)",
+    re.DOTALL,
+)
+
+
+def plain_settings(path: Path) -> str | None:
+    """A configuration file with what is plain data in it; None where it holds nothing else."""
+    try:
+        every = list(_settings_in(path))
+    except ValueError:
+        return ""
+    kept = [
+        (key, value)
+        for key, value in every
+        if key in _DATA or _PLAIN_KEY.fullmatch(key) is not None
+    ]
+    return None if kept == every else "".join(starmap(_written, kept))
+
+
+def _written(key: str, value: str) -> str:
+    section, _, rest = key.partition(".")
+    part, _, name = rest.rpartition(".")
+    return f"[{section}{f' {_quoted(part)}' if part else ''}]\n\t{name} = {_quoted(value)}\n"
 
 
 def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
