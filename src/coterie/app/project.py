@@ -6,6 +6,7 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -15,9 +16,10 @@ from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
 from coterie.app.sessions import Sessions
+from coterie.config.allowed import allow, allowed_team, powers_of
 from coterie.config.project import Project, make_project
 from coterie.config.settings import load_scheduler
-from coterie.config.teams import learn_rule, learned_rules, with_learned
+from coterie.config.teams import Power, learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
 from coterie.engine.lease import Claimant, Owner, sweep
@@ -25,6 +27,7 @@ from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
+from coterie.errors import NotTrusted
 from coterie.model import instant
 from coterie.model.conversation import YOU, opening_message
 from coterie.model.record import (
@@ -122,6 +125,7 @@ class App:
                 author=author,
                 team=team.sealed(),
                 team_file=str(start.team_file) if start.team_file else None,
+                allowed=await anyio.to_thread.run_sync(allowed_team, task_id, team, self.home),
                 caps=start.caps,
                 scheduler=scheduler,
                 rehearsal=start.rehearsal is not False,
@@ -149,9 +153,7 @@ class App:
             run.rehearsing(created, self.stand_in) as rehearsal,
             run.looked_after(self.root, task_id, observer) as snapshots,
         ):
-            members = await anyio.to_thread.run_sync(
-                self._members.of, created.team, created.team_file, rehearsal
-            )
+            members = await anyio.to_thread.run_sync(self._members.of_task, created, rehearsal)
             services = RunServices(
                 members.redactor(),
                 snapshots,
@@ -165,6 +167,27 @@ class App:
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow == run.TICKETS
         return await self._sessions.concluded(result) if is_session else result
+
+    async def unallowed(self, task_id: str) -> tuple[Power, ...]:
+        """What the members of a task would be started with that the user has not allowed."""
+        created = (await self._look.state(task_id)).created
+        try:
+            await anyio.to_thread.run_sync(self._members.of_task, created)
+        except NotTrusted:
+            members = await self._unchecked(created)
+            return powers_of(created, members.team)
+        return ()
+
+    async def allow(self, task_id: str) -> None:
+        """Record that the user has looked at what the members of a task are started with."""
+        created = (await self._look.state(task_id)).created
+        members = await self._unchecked(created)
+        record = partial(allow, created, members.team, instant.now(), self.home)
+        await anyio.to_thread.run_sync(record)
+
+    async def _unchecked(self, created: TaskCreated) -> run.Members:
+        members = partial(self._members.of, created.team, created.team_file)
+        return await anyio.to_thread.run_sync(members)
 
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
         """This project's questions, oldest first."""
@@ -278,9 +301,7 @@ class App:
         """
         claimant = await self._claimant()
         created = (await self._look.state(task_id)).created
-        members = await anyio.to_thread.run_sync(
-            self._members.of, created.team, created.team_file, None
-        )
+        members = await anyio.to_thread.run_sync(self._members.of_task, created)
         checks = run.checks_of(self.root, created, members.redactor())
         return await self._changes.accept(task_id, claimant, checks, recheck=recheck)
 
@@ -290,7 +311,7 @@ class App:
 
     def by_hand(self, team: Team, member: Member) -> run.ByHand:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
-        return run.by_hand(self._members.of(team, None, None), member)
+        return run.by_hand(self._members.of(team), member)
 
     @property
     def _look(self) -> TaskReader:

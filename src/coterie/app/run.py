@@ -13,16 +13,17 @@ import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
 from coterie.config import team_entry
+from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.files import read_document
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import load_settings
-from coterie.config.team_file import load_team
+from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
-from coterie.config.teams import is_material_trusted, reading_for
+from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
 from coterie.engine.task_run import RunServices
-from coterie.errors import AgentMissing, CoterieError, UsageError
+from coterie.errors import AgentMissing, CoterieError, NotTrusted, UsageError
 from coterie.model.agent import AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
@@ -73,8 +74,36 @@ class MemberFactory:
     machine: Machine
     pool: ChannelPool
 
-    def of(self, team: Team, team_file: str | None, rehearsal: str | None) -> Members:
-        """The members of a team, with all that was not kept with the task.  Reads files."""
+    def of_task(self, created: TaskCreated, rehearsal: str | None = None) -> Members:
+        """The members of a task, with all that was not kept with it.  Reads files.
+
+        Raises NotTrusted where they would be started with something that nobody allowed.
+        """
+        members = self.of(created.team, created.team_file, rehearsal)
+        is_of_earlier_release = created.allowed is None
+        if not (is_of_earlier_release and self._file_asks_for_all(created, members.team)):
+            require_allowed(created, members.team, self.home)
+        return members
+
+    def _file_asks_for_all(self, created: TaskCreated, team: Team) -> bool:
+        """Whether a task asks for nothing but what its team file does, and that is trusted."""
+        if created.team_file is None:
+            return False
+        loaded = self._load(created.team_file)
+        try:
+            require_trust(loaded, Project(self.root, self.home), self.home)
+        except NotTrusted:
+            return False
+        return set(powers_of(created, team)) <= set(powers(loaded))
+
+    def _load(self, team_file: str) -> LoadedTeam:
+        project, path = Project(self.root, self.home), Path(team_file)
+        settings = load_settings(project.folder, self.home).values
+        registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
+        return load_team(path, reading_for(path, project, registry, settings))
+
+    def of(self, team: Team, team_file: str | None = None, rehearsal: str | None = None) -> Members:
+        """The members of a team, with all that its file says and was not kept.  Reads files."""
         project = Project(self.root, self.home)
         settings = load_settings(project.folder, self.home).values
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
@@ -86,9 +115,7 @@ class MemberFactory:
             self.storage.conversation.thread,
         )
         if any(member.env for member in team.members) and team_file:
-            path = Path(team_file)
-            reading = reading_for(path, project, registry, settings)
-            team = team.unsealed(load_team(path, reading).team)
+            team = team.unsealed(self._load(team_file).team)
         trusted = is_material_trusted(self.root, self.home)
         agents = [registry.agents.get(member.agent or "") for member in team.members]
         used = (KNOWN_AGENTS.of(one) for one in agents if one)

@@ -157,8 +157,9 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
 @click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then go on.")
+@click.option("--trust", is_flag=True, help="Allow what its members are started with now.")
 @pass_call
-def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -> None:
+def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool) -> None:
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
     project = here(call)
 
@@ -167,6 +168,13 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool) -
 
         patience = Patience.of(call, wait, at_reset=at_reset)
         task_id = task_id or await _only(app)
+        if (powers := await app.unallowed(task_id)) and (trust or call.attended):
+            from coterie.cli.work import show_asked
+
+            call.line(f"{task_id} asks for what you have not allowed:")
+            show_asked(call, powers)
+            if trust or click.confirm("Go on with it, as it is now?", default=False):
+                await app.allow(task_id)
         try:
             return await resume_task(call, project, app, task_id, patience)
         except TaskBusy as busy:

@@ -15,6 +15,7 @@ from coterie.cli.text import Span
 from coterie.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
+    from coterie.app.project import Power
     from coterie.app.run import Rehearsal, StartRequest
     from coterie.app.teams import Teams, TeamView
     from coterie.model.task import Caps
@@ -297,11 +298,16 @@ def agrees(call: Call, teams: Teams, view: TeamView) -> bool:
 
 def show_powers(call: Call, teams: Teams, view: TeamView) -> None:
     """What a team file asks for that could do harm."""
-    from coterie.cli.text import printable
-
     powers = teams.powers(view)
     asks = "" if powers else " nothing that could do harm."
     call.line(f"{view.loaded.path} asks for{asks}")
+    show_asked(call, powers)
+
+
+def show_asked(call: Call, powers: tuple[Power, ...]) -> None:
+    """Each of the powers on a line."""
+    from coterie.cli.text import printable
+
     for power in powers:
         who = f"{power.member}: " if power.member else ""
         call.line(f"  {printable(who + power.what)}")

@@ -251,12 +251,12 @@ def _is_the_users(path: Path, project: Project) -> bool:
 
 def trust(loaded: LoadedTeam, now: str, home: Path | None = None) -> None:
     """Record that the user has looked at this content."""
-    _record(loaded.digest, str(loaded.path), now, home)
+    record_trust(loaded.digest, str(loaded.path), now, home)
 
 
 def trust_material(root: Path, now: str, home: Path | None = None) -> None:
     """Record that a folder's own instruction files may reach the models, as text."""
-    _record(_material(root), str(root), now, home)
+    record_trust(_material(root), str(root), now, home)
 
 
 def is_material_trusted(root: Path, home: Path | None = None) -> bool:
@@ -274,7 +274,8 @@ def _material(root: Path) -> str:
     return f"material:{root.resolve()}"
 
 
-def _record(key: str, path_shown: str, now: str, home: Path | None) -> None:
+def record_trust(key: str, path_shown: str, now: str, home: Path | None) -> None:
+    """Record that the user has looked at what the key stands for."""
     path = (home or coterie_home()) / TRUSTED_FILE
     with locked(path):
         try:

@@ -37,6 +37,14 @@ class _Event(BaseModel):
     at: Instant
 
 
+class AllowedTeam(BaseModel, frozen=True, extra="ignore"):
+    """What the members of a task may be started with, as digests under the user's own key."""
+
+    team: str
+    env: Mapping[str, str]
+    """By member: of the values that are not kept."""
+
+
 class TaskCreated(_Event):
     """A task was asked for; carries all that its workflow needs, so that it can be run anywhere."""
 
@@ -50,6 +58,8 @@ class TaskCreated(_Event):
     team: Team
     """Sealed: environment values are not kept, they come from `team_file` again."""
     team_file: str | None = None
+    allowed: AllowedTeam | None = None
+    """What the user allowed by starting it; None in tasks of earlier releases."""
     caps: Caps = Caps()
     scheduler: SchedulerConfig = SchedulerConfig()
     """For a session with tickets: its limits."""

@@ -7,23 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterable
-from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong, EnvelopeForged
+from coterie.workspace.key_file import make_key, read_key
 
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, Envelope
 
 
 FILE_NAME = "key"
-_BYTES = 32
 
 
 def key_path(folder: Path, session: str) -> Path:
@@ -33,30 +31,15 @@ def key_path(folder: Path, session: str) -> Path:
 
 def make_session_key(folder: Path, session: str) -> bytes:
     """The session's key, made if there is none; nobody but its owner can read it."""
-    path = key_path(folder, session)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{FILE_NAME}.{os.urandom(4).hex()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(secrets.token_hex(_BYTES) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):  # whole or not at all, and never in another's place
-            os.link(fresh, path)
-    finally:
-        fresh.unlink()
+    make_key(key_path(folder, session))
     return session_key(folder, session)
 
 
 def session_key(folder: Path, session: str) -> bytes:
     """The session's key.  Raises EnvelopeForged where it is gone or is none."""
     path = key_path(folder, session)
-    try:
-        key = bytes.fromhex(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        key = b""
-    if len(key) != _BYTES:
+    key = read_key(path)
+    if key is None:
         raise EnvelopeForged(session, None, f"the session's key is missing: {path}")
     return key
 

@@ -1,0 +1,131 @@
+"""A task goes on with what its user allowed when it was started, and with nothing else."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Cli
+
+Change = Callable[[Path, Path, dict[str, Any]], None]
+"""Changes the team file, another file, or what the database holds of the task."""
+
+SPY = {"command": "sh", "baseArgs": ["-c", 'echo "$VALUE $*" >> "$FIRED"; echo seen', "spy"]}
+
+
+class Parked:
+    """A chat that its user allowed, and that waits for a word to go on."""
+
+    def __init__(self, cli: Cli, where: str) -> None:
+        self.cli, project = cli, cli.house.project
+        registry = cli.house.coterie_home / "agents" / "config.json"
+        registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"spy": SPY}}))
+        cli("init")
+        self.fired = project / "fired"
+        self.team = project / where / "team.json"
+        self.team.parent.mkdir(parents=True, exist_ok=True)
+        env = {"VALUE": "good", "FIRED": str(self.fired)}
+        members = [{"id": "spy", "agent": "spy", "env": env}, {"id": "you", "type": "human"}]
+        self.team.write_text(json.dumps({"name": "pair", "members": members}))
+        cli("team", "trust", str(self.team), "--yes")
+        ran = cli("chat", "--json", "-t", str(self.team), "begin")
+        assert ran.code == 3, ran
+        self.id = str(ran.lines[-1]["task"])
+        [question] = [line["id"] for line in cli("inbox", "--json").of("interaction")]
+        assert cli("answer", question, "--say", "go on").code == 0
+        assert self.fired.read_text().split() == ["good"]
+
+    def change(self, change: Change) -> None:
+        """Do what somebody who can write the project could do."""
+        database = sqlite3.connect(self.cli.house.project / ".coterie" / "coterie.db")
+        with database:
+            [(body,)] = database.execute(
+                "SELECT data FROM events WHERE type = 'TaskCreated' AND task_id = ?", (self.id,)
+            ).fetchall()
+            created = json.loads(body)
+            change(self.team, self.team.with_name("other.json"), created)
+            database.execute("DROP TRIGGER events_are_not_changed")
+            database.execute(
+                "UPDATE events SET data = ? WHERE type = 'TaskCreated' AND task_id = ?",
+                (json.dumps(created), self.id),
+            )
+        database.close()
+
+
+def edited(**env: str) -> Change:
+    def change(team: Path, _: Path, __: dict[str, Any]) -> None:
+        written = json.loads(team.read_text())
+        written["members"][0]["env"].update(env)
+        team.write_text(json.dumps(written))
+
+    return change
+
+
+def stored(**fields: Any) -> Change:
+    def change(_: Path, __: Path, created: dict[str, Any]) -> None:
+        created["team"]["members"][0].update(fields)
+
+    return change
+
+
+def another_file(team: Path, other: Path, created: dict[str, Any]) -> None:
+    edited(VALUE="bad")(team, other, created)
+    team.rename(other)
+    created["team_file"] = str(other)
+
+
+def forgotten(team: Path, other: Path, created: dict[str, Any]) -> None:
+    edited(VALUE="bad")(team, other, created)
+    del created["allowed"]
+
+
+def forgotten_arguments(_: Path, __: Path, created: dict[str, Any]) -> None:
+    created["team"]["members"][0]["additionalArgs"] = ["bad"]
+    del created["allowed"]
+
+
+def forged(team: Path, other: Path, created: dict[str, Any]) -> None:
+    edited(VALUE="bad")(team, other, created)
+    created["allowed"]["env"]["spy"] = created["allowed"]["team"]
+
+
+OUTSIDE, INSIDE = "given", ".coterie/teams/pair"
+COMMAND = """sh -c 'echo bad >> "$FIRED"; echo seen'"""
+ATTACKS: dict[str, tuple[str, Change]] = {
+    "a value": (OUTSIDE, edited(VALUE="bad")),
+    "a value of a team of the project's own": (INSIDE, edited(VALUE="bad")),
+    "a value in another file": (OUTSIDE, another_file),
+    "a value, and no record of the one before": (OUTSIDE, forgotten),
+    "arguments, and no record": (INSIDE, forgotten_arguments),
+    "a value, and a forged record": (OUTSIDE, forged),
+    "arguments": (OUTSIDE, stored(additionalArgs=["bad"])),
+    "arguments of a team of the project's own": (INSIDE, stored(additionalArgs=["bad"])),
+    "a command": (OUTSIDE, stored(metadata={"cli_command": COMMAND})),
+    "a mode": (OUTSIDE, stored(permissions={"mode": "full"}, additionalArgs=["bad"])),
+    "a folder": (OUTSIDE, stored(executionDir="/", additionalArgs=["bad"])),
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_something_else_is_asked_about(cli: Cli, attack: str) -> None:
+    where, change = ATTACKS[attack]
+    parked = Parked(cli, where)
+    parked.change(change)
+    ran = cli("resume", parked.id)
+    assert ran.code == 2, ran
+    assert f"coterie resume {parked.id} --trust" in ran.err
+    assert "bad" not in parked.fired.read_text()
+    cli("resume", parked.id, "--trust")  # the control: once allowed, it does take effect
+    assert "bad" in parked.fired.read_text()
+
+
+@pytest.mark.parametrize("where", [OUTSIDE, INSIDE])
+def test_what_was_allowed_is_not_asked_about_again(cli: Cli, where: str) -> None:
+    parked = Parked(cli, where)
+    assert cli("resume", parked.id).code in (0, 3)
+    assert parked.fired.read_text().split() == ["good", "good"]
