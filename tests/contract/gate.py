@@ -44,6 +44,8 @@ class Gate:
             ruling = decide(action, self.permissions, None, self.root)
             if ruling.verdict == "allow":
                 return answer("approve", author=NOBODY)
+            if ruling.verdict == "allow_read_only":
+                return answer("read_only", author=NOBODY)
             if ruling.verdict == "deny":
                 return answer("reject", f"not permitted here: {ruling.because}", NOBODY)
         self.asked.append(asked)

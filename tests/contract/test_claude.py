@@ -734,12 +734,35 @@ async def test_a_permission_tells_all_that_is_known_of_its_call(stage: Stage) ->
         "Bash",
         {"command": "touch x", "description": "make it"},
         "/w/below",
-        action=Action("run", "Bash", "/w/below", command="touch x"),
+        action=held("Bash", "/w/below", "touch x"),
         why="make it",
         said="One moment.",
     )
     assert asked[1].call is not None
     assert asked[1].call.note == "It would run in the background, while Claude goes on."
+
+
+def held(tool: str, cwd: str, command: str) -> Action:
+    """A command that could be run where it can only look, as tests are run where that works."""
+    return Action("run", tool, cwd, command=command, read_only_sandbox=True, keeps_folder=True)
+
+
+async def test_a_yes_to_look_rewrites_the_command_and_nothing_else(stage: Stage) -> None:
+    def looking(question: Asked) -> Response:
+        return approve(question).model_copy(update={"selected_option_id": "read_only"})
+
+    line = "cat 'a b' \"$HOME\" | sort # it's \\ so\nwc -l"
+    steps = [*permission("r1", "Bash", command=line, timeout=5)]
+    async with stage.play(one_turn(*steps)).channel() as channel:
+        updates = await turn(channel, "go", looking)
+    [asked] = [one for one in updates if isinstance(one, Asked)]
+    assert asked.call is not None
+    assert (asked.display.content, asked.call.input["command"]) == (line, line)
+    [said_yes] = [line["response"] for line in stage.heard() if "updatedInput" in str(line)]
+    given = said_yes["response"]["updatedInput"]
+    assert given["timeout"] == 5
+    *words, shell, option, script = shlex.split(given["command"])
+    assert ("/bwrap" in " ".join(words), shell, option, script) == (True, "/bin/sh", "-c", line)
 
 
 async def test_claude_has_to_ask_about_whatever_it_would_do(stage: Stage) -> None:

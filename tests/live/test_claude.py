@@ -221,7 +221,14 @@ async def test_a_command_that_is_approved(played: Stage) -> None:
         "Bash",
         {"command": "touch made.txt", "description": "make it"},
         str(project),
-        action=Action("run", "Bash", str(project), command="touch made.txt"),
+        action=Action(
+            "run",
+            "Bash",
+            str(project),
+            command="touch made.txt",
+            read_only_sandbox=True,
+            keeps_folder=True,
+        ),
         why="make it",
         said="I need a file.",
     )
@@ -262,6 +269,50 @@ async def test_calls_that_nobody_is_asked_about_are_told_too(played: Stage) -> N
     said = " ".join(str(end.output["content"]) for end in ends)
     assert all(word in said for word in ("note.txt", "heliotrope", "No such tool")), said
     assert gate.asked == []
+
+
+async def test_what_only_looks_is_held_to_that(played: Stage, tmp_path: Path) -> None:
+    """Whatever it does besides, which no reading of its words could tell."""
+    stage, channel = played, played.channel
+    project = stage.desk.project
+    (tmp_path / "secret").write_text("heliotrope\n")
+    (project / "note.txt").write_text("one\n")
+    (project / "out.txt").symlink_to(tmp_path / "secret")
+    (project / "-exec").write_text("")
+    lines = [
+        "cat *.txt | sort",  # one of them leads elsewhere
+        f"jq -Rn 'input' note.txt; jq -R . --slurpfile x {tmp_path}/secret note.txt",
+        "env | sort",
+        "git -C . status; pwd",
+        "cd .. && git status",
+    ]
+    stage.expect(says("", *map(bash, lines)), says("ok"))
+    gate = stage.gate("read", person=reject)
+    updates = await turn(channel, "look", gate)
+    assert [call.input["command"] for call in some(updates, ToolCallStarted)] == lines
+    [cats, jqs, envs, gits, above] = some(updates, ToolCallFinished)
+    shown = [asked.display.content for asked in gate.asked]
+    assert shown == [lines[1], lines[4]]  # what is elsewhere
+    assert "one" in str(cats.output["content"])
+    assert "No such file" in str(cats.output["content"])
+    assert "heliotrope" not in str([one.output for one in (cats, jqs, envs, gits, above)])
+    assert "HOME=/tmp" in str(envs.output["content"])
+    assert "ANTHROPIC" not in str(envs.output["content"])
+
+
+async def test_a_folder_that_is_entered_is_entered(played: Stage) -> None:
+    stage, channel = played, played.channel
+    below = stage.desk.project / "below"
+    below.mkdir()
+    lines = ["cd below && ls", "pwd", "cd .. && pwd", "cd .coterie"]
+    stage.expect(*(says("", bash(line)) for line in lines), says("ok"))
+    gate = stage.gate("ask", person=reject)
+    updates = await turn(channel, "look", gate)
+    ends = some(updates, ToolCallFinished)
+    below.rmdir()
+    assert [asked.display.content for asked in gate.asked] == ["cd .coterie"]
+    places = [str(end.output["content"]).strip() for end in ends[1:3]]
+    assert places == [str(below), str(below.parent)]
 
 
 async def test_an_edit_is_shown_as_a_diff(played: Stage) -> None:

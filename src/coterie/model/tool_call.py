@@ -33,6 +33,8 @@ class Action:
     """Whether the tool itself keeps to the work folder, whatever its paths and the links there."""
     read_only_sandbox: bool = False
     """`run`: whether who asks can have it run where it can do no more than look."""
+    keeps_folder: bool = False
+    """`run`: whether a `cd` holds for what the agent runs next; inside a sandbox none does."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ class ReadOnlySandbox:
 
     def words(self, cwd: Path) -> tuple[str, ...]:
         """The words to put before a command that runs in a folder of the work folder; blocks."""
-        below = cwd if cwd.is_relative_to(self.root) else self.root
+        below = cwd.resolve() if cwd.resolve().is_relative_to(self.root) else self.root
         return (*self._mounting(), *self._confining(), "--chdir", str(below), "--")
 
     def wrapped(self, command: str, cwd: Path) -> str:

@@ -25,6 +25,7 @@ from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
+from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.workspace import homes
 
 _REAL = r"ANTHROPIC_|CLAUDE_CODE_(OAUTH|USE_)|CLAUDE_SECURESTORAGE_"
@@ -213,7 +214,9 @@ class _Opening:
             if _LOST in end.tail:
                 raise _ThreadLost from end
             raise
-        return channel.ClaudeChannel(process, server, thread, self.workspace)
+        root = await anyio.to_thread.run_sync(self.workspace.execution_dir.resolve)
+        looking = await read_only_sandbox(root)
+        return channel.ClaudeChannel(process, server, thread, self.workspace, looking)
 
 
 async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from uuid import uuid4
 
 import anyio
@@ -23,6 +24,7 @@ from coterie.model.conversation import Prompt
 from coterie.model.interaction import Response
 from coterie.model.update import Activity, Asked, End, TurnCompleted, Update
 from coterie.model.workspace import Workspace
+from coterie.tools.read_only_sandbox import ReadOnlySandbox
 
 
 @dataclass(frozen=True)
@@ -97,13 +99,20 @@ class ClaudeChannel(ProcessChannel):
     """`ports.Channel` on one Claude."""
 
     def __init__(
-        self, process: AgentProcess, server: TeamToolServer, thread: str, workspace: Workspace
+        self,
+        process: AgentProcess,
+        server: TeamToolServer,
+        thread: str,
+        workspace: Workspace,
+        looking: ReadOnlySandbox | None = None,
     ) -> None:
         super().__init__(process)
         self.thread: str | None = thread
         self._control = ControlChannel(process)
         self._server = server
         self._workspace = workspace
+        self._looking = looking
+        """Where what only looks is run, unasked."""
         self._turn: ClaudeTurn | None = None
         self._open: dict[str, permissions.ClaudeQuestions] = {}
         """By its key: the request that a question belongs to."""
@@ -136,9 +145,18 @@ class ClaudeChannel(ProcessChannel):
         if self._server.serving.answer(key, response):
             return
         asked = self._open.pop(key, None)
-        reply = asked.take(key, response) if asked is not None else None
-        if asked is not None and reply is not None:
+        if asked is None:
+            return
+        reply = asked.take(key, response, await self._held(asked, response))
+        if reply is not None:
             self._control.reply(asked.request.id, reply)
+
+    async def _held(self, asked: permissions.ClaudeQuestions, response: Response) -> str:
+        """The command line for a sandbox in which the one that was asked for can only look."""
+        call = asked.questions[0].call
+        if not response.is_read_only or self._looking is None or call is None:
+            return ""
+        return await anyio.to_thread.run_sync(self._looking.wrapped, asked.command, Path(call.cwd))
 
     async def interrupt(self) -> None:
         """Have Claude break off, also what it left in the background; between turns nothing."""
@@ -235,7 +253,9 @@ class ClaudeChannel(ProcessChannel):
         self, turn: ClaudeTurn, request: permissions.ClaudeRequest, diff: str
     ) -> Iterable[Update]:
         folder = turn.calls.folder_of(request.call_id) or turn.cwd
-        asked = permissions.asking(request, folder, turn.speech.last, diff)
+        sandbox = self._looking is not None
+        around = permissions.Around(folder, turn.speech.last, diff, sandbox)
+        asked = permissions.asking(request, around)
         for question in asked.questions:
             if not turn.interrupted:
                 self._open[question.key] = asked

@@ -12,7 +12,7 @@ from coterie.agents.process import Object
 from coterie.agents.questions import EXACT, choices_of, information, permission, said_to
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.flags import words
-from coterie.model.interaction import APPROVE, NOBODY, Display, Response
+from coterie.model.interaction import NOBODY, Display, Response
 from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall
 
@@ -36,12 +36,15 @@ def effect_of(tool: str) -> Effect:
     return "read" if is_harmless(tool) else _EFFECTS.get(tool, "other")
 
 
-def action_of(tool: str, given: Object, cwd: str) -> Action:
-    """What a call would do."""
+def action_of(tool: str, given: Object, cwd: str, *, sandbox: bool = False) -> Action:
+    """What a call would do; `sandbox`: whether a command can be run where it can only look."""
     path = path_of(given)
     match _EFFECTS.get(tool):
         case "run":
-            return Action("run", tool, cwd, command=text(given.get("command")))
+            command, held = text(given.get("command")), sandbox and tool == SHELL
+            return Action(
+                "run", tool, cwd, command=command, read_only_sandbox=held, keeps_folder=held
+            )
         case "write":
             return Action("write", tool, cwd, paths=(path,) if path else ())
         case "fetch":
@@ -61,9 +64,10 @@ def path_of(given: Object) -> str:
     return text(given.get("file_path") or given.get("notebook_path") or given.get("path"))
 
 
+SHELL = "Bash"
 _SEARCHES = ("Glob", "Grep", "LS")
 _EFFECTS: Mapping[str, Effect] = {
-    **dict.fromkeys(("Bash", "Monitor"), "run"),
+    **dict.fromkeys((SHELL, "Monitor"), "run"),
     **dict.fromkeys(("Edit", "MultiEdit", "NotebookEdit", "Write"), "write"),
     **dict.fromkeys(("NotebookRead", "Read", *_SEARCHES), "read"),
     **dict.fromkeys(("WebFetch", "WebSearch"), "fetch"),
@@ -146,16 +150,25 @@ class ClaudeQuestions:
     questions: Sequence[Asked]
     _answers: dict[str, Response] = field(default_factory=dict[str, Response])
 
-    def take(self, key: str, response: Response) -> Object | None:
-        """Keep an answer; the reply to Claude once there is none missing."""
+    @property
+    def command(self) -> str:
+        """The command line that it is about, exactly as Claude gave it."""
+        return text(self.request.input.get("command"))
+
+    def take(self, key: str, response: Response, held: str = "") -> Object | None:
+        """Keep an answer; the reply to Claude once there is none missing.
+
+        `held` is what Claude is to run in place of the command, where the yes is for that alone.
+        """
         self._answers[key] = response
         if len(self._answers) < len(self.questions):
             return None
         if not self.questions[0].call:
             return self._chosen()
-        if response.selected_option_id != APPROVE:
+        if not response.approves or (response.is_read_only and not held):
             return _denied(response)
-        return {"behavior": "allow", "updatedInput": self.request.input}
+        rewritten = {"command": held} if response.is_read_only else {}
+        return {"behavior": "allow", "updatedInput": {**self.request.input, **rewritten}}
 
     def _chosen(self) -> Object:
         answers: dict[str, str] = {}
@@ -168,32 +181,43 @@ class ClaudeQuestions:
         return {"behavior": "allow", "updatedInput": {**self.request.input, "answers": answers}}
 
 
-def asking(request: ClaudeRequest, cwd: str, said: str, diff: str = "") -> ClaudeQuestions:
-    """The questions of a request; `said` is the last thing that Claude said.
+@dataclass(frozen=True)
+class Around:
+    """What is known where a request is made."""
 
-    `diff` is what the call would change, where that can be told.
-    """
+    cwd: str
+    said: str
+    """The last thing that Claude said."""
+    diff: str = ""
+    """What the call would change, where that can be told."""
+    sandbox: bool = False
+    """Whether a command can be run where it can only look."""
+
+
+def asking(request: ClaudeRequest, around: Around) -> ClaudeQuestions:
+    """The questions of a request."""
     if request.tool == QUESTION:
         found = mappings(request.input.get("questions"))
+        said = around.said
         asked = [_question(f"{request.id}.{n}", one, said) for n, one in enumerate(found, 1)]
         if asked:
             return ClaudeQuestions(request, asked)
-    return ClaudeQuestions(request, [_permission(request, cwd, said, diff)])
+    return ClaudeQuestions(request, [_permission(request, around)])
 
 
-def _permission(request: ClaudeRequest, cwd: str, said: str, diff: str) -> Asked:
-    given = request.input
+def _permission(request: ClaudeRequest, around: Around) -> Asked:
+    given, cwd = request.input, around.cwd
     call = PendingCall(
         call_id=request.call_id,
         name=request.tool,
         input=given,
         cwd=cwd,
-        action=action_of(request.tool, given, cwd),
+        action=action_of(request.tool, given, cwd, sandbox=around.sandbox),
         why=brief(text(given.get("description"))),
-        said=brief(said),
+        said=brief(around.said),
         note=_IN_BACKGROUND if given.get("run_in_background") is True else "",
     )
-    asked = permission(request.id, call, diff)
+    asked = permission(request.id, call, around.diff)
     if request.tool != PLAN:
         return asked
     plan = Display(title="Approve a plan", content=text(given.get("plan")))

@@ -21,9 +21,9 @@ from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule,
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
 
-PartKind = Literal["read", "look", "read_elsewhere", "edit", "act"]
-"""Reads in the work folder for sure; seems to do no more than that; reads anything else; edits a
-file in it; does more than that."""
+PartKind = Literal["read", "enter", "look", "read_elsewhere", "edit", "act"]
+"""Reads in the work folder for sure; enters a folder of it; seems to do no more than that; reads
+anything else; edits a file in it; does more than that."""
 _P = TypeVar("_P", CommandPattern, paths.PathPattern, AddressPattern, ToolPattern)
 
 
@@ -69,6 +69,10 @@ class AllowRules:
             return ActionPart("read_elsewhere")
         unread = any(glob.lies_in(folder, self.root) for glob in self.unread if access.reads(glob))
         return ActionPart("read_elsewhere" if unread else "read")
+
+    def is_open(self, place: paths.ResolvedPath) -> bool:
+        """Whether a folder is one of the work folder that may be looked at."""
+        return place.within(self.root) and not place.touches(paths.PRIVATE, self.root)
 
     def fetching(self, target: str) -> ActionPart:
         rule = self._first("fetch", AddressPattern, lambda about: about.allows(target))
@@ -188,8 +192,8 @@ class _LineWalk:
         # In a folder reached through a link, `..` is not the same to a shell and to the system.
         confusing = self._through_link and ".." in target.split("/")
         self._lost = confusing or len(self._folders) > MOST_FOLDERS
-        within = not self._lost and all(place.within(self._allowed.root) for place in places)
-        return ActionPart("read" if within else "read_elsewhere", rule)
+        within = not self._lost and all(map(self._allowed.is_open, places))
+        return ActionPart("enter" if within else "read_elsewhere", rule)
 
     def _reads(self, command: SimpleCommand) -> list[ActionPart]:
         parts: list[ActionPart] = []
@@ -200,7 +204,7 @@ class _LineWalk:
                 return [ActionPart("act")]
             parts += exact or []
             parts += self._parts_of_access(access, folder) if access else []
-            if not paths.is_below(folder, self._allowed.root):
+            if not self._allowed.is_open(paths.resolve(folder, "/")):
                 parts.append(ActionPart("read_elsewhere"))
         # Which files a glob is replaced by nobody knows but the shell: one may be denied.
         hidden = any(word.glob for word in command.words) and self._allowed.unread

@@ -18,17 +18,23 @@ from coterie.tools.permission.rules import Rule
 from coterie.tools.permission.shell_lexer import Word, name_set
 from coterie.tools.permission.shell_parser import SimpleCommand, parse
 
-_READS: Mapping[PartKind, Verdict] = {"read": "allow", "look": "ask", "read_elsewhere": "ask"}
+_READS: Mapping[PartKind, Verdict] = {
+    "read": "allow",
+    "enter": "allow",
+    "look": "ask",
+    "read_elsewhere": "ask",
+}
 DEFAULTS: Mapping[Mode, Mapping[PartKind, Verdict]] = {
     "read": {**_READS, "edit": "deny", "act": "deny"},
     "ask": {**_READS, "edit": "ask", "act": "ask"},
     "accept-edits": {**_READS, "edit": "allow", "act": "ask"},
-    "full": dict.fromkeys(("read", "look", "read_elsewhere", "edit", "act"), "allow"),
+    "full": dict.fromkeys(("read", "enter", "look", "read_elsewhere", "edit", "act"), "allow"),
 }
 """The verdict of each mode where no rule applies."""
 
 _STRICTEST_FIRST: Sequence[Verdict] = ("deny", "ask", "allow_read_only", "allow")
-_LOOKS = frozenset({ActionPart("read"), ActionPart("look")})
+_LOOK = ActionPart("look")
+_LOOKS = frozenset({ActionPart("read"), ActionPart("enter"), _LOOK})
 
 
 def decide(
@@ -67,7 +73,9 @@ def decide(
         through_link=cwd.named != cwd.real,
     )
     parts = parts_of(action, allow_rules)
-    if action.read_only_sandbox and _LOOKS.issuperset(parts) and not nobody_asks:
+    entering = action.keeps_folder and ActionPart("enter") in parts and _LOOK not in parts
+    looking = action.read_only_sandbox and _LOOKS.issuperset(parts) and not entering
+    if looking and not nobody_asks:
         ruling = Ruling("allow_read_only", f"mode {permissions.mode}")
     else:
         ruling = _combined(parts, permissions.mode)
