@@ -460,6 +460,36 @@ async def test_a_reader_cannot_write(house: House) -> None:
     assert sorted(path.name for path in house.project.iterdir()) == [".coterie"]
 
 
+async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: Path) -> None:
+    """So that what only seems to look may pass unasked, whatever it does in truth."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("heliotrope\n")
+    (house.project / "note.txt").write_text("one\n")
+    (house.project / "out").symlink_to(outside)
+    (house.project / ".coterie").mkdir()
+    (house.project / ".coterie" / "canary.txt").write_text("heliotrope\n")
+    looks = ["cat *.txt | sort; jq -R . note.txt", "git --version; ls -A; rg one"]
+    hidden = [
+        f"cat {outside}/secret.txt; echo end",
+        "cat out/*; cat .coterie/*; grep -rh . .coterie; echo end",
+        "cat ~/.* $HOME/.codex/*; echo end",
+        "ls /root /home/* /run/* /tmp/*; echo end",
+    ]
+    async with house.open(house.member("read")) as channel:
+        house.script(*map(shell, looks), reply("Done."))
+        gate = house.gate("read")
+        [first, second] = (await take(channel, "look", gate)).of(ToolCallFinished)
+        house.script(*map(shell, hidden), reply("Done."))
+        ends = (await take(channel, "and there")).of(ToolCallFinished)
+    assert gate.asked == []
+    assert "one" in str(first.output)
+    assert "note.txt:one" in str(second.output)
+    assert ["end" in str(end.output) for end in ends] == [True] * len(hidden)
+    told = " ".join(str(end.output["output"]) for end in ends)
+    assert "heliotrope" not in told
+
+
 @pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["shell"]), ("full", [])])
 async def test_modes(house: House, mode: Mode, asked: list[str]) -> None:
     async with house.open(house.member(mode)) as channel:

@@ -119,6 +119,31 @@ def test_it_follows_the_team(house: House) -> None:
     assert not (again.path / "AGENTS.md").exists()
 
 
+def test_a_reader_sees_no_more_than_it_has_to(house: House, tmp_path: Path) -> None:
+    """Where the program itself is known: it has to start inside its own sandbox."""
+    packages = tmp_path / "node_modules" / "@openai"
+    program, real = packages / "codex" / "bin" / "codex.js", "codex-x/vendor/x/bin/codex"
+    for path in (program, packages / real):
+        path.parent.mkdir(parents=True)
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+    place = workspace(house)
+    (house.project / ".coterie" / "other").mkdir(parents=True)
+    home = prepare(member("read"), place, str(program))
+    assert (home.read_only, home.confined) == (True, True)
+    assert filesystem(home) == {
+        ":minimal": "read",
+        ":workspace_roots": {".": "read"},
+        str(house.project / ".coterie" / "other"): "deny",
+        str(place.tmp): "deny",
+        str(home.path / "kept"): "deny",
+        str(packages / "codex-x" / "vendor" / "x"): "read",
+        str(home.path / "tmp"): "read",
+    }
+    assert not prepare(member("ask"), place, str(program)).confined
+    assert not prepare(member("read"), place, "not-there").confined
+
+
 @pytest.mark.parametrize("mode", ["read", "ask", "accept-edits", "full"])
 def test_terminals_are_for_those_who_need_not_be_asked(house: House, mode: Mode) -> None:
     home = prepare(member(mode), workspace(house))

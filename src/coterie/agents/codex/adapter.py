@@ -66,7 +66,7 @@ class CodexAdapter(ProgramAdapter):
         self, member: Member, workspace: Workspace, thread: str | None
     ) -> channel.CodexChannel | channel.CodexExecChannel | RefusedChannel:
         """A channel on this thread, or on a new one where Codex cannot find it."""
-        home = await anyio.to_thread.run_sync(prepare, member, workspace)
+        home = await anyio.to_thread.run_sync(prepare, member, workspace, self.agent.command)
         leftovers = await anyio.to_thread.run_sync(Leftovers.before, home)
         start = partial(self._start, member, workspace, home)
         opening = CodexOpening(member, home, leftovers, thread, Serving(workspace.others))
@@ -113,7 +113,8 @@ class CodexOpening:
         if resumed:
             path = Path(str(thread.get("path")))
             rollout = await anyio.to_thread.run_sync(channel.Rollout.at_end, path)
-        known = channel.CodexThread(str(thread["id"]), str(self.home.cwd), rollout)
+        cwd, confined = str(self.home.cwd), self.home.confined
+        known = channel.CodexThread(str(thread["id"]), cwd, rollout, confined)
         return channel.CodexChannel(rpc, known, self.leftovers, self.serving)
 
     async def _greet(self, rpc: JsonRpc) -> None:

@@ -25,7 +25,7 @@ from coterie.agents.process import AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import OneShotChannel, ProcessChannel, StartProcess
 from coterie.agents.team_tools.serving import Result, Serving
 from coterie.model.conversation import Prompt
-from coterie.model.interaction import APPROVE, Response
+from coterie.model.interaction import Response
 from coterie.model.update import Activity, End, TextDelta, TurnCompleted, TurnInterrupted, Update
 from coterie.process.streams import LineSplitter, clean, parse_object
 
@@ -41,6 +41,8 @@ class CodexThread:
     cwd: str
     rollout: Rollout | None
     """Where the raw items stand, for a thread that was taken up again."""
+    confined: bool = False
+    """Whether its commands can do no more than look, and only at the folder it works in."""
 
 
 class CodexChannel(ProcessChannel):
@@ -63,7 +65,8 @@ class CodexChannel(ProcessChannel):
 
     async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
         self._serving.begin()
-        turn = self._turn = CodexTurn(self._thread.id, self._thread.cwd, self._tokens)
+        thread = self._thread
+        turn = self._turn = CodexTurn(thread.id, thread.cwd, self._tokens, thread.confined)
         try:
             async with aclosing(self._updates(turn, prompt)) as updates:
                 async for update in updates:
@@ -87,7 +90,7 @@ class CodexChannel(ProcessChannel):
         request, turn.request = turn.request, None
         if request is None or request.asked.key != key:
             return
-        approved = response.selected_option_id == APPROVE
+        approved = response.approves
         word = response.comment or response.input_value
         if word and not approved:
             await self._tell(turn, f"[NOTE]\nThe answer was no: {word}")

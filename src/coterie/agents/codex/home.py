@@ -21,7 +21,8 @@ Six things of Codex 0.166 decide what stands here:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -41,6 +42,9 @@ OFF = ("apps", "goals", "hooks", "multi_agent", "plugins", "unbounded_connection
 """Features that would run what nobody of the team asked for, or wait for a network for ever."""
 _TERMINALS = "unified_exec_tty"
 _KEPT = "kept"
+_HELPERS = "tmp"
+"""Below its home: links to itself, by which it starts what makes its sandbox."""
+_BINARY = "codex-*/vendor/*/bin/codex"
 REHEARSAL_MODEL = "gpt-5.5"
 """A model of its catalogue with plain tools; a rehearsal need not speak any other."""
 KEY = "CODEX_API_KEY"
@@ -61,10 +65,12 @@ class CodexHome:
     env: Mapping[str, str]
     read_only: bool
     """Whether its commands can change nothing at all."""
+    confined: bool = False
+    """Whether they then see nothing but the work folder and the system's programs either."""
 
 
-def prepare(member: Member, workspace: Workspace) -> CodexHome:
-    """Write a member's home, as the team is now; blocks."""
+def prepare(member: Member, workspace: Workspace, command: str = "codex") -> CodexHome:
+    """Write a member's home, as the team is now; `command` is the program's.  Blocks."""
     path = homes.private_folder(workspace.home / ".codex")
     homes.private_folder(_scratch(workspace))
     cwd = workspace.execution_dir.resolve()
@@ -72,7 +78,9 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     read_only = member.permissions.mode == "read"
     login = _link_login(path / "auth.json", workspace)
     kept = dict.fromkeys((str(homes.private_folder(path / _KEPT)), *login), "deny")
-    looking = {"filesystem": {":root": "read", **kept}}
+    programs = _programs(command, workspace.env.get("PATH"))
+    seen = _seen(cwd, path, worktree, programs) if programs else {":root": "read"}
+    looking = {"filesystem": {**seen, **kept}}
     writing = {"filesystem": {**_writable(cwd, worktree, workspace), **kept}}
     config = {
         **_provider(workspace),
@@ -88,7 +96,8 @@ def prepare(member: Member, workspace: Workspace) -> CodexHome:
     _write_documents(path / "AGENTS.md", cwd, workspace)
     instruction = workspace.folder / "AGENTS.md"
     homes.write_instruction(instruction, member, homes.READ_TEAM_INSTRUCTION)
-    return CodexHome(path, cwd, _environment(path, workspace), read_only)
+    env = _environment(path, workspace)
+    return CodexHome(path, cwd, env, read_only, confined=read_only and bool(programs))
 
 
 def _environment(path: Path, workspace: Workspace) -> dict[str, str]:
@@ -156,6 +165,52 @@ def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dic
         **dict.fromkeys(map(str, kept), "read"),
         **dict.fromkeys(map(str, given), "write"),
     }
+
+
+def _seen(
+    cwd: Path, home: Path, worktree: Worktree | None, programs: Iterable[Path]
+) -> dict[str, object]:
+    """What a command that only looks may read: the folder it works in, and what runs programs."""
+    helpers = homes.private_folder(home / _HELPERS)
+    given = [*programs, helpers, *((worktree.common,) if worktree else ())]
+    return {
+        ":minimal": "read",
+        ":workspace_roots": {".": "read"},
+        **dict.fromkeys(map(str, _beside(helpers.resolve(), cwd / ".coterie")), "deny"),
+        **dict.fromkeys(map(str, given), "read"),
+    }
+
+
+def _beside(path: Path, folder: Path) -> Iterator[Path]:
+    """All of a folder that is not on the way to a path: nothing is shown inside what is kept.
+
+    No links: what one leads to counts by itself, and Codex cannot keep it.
+    """
+    if not folder.is_dir():
+        return
+    if not path.is_relative_to(folder):
+        yield folder
+        return
+    while folder != path:
+        onward = folder / path.relative_to(folder).parts[0]
+        beside = (entry for entry in folder.iterdir() if entry != onward)
+        yield from (entry for entry in beside if not entry.is_symlink())
+        folder = onward
+
+
+def _programs(command: str, search_path: str | None) -> list[Path]:
+    """Where Codex's own programs are, which its sandbox starts inside; empty: nobody can say."""
+    found = shutil.which(command, path=search_path)
+    if found is None:
+        return []
+    real = Path(found).resolve()
+    package = next((above for above in real.parents if above.name == "codex"), None)
+    if real.suffix != ".js" or package is None:
+        return [real]
+    # A package for each kind of machine is beside it, or below.
+    around = (package.parent, package / "node_modules" / "@openai")
+    binaries = (found for place in around for found in place.glob(_BINARY))
+    return [binary.resolve().parents[1] for binary in binaries]
 
 
 def _scratch(workspace: Workspace) -> Path:

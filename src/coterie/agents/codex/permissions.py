@@ -25,6 +25,8 @@ class CodexRequestContext:
     cwd: str
     said: str
     calls: CodexCalls
+    confined: bool = False
+    """Whether its commands can do no more than look, and only at the folder it works in."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ def _command(params: Object, around: CodexRequestContext) -> _Question:
     leaves = _leaves_sandbox(params, around)
     if leaves:
         given["sandbox"] = "none"
-    action = Action("run", SHELL, cwd, command=command)
+    held = around.confined and not leaves
+    action = Action("run", SHELL, cwd, command=command, read_only_sandbox=held)
     return _Question(call_id, given, action, note=_LEAVES if leaves else "")
 
 

@@ -161,6 +161,8 @@ class CodexTurn:
     thread: str
     cwd: str
     before: Tokens
+    confined: bool = False
+    """Whether its commands can do no more than look, and only at the folder it works in."""
     id: str = ""
     interrupted: bool = False
     """Whether the user broke it off."""
@@ -215,7 +217,7 @@ class CodexTurn:
         yield from updates or (update.Activity(),)
 
     def _asked(self, message: Object) -> Iterator[update.Update]:
-        around = CodexRequestContext(self.cwd, self.text, self.calls)
+        around = CodexRequestContext(self.cwd, self.text, self.calls, self.confined)
         self.request = request_of(message, around)
         if self.request is None:
             self.unanswerable.append(message.get("id"))
