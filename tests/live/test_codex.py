@@ -464,11 +464,11 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
     """So that what only seems to look may pass unasked, whatever it does in truth."""
     outside = tmp_path / "outside"
     outside.mkdir()
-    (outside / "secret.txt").write_text("heliotrope\n")
+    (outside / "secret.txt").write_text("marjoram\n")
     (house.project / "note.txt").write_text("one\n")
     (house.project / "out").symlink_to(outside)
     (house.project / ".coterie").mkdir()
-    (house.project / ".coterie" / "canary.txt").write_text("heliotrope\n")
+    (house.project / ".coterie" / "canary.txt").write_text("marjoram\n")
     looks = ["cat *.txt | sort; jq -R . note.txt", "git --version; ls -A; rg one"]
     hidden = [
         f"cat {outside}/secret.txt; echo end",
@@ -487,7 +487,7 @@ async def test_a_reader_sees_the_project_and_the_system(house: House, tmp_path: 
     assert "note.txt:one" in str(second.output)
     assert ["end" in str(end.output) for end in ends] == [True] * len(hidden)
     told = " ".join(str(end.output["output"]) for end in ends)
-    assert "heliotrope" not in told
+    assert "marjoram" not in told
 
 
 @pytest.mark.parametrize(("mode", "asked"), [("accept-edits", ["shell"]), ("full", [])])

@@ -44,6 +44,7 @@ _TERMINALS = "unified_exec_tty"
 _KEPT = "kept"
 _HELPERS = "tmp"
 """Below its home: links to itself, by which it starts what makes its sandbox."""
+_ELF = b"\x7fELF"
 _BINARY = "codex-*/vendor/*/bin/codex"
 REHEARSAL_MODEL = "gpt-5.5"
 """A model of its catalogue with plain tools; a rehearsal need not speak any other."""
@@ -206,11 +207,17 @@ def _programs(command: str, search_path: str | None) -> list[Path]:
     real = Path(found).resolve()
     package = next((above for above in real.parents if above.name == "codex"), None)
     if real.suffix != ".js" or package is None:
-        return [real]
+        return [real] if _is_binary(real) else []
     # A package for each kind of machine is beside it, or below.
     around = (package.parent, package / "node_modules" / "@openai")
     binaries = (found for place in around for found in place.glob(_BINARY))
     return [binary.resolve().parents[1] for binary in binaries]
+
+
+def _is_binary(path: Path) -> bool:
+    """Whether a file is the program itself and no script that starts it."""
+    with path.open("rb") as file:
+        return file.read(len(_ELF)) == _ELF
 
 
 def _scratch(workspace: Workspace) -> Path:
