@@ -76,7 +76,7 @@ bench: $(DEV) compiled ## what a turn costs, beside a bare loop
 	$(SAY) "measuring"
 	@$(BIN)/python -m bench $(ARGS)
 
-chaos: $(DEV) compiled ## kill -9 at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets
+chaos: $(DEV) compiled ## kill -9 at 300 random instants of chats (100 of them interrupted), 100 of the built-in agent, 100 of tickets; 20,000 looks in hostile folders
 	$(SAY) "killing 500 times (ARGS='--only tickets' for those alone)"
 	@$(BIN)/python -m bench.chaos $(ARGS)
 

@@ -2,7 +2,8 @@
 
 Chats are killed when nothing else happens to them, and between interrupts and words.
 
-Exits with 1 when anything was lost, doubled or left running.
+Looks are random command lines that pass unasked, run in hostile folders under strace.
+Exits with 1 when anything was lost, doubled or left running, or when a look escaped.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import anyio
 from bench.chaos.builtin import BuiltinChaos, Outcome
 from bench.chaos.chats import Chaos
 from bench.chaos.interrupts import InterruptChaos, Interrupted
+from bench.chaos.looks import LookFuzzer
 from bench.chaos.tickets import TicketChaos
 
 CHAT_KILLS = 200
 INTERRUPT_KILLS = 100
 BUILTIN_KILLS = 100
 TICKET_KILLS = 100
+LOOKS = 20_000
 
 
 def main() -> int:
@@ -38,13 +41,15 @@ def main() -> int:
         clean &= builtin(options, options.kills or BUILTIN_KILLS)
     if options.only in (None, "tickets"):
         clean &= tickets(options, options.kills or TICKET_KILLS)
+    if options.only in (None, "looks"):
+        clean &= looks(options, options.kills or LOOKS)
     return 0 if clean else 1
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=["chat", "interrupts", "builtin", "tickets"])
-    usual = f"{CHAT_KILLS}, {INTERRUPT_KILLS}, {BUILTIN_KILLS} and {TICKET_KILLS}"
+    parser.add_argument("--only", choices=["chat", "interrupts", "builtin", "tickets", "looks"])
+    usual = f"{CHAT_KILLS}, {INTERRUPT_KILLS}, {BUILTIN_KILLS}, {TICKET_KILLS}; of looks {LOOKS}"
     parser.add_argument("--kills", type=int, help=f"of each; {usual}")
     parser.add_argument("--turns", type=int, default=30, help="of a chat")
     parser.add_argument("--seed", type=int, default=1)
@@ -97,8 +102,17 @@ def tickets(options: argparse.Namespace, kills: int) -> bool:
     return tally.clean
 
 
-def _tell(done: int, kills: int, what: str) -> None:
-    sys.stderr.write(f"\r{done} of {kills} kills, {what} ")
+def looks(options: argparse.Namespace, cases: int) -> bool:
+    """Random command lines in hostile folders; whether none escaped."""
+    with tempfile.TemporaryDirectory() as folder:
+        fuzzer = LookFuzzer(Path(folder).resolve(), seed=options.seed)
+        tally = fuzzer.run(cases, lambda now: _tell(now.cases, cases, str(now), "lines"))
+    sys.stdout.write("\n" + "\n".join([str(tally), *tally.escapes]) + "\n")
+    return not tally.escapes
+
+
+def _tell(done: int, kills: int, what: str, unit: str = "kills") -> None:
+    sys.stderr.write(f"\r{done} of {kills} {unit}, {what} ")
     sys.stderr.flush()
 
 

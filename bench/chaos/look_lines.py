@@ -9,6 +9,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from coterie.model.flags import words
+
 CANARY = "canary-7f3a91"
 """Stands in every file that nobody may read."""
 
@@ -112,11 +114,10 @@ class HostileFolder:
     def _folder(self, folder: Path, chance: random.Random) -> None:
         folder.mkdir(exist_ok=True)
         secret = CANARY if folder.name == ".coterie" else "text"
-        for name in chance.sample(_NAMES, chance.randint(6, len(_NAMES))):
+        some = chance.sample(_NAMES, chance.randint(6, len(_NAMES)))
+        for name in dict.fromkeys(("a.txt", "b.py", "list", *some)):
             path = folder / name
-            if path.exists() or path.is_symlink():
-                continue
-            if chance.random() < 0.25:
+            if name not in ("a.txt", "list") and chance.random() < 0.25:
                 path.symlink_to(self._target(chance))
             else:
                 path.write_text(f"{secret}\none\ntwo\n{self.sibling}/secret\n")
@@ -136,8 +137,8 @@ class HostileFolder:
             "GIT_CONFIG_NOSYSTEM": "1",
         }
         git = ("git", "-c", "user.name=a", "-c", "user.email=b@c", "-C", str(self.project))
-        for words in (("init", "-q"), ("add", "-A", "src"), ("commit", "-qm", "one")):
-            subprocess.run([*git, *words], env=environment, check=False, capture_output=True)
+        for said in (("init", "-q"), ("add", "-A", "src"), ("commit", "-qm", "one")):
+            subprocess.run([*git, *said], env=environment, check=False, capture_output=True)
         (self.project / ".gitattributes").write_text("* diff=evil filter=evil merge=evil\n")
         told = {"evil": evil, "folder": self.project, "outside": self.sibling}
         with (self.project / ".git" / "config").open("a") as config:
@@ -154,28 +155,41 @@ class HostileFolder:
             (self.project / "docs" / "config").write_text(_CONFIG.format(**told))
 
 
-_PROGRAMS = (
+_PROGRAMS = words(
     "cat head tail wc nl ls stat grep rg find sort uniq cut tr paste comm cmp diff file du sed awk "
     "jq tree md5sum sha256sum cksum od rev tac column fold join env date test printf echo basename "
     "realpath readlink xargs git tee cp touch sh curl python3"
-).split()
-_LONG = (
+)
+_USUAL = (
+    *words("cat head tail wc nl ls stat grep grep find cut uniq sort rg diff"),
+    *("sed -n 1,5p", "git status", "git log -p", "git diff", "md5sum", "du -s", "echo", "pwd"),
+)
+_LONG = words(
     "--output=new --files0-from=list --compress-program=./evil.sh --pre=./evil.sh --follow "
     "--recursive --dereference-recursive --file=list --from-file=list --check --in-place "
     "--color=always --lines=3 --include=*.py --exec=./evil.sh --textconv --ext-diff --no-index "
     "--outp=new --fil=list --hidden --all --reverse --unique --null --version --pager"
-).split()
-_FIND = (
+)
+_FIND = words(
     "-name|*.txt -type|f -maxdepth|2 -exec|./evil.sh|; -delete -fprint|new -print -not -newer|list "
     "-path|* -ls -empty -okdir|./evil.sh|; -follow -L -files0-from|list"
-).split()
+)
 _GIT = (
-    "status|log|log -p|diff|diff --ext-diff|show|show --textconv HEAD|blame src/a.txt|grep one|"
-    "grep -Oevil.sh one|branch|branch new|tag|stash list|stash|ls-files|cat-file -p HEAD|look|"
-    "log --show-signature|diff --no-index a.txt .env|config -l|rev-parse HEAD|describe|"
-    "archive HEAD|--no-pager log --stat|-c core.pager=./evil.sh log|log --output=new|shortlog|"
-    "submodule status|fetch|ls-remote|remote -v|worktree list|reflog|rev-list --all|show-ref"
-).split("|")
+    *words("status log diff show branch tag stash ls-files look describe shortlog fetch ls-remote"),
+    *("log -p", "diff --ext-diff", "show --textconv HEAD", "blame src/a.txt", "grep one"),
+    *("grep -Oevil.sh one", "branch new", "stash list", "cat-file -p HEAD", "config -l"),
+    *("log --show-signature", "diff --no-index a.txt .env", "rev-parse HEAD", "archive HEAD"),
+    *("--no-pager log --stat", "-c core.pager=./evil.sh log", "log --output=new", "remote -v"),
+    *("submodule status", "worktree list", "reflog", "rev-list --all", "show-ref"),
+)
+_ODD = (
+    "/etc/passwd",
+    "-",
+    "/proc/self/environ",
+    ".coterie/a.txt",
+    "src/../../home/a.txt",
+    "{a,b}*",
+)
 _JOINTS = (" | ", " && ", "; ", " || ", "\n")
 
 
@@ -187,6 +201,27 @@ class LineMaker:
     chance: random.Random
 
     def line(self) -> str:
+        """One command line; half of them are of the kind that agents write all day."""
+        if self.chance.random() < 0.5:
+            return self.chance.choice((" | ", " && ", "; ")).join(
+                self._usual() for _ in range(self.chance.choice((1, 1, 2)))
+            )
+        return self._odd()
+
+    def _usual(self) -> str:
+        program = self.chance.choice(_USUAL)
+        if program == "find":
+            return f"find {self._inside()} -name {shlex.quote(self.chance.choice(_NAMES))}"
+        options = self.chance.choice(("", "", "-n", "-c 3", "-rn", "-la", "-i", "-nC2", "-u", "-5"))
+        said = [program, options, "one" if program in ("grep", "rg") else "", self._inside()]
+        return " ".join(filter(None, said))
+
+    def _inside(self) -> str:
+        name = self.chance.choice((*_NAMES, "src", "docs", "."))
+        below = self.chance.choice(("", "", "src/", "docs/", "./"))
+        return self.chance.choice(("", "*.txt", "src/*", *[shlex.quote(f"{below}{name}")] * 6))
+
+    def _odd(self) -> str:
         parts = [self._command() for _ in range(self.chance.choice((1, 1, 1, 2, 3)))]
         line = parts[0]
         for part in parts[1:]:
@@ -201,11 +236,11 @@ class LineMaker:
         program = self.chance.choice(_PROGRAMS)
         if program == "git":
             return f"git {self.chance.choice(_GIT)}"
-        words = [program, *(self._option(program) for _ in range(self.chance.choice((0, 0, 1, 2))))]
+        said = [program, *(self._option(program) for _ in range(self.chance.choice((0, 0, 1, 2))))]
         if program in ("grep", "rg", "sed", "awk", "jq", "tr"):
-            words.append(self.chance.choice(("one", "'o.*'", "-n 1,3p", "1,3p", ".", "'{print}'")))
-        words += [self._word() for _ in range(self.chance.choice((0, 1, 1, 2, 3)))]
-        return " ".join(words)
+            said.append(self.chance.choice(("one", "'o.*'", "-n 1,3p", "1,3p", ".", "'{print}'")))
+        said += [self._word() for _ in range(self.chance.choice((0, 1, 1, 2, 3)))]
+        return " ".join(said)
 
     def _option(self, program: str) -> str:
         roll = self.chance.random()
@@ -236,8 +271,7 @@ class LineMaker:
         if roll < 0.85:
             return self._plain()
         return self.chance.choice(
-            ("../sibling/secret", "~/.netrc", "$HOME/.netrc", "$(cat list)", "/etc/passwd", "-")
-            + ("/proc/self/environ", ".coterie/a.txt", "src/../../home/secret", "{a,b}*", "./evil.sh")
+            ("../sibling/secret", "~/.netrc", "$HOME/.netrc", "$(cat list)", "./evil.sh", *_ODD)
         )
 
     def _target(self) -> str:

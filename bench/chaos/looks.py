@@ -1,8 +1,8 @@
 """What passes unasked in mode `read`, run as it would be, under strace: none of it may escape.
 
-An escape is a write, a connection, a file of the folder executed, a file read that is neither in the
-folder nor the system's.  Each line is judged twice: for an agent that has a sandbox, and for one
-that has none and so is held by the table of options alone.
+An escape is a write, a connection, a file of the folder executed, a file read that is neither in
+the folder nor the system's.  Each line is judged twice: for an agent that has a sandbox, and for
+one that has none and so is held by the table of options alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import selectors
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ _TRACED = f"trace=open,openat,openat2,execve,execveat,connect,bind,{_WRITES}"
 _SYSTEM = re.compile(
     r"/(usr|bin|sbin|lib|lib32|lib64|etc|proc|sys|dev|opt|nix)(/|$)|/$|(pipe|socket|anon_inode):"
 )
-_CALL = re.compile(r"(?:\d+ +)?(\w+)\((.*)\) = (-?\d+)(?:<(.*?)>)?(?: .*)?$", re.DOTALL)
+_CALL = re.compile(r"(?:\d+ +)?(\w+)\((.*)\) += (-?\d+)(?:<(.*?)>)?(?: .*)?$", re.DOTALL)
 _STARTED = re.compile(r'^"((?:[^"\\]|\\.)*)"')
 _WRITING = re.compile(r"O_(WRONLY|RDWR|CREAT|TRUNC|APPEND)")
 _BATCH = """
@@ -143,8 +144,6 @@ def run(folder: HostileFolder, lines: Sequence[str], *, sandbox: bool) -> list[s
 
 def _drained(child: subprocess.Popen[bytes], trace: int) -> tuple[bytes, str]:
     """What it printed and what strace told, both read as they come."""
-    import selectors
-
     assert child.stdout is not None
     collected = {child.stdout.fileno(): bytearray(), trace: bytearray()}
     with selectors.DefaultSelector() as waiting:
@@ -163,7 +162,8 @@ def _drained(child: subprocess.Popen[bytes], trace: int) -> tuple[bytes, str]:
 
 
 def _state(folder: HostileFolder) -> dict[str, tuple[int, int, int]]:
-    paths = (Path(at) / name for at, *names in os.walk(folder.top) for name in sum(names, []))
+    walked = os.walk(folder.top)
+    paths = (Path(at) / name for at, below, files in walked for name in (*below, *files))
     states = ((str(path), path.lstat()) for path in paths)
     return {path: (state.st_mtime_ns, state.st_size, state.st_mode) for path, state in states}
 
@@ -174,17 +174,20 @@ def _wrong(told: str, folder: HostileFolder) -> Iterator[str]:
         call = _CALL.search(line)
         if call is None or int(call[3]) < 0:
             continue
-        name, arguments, opened = call[1], call[2], call[4] or ""
-        if name in ("connect", "bind"):
+        if _must_not(call[1], call[2], call[4] or "", folder):
             yield line
-        elif name.startswith("exec"):
-            started = _STARTED.match(arguments)
-            if started and not _SYSTEM.match(started[1]):
-                yield line
-        elif name.startswith("open"):
-            yield from (line for _ in [0] if _is_wrong(opened, arguments, folder))
-        elif not re.search(r'"/(tmp|dev)/', arguments):
-            yield line
+
+
+def _must_not(name: str, arguments: str, opened: str, folder: HostileFolder) -> bool:
+    """Whether a call that succeeded must not have been made."""
+    if name in ("connect", "bind"):
+        return True
+    if name.startswith("exec"):
+        started = _STARTED.match(arguments)
+        return started is not None and not _SYSTEM.match(started[1])
+    if name.startswith("open"):
+        return _is_wrong(opened, arguments, folder)
+    return not re.search(r'"/(tmp|dev)/', arguments)
 
 
 def _is_wrong(opened: str, arguments: str, folder: HostileFolder) -> bool:
