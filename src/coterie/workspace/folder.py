@@ -19,6 +19,7 @@ from typing import cast
 from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
 from coterie.model.workspace import Workspace
+from coterie.workspace.homes import remove_start_files
 from coterie.workspace.own_worktree import own_worktree
 
 
@@ -53,6 +54,8 @@ def open_workspace(
 ) -> Workspace:
     """A member's folder, made, with the whole environment of its process."""
     made = make_folder(root, team, member)
+    if member.home_dir is None:  # one that the user named is theirs
+        remove_start_files(made.home)
     return replace(made, env=environment(member, made, passthrough, agent_env, isolating))
 
 

@@ -47,11 +47,16 @@ _SETTLED = 100_000_000
 def held_in(root: Path) -> list[Path]:
     """What a sandbox has to mount read-only in a work folder, so that git obeys no one else."""
     own = _own(root)
-    held = [path for path in _found(root) if path != own]
-    if own is not None:
-        _make_placeholders(own)
-        held += [own / name for name in _names(own) if not _WRITTEN.fullmatch(name)]
-    return held
+    return [*(path for path in _found(root) if path != own), *held_of_own(root)]
+
+
+def held_of_own(root: Path) -> list[Path]:
+    """The part of it that is in the git directory that work in this folder writes to."""
+    own = _own(root)
+    if own is None:
+        return []
+    _make_placeholders(own)
+    return [own / name for name in _names(own) if not _WRITTEN.fullmatch(name)]
 
 
 def _make_placeholders(own: Path) -> None:

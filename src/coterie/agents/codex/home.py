@@ -30,6 +30,7 @@ from typing import cast
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace import homes
+from coterie.workspace.git_guard import held_of_own
 from coterie.workspace.worktree import Worktree
 
 PROFILE = "coterie"
@@ -160,11 +161,13 @@ def _writable(cwd: Path, worktree: Worktree | None, workspace: Workspace) -> dic
     if (cwd / ".coterie").exists():  # else Codex would make an empty one
         kept.append(cwd / ".coterie")
     given = [_scratch(workspace), *(worktree.changed_by_commits if worktree else ())]
+    held = held_of_own(cwd) if worktree else ()  # of another `.git` Codex lets nothing be written
     return {
         ":root": "read",
         ":workspace_roots": {".": "write", ".agents": "read", ".codex": "read"},
         **dict.fromkeys(map(str, kept), "read"),
         **dict.fromkeys(map(str, given), "write"),
+        **dict.fromkeys(map(str, held), "read"),
     }
 
 

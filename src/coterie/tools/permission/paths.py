@@ -15,15 +15,20 @@ from glob import iglob
 from itertools import islice, takewhile
 
 from coterie.tools.permission.shell_lexer import name_set
+from coterie.workspace.homes import START_FILES
 
 MOST_LINKS = 40
 MOST_FILES = 1000
 """A glob that matches more files than this is not expanded."""
 
-GUARDED = name_set(".git .coterie .mcp.json .husky .vscode .idea .devcontainer .envrc")
+_OF_PROJECTS = name_set(".env .gitattributes")
+"""Start files of a home that are plain data in a project."""
+GUARDED = name_set(".git .coterie .mcp.json .husky .vscode .idea .devcontainer .envrc") | {
+    name for name in START_FILES.split() if "/" not in name and name not in _OF_PROJECTS
+}
 """What other programs run by themselves when a folder is opened, entered or committed to: hooks,
-tasks, servers; besides the settings of agents.  Permission to edit files must not become permission
-to run."""
+tasks, servers, what shells and git start with; besides the settings of agents.  Permission to edit
+files must not become permission to run."""
 
 PRIVATE = frozenset({".coterie"})
 """Contains the homes of all members, with their logins."""

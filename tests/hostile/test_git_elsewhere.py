@@ -1,0 +1,142 @@
+"""A repository that leads git elsewhere: to other folders and repositories of the user's.
+
+Whatever our git does with it, or refuses to, nothing outside the project changes or runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command import Cli
+from tests.cli.crew import Crew, git, registered
+from tests.hostile.leftovers import shell
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """How `.git` leads to `../other`, a repository, or `../victim`; what a bare git does there."""
+
+    name: str
+    lead: str
+    control: str
+
+
+WAYS = (
+    Elsewhere("work-tree", "git config core.worktree ../../victim", "git reset -q --hard"),
+    Elsewhere(
+        "common",
+        "rm -r .git/refs .git/objects; echo ../../other/.git > .git/commondir",
+        "git update-ref refs/heads/x HEAD",
+    ),
+    Elsewhere(
+        "pointer",
+        "mv .git ../moved; echo gitdir: ../other/.git > .git",
+        "git update-ref refs/heads/x HEAD",
+    ),
+    Elsewhere("link", "mv .git ../moved; ln -s ../other/.git .git", "git branch x"),
+    Elsewhere(
+        "worktree",
+        "mkdir -p .git/worktrees/x; echo ../../other/.git > .git/worktrees/x/commondir; "
+        "git -C ../other worktree add -q ../w -b w; mv .git ../moved; cp ../w/.git .git",
+        "git update-ref refs/heads/x HEAD",
+    ),
+    Elsewhere(
+        "refs",
+        "cp -r .git/refs ../other/.git; rm -r .git/refs; ln -s ../../other/.git/refs .git/refs",
+        "git branch x",
+    ),
+    Elsewhere(
+        "branches", "ln -s ../../../../victim .git/refs/heads/coterie", "git branch coterie/x"
+    ),
+    Elsewhere(
+        "log",
+        "rm .git/logs/HEAD; ln -s ../../../victim/file .git/logs/HEAD; git config user.name ';id;'",
+        "git commit -q --allow-empty -m x",
+    ),
+    Elsewhere(
+        "logs-of-branches",
+        "mkdir -p .git/logs/refs/heads; ln -s ../../../../../victim .git/logs/refs/heads/coterie",
+        "git branch coterie/x",
+    ),
+    Elsewhere("logs", "rm -r .git/logs; ln -s ../../victim .git/logs", "git branch x"),
+    Elsewhere(
+        "objects",
+        "cp -r .git/objects/* ../other/.git/objects; rm -r .git/objects; "
+        "ln -s ../../other/.git/objects .git/objects",
+        "echo new | git hash-object -w --stdin",
+    ),
+    Elsewhere(
+        "index", "mv .git/index ../victim/file; ln -s ../../victim/file .git/index", "git rm *.py"
+    ),
+    Elsewhere(
+        "packed", "ln -s ../../victim/packed .git/packed-refs", "git pack-refs --all"
+    ),
+    Elsewhere(
+        "promisor",
+        "git config extensions.partialClone p; git config remote.p.promisor true; "
+        "git config remote.p.url ../other; git config core.repositoryformatversion 1; "
+        "git config remote.p.uploadpack 'touch ../victim/ran; git-upload-pack'; "
+        "rm -f .git/objects/$(git rev-parse HEAD:cart.py | sed 's,..,&/,')",
+        "git cat-file -p HEAD:cart.py",
+    ),
+)  # fmt: skip
+
+
+def furnished(base: Path, project: Path, way: Elsewhere) -> Callable[[], dict[str, str]]:
+    """The project, which leads elsewhere from now on; what is elsewhere, whenever it is asked."""
+    for name in ("other", "victim"):
+        (base / name).mkdir()
+    (base / "victim" / "file").write_text("mine\n")
+    shell(base / "other", "git init -q -b main . && git commit -q --allow-empty -m theirs")
+    shell(project, way.lead, HOME=str(base))
+
+    def elsewhere() -> dict[str, str]:
+        files = (path for name in ("other", "victim") for path in (base / name).rglob("*"))
+        return {
+            str(path.relative_to(base)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in files
+            if path.is_file()
+        }
+
+    return elsewhere
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_nothing_changes_elsewhere(bare: Cli, way: Elsewhere) -> None:
+    crew = Crew(registered(bare)).furnish()
+    base = crew.root.parent
+    elsewhere = furnished(base, crew.root, way)
+    before = elsewhere()
+    for words in (("run", "--yes", "Add coupons"), ("accept", "last"), ("diff", "last")):
+        crew(*words)
+    assert elsewhere() == before
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_bare_git_does_change_it(tmp_path: Path, way: Elsewhere) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "cart.py").write_text("total = 0\n")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "cart.py")
+    git(project, "commit", "-qm", "begin")
+    elsewhere = furnished(tmp_path, project, way)
+    before = elsewhere()
+    said = shell(project, way.control, HOME=str(tmp_path))
+    assert elsewhere() != before, said
+
+
+def test_a_link_is_refused_by_name(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    refs = crew.root / ".git" / "refs"
+    shutil.move(refs, crew.root.parent / "refs")
+    refs.symlink_to(crew.root.parent / "refs")
+    ran = crew("run", "--yes", "Add coupons")
+    assert ran.code != 0
+    assert f"{refs} is a link; put in its place what it leads to" in ran.err
