@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,9 +57,9 @@ def _no_real_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 def ours(root: Path) -> Path:
     """The `.coterie` of a project, as Coterie has made it for this user."""
     root.mkdir(parents=True, exist_ok=True)
-    project = Project(root)
-    make_project(project)
-    return project.folder
+    with ThreadPoolExecutor(1) as beside:  # the test may be on a loop, which never blocks
+        beside.submit(make_project, Project(root)).result()
+    return root / ".coterie"
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from bench.chaos import ticket_agent
 from bench.chaos.chats import has_begun, is_locked
 from bench.chaos.ticket_agent import PRICES, TICKETS, WORKERS
 from bench.chaos.ticket_outcome import Outcome, broken_rules, git, kept_in, outcome
+from coterie.config.project import Project, make_project
 
 MANAGER = "mira"
 _AGENT = Path(ticket_agent.__file__)
@@ -154,7 +155,8 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
     config = {"schemaVersion": "1.2", "agents": agents}
     (registry / "config.json").write_text(json.dumps(config))
     (project / "user" / "settings.json").write_text(json.dumps({"keeper": keeper}))
-    (work / ".coterie").mkdir(parents=True)
+    work.mkdir(parents=True)
+    make_project(Project(work, project / "user"))
     checks = {"checks": [f"test -s {PRICES}"]}
     (work / ".coterie" / "scheduler_config.json").write_text(json.dumps(checks))
     (work / ".gitignore").write_text(".coterie\n")

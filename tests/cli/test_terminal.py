@@ -314,3 +314,17 @@ def test_cancel_asks(cli: Cli, open_terminal: Any) -> None:
     terminal.type("n\r")
     assert terminal.ended() != 0
     assert cli("tasks", "--json").lines[0]["status"] == "waiting"
+
+
+def test_a_folder_that_came_along_is_asked_about(cli: Cli, open_terminal: Any) -> None:
+    planted = cli.house.project / ".coterie" / "teams" / "pair"
+    planted.mkdir(parents=True)
+    (planted / "team.json").write_text('{"members": [{"id": "ada", "agent": "ada"}]}')
+    for answer, code in (("l", 2), ("t", 0), ("", 0)):
+        terminal = open_terminal("team", "list")
+        if answer:
+            terminal.until("leave it, do nothing")
+            assert "teams/pair/team.json" in terminal.glass.shown
+            terminal.type(f"{answer}\r")
+        assert terminal.ended() == code
+        assert ("is yours now" in terminal.glass.shown) == (answer == "t")

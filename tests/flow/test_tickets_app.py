@@ -117,7 +117,7 @@ async def test_a_mistake_in_the_limits_is_told_before_anything_is_made(project: 
 async def test_an_instance_has_its_own_folder_and_what_its_member_is_given(house: House) -> None:
     """Environment values are not kept with a task; an instance gets those of its member."""
     member = {"id": "wren", "agent": "echo", "env": {"MINE": "yes"}, "homeDir": "elsewhere"}
-    path = (await anyio.to_thread.run_sync(ours, house.project)) / "teams" / "shop" / "team.json"
+    path = ours(house.project) / "teams" / "shop" / "team.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"members": [{**member, "supportsMultipleInstances": True}]}))
     registry = house.coterie_home / "agents" / "config.json"

@@ -160,7 +160,8 @@ def check_the_files(house: House) -> None:
             for path in other.rglob("*"):
                 assert word not in text_of(path), f"{path} knows {name}"
     ours = {path.parts[1] for path in files_below(house.project) if path.parts[0] == ".coterie"}
-    assert ours <= {"coterie.db", "teams", "logs", ".gitignore", "owners", "snapshots.git"}
+    made = {"coterie.db", "teams", "logs", ".gitignore", "identity", "owners", "snapshots.git"}
+    assert ours <= made
 
 
 # -- what was written --------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def contents(project: Project) -> tuple[HeldFile, ...]:
 def refused(project: Project) -> NotOurs | None:
     """Why the project's `.coterie` may not be used; None where it is ours, or absent."""
     try:
-        require_ours(project, project.judge())
+        _ = project.folder
     except NotOurs as error:
         return error
     return None

@@ -158,17 +158,15 @@ class Call:
 
     def records(self, kind: str, rows: Iterable[Mapping[str, object]]) -> None:
         """Several objects, which are only made with `--json`."""
-        if self.json:
-            for fields in rows:
-                self.record(kind, fields)
+        for fields in rows if self.json else ():
+            self.record(kind, fields)
 
     def failure(self, code: str, message: str, details: Mapping[str, str | None]) -> None:
         """What went wrong: an `error` object, or `! message` and what to do."""
         if self.json:
             shown = {"hint": None, "member": None, "where": None, **details}
             return self.record("error", {"code": code, "message": message, **shown})
-        first, *rest = message.split("\n")
-        lines = [f"! {first}", *(f"  {line}" for line in rest)]
+        lines = [f"! {message}".replace("\n", "\n  ")]
         where, hint = details.get("where"), details.get("hint") or ""  # some messages say where
         if where and where.rsplit("/", 1)[-1].partition(":")[0] not in message:
             lines.append(f"  in {where}")
@@ -183,10 +181,12 @@ class Call:
 
 def here(call: Call) -> Project:
     """The project around us or that `-C` names; a person is asked about one that is not ours."""
-    from coterie.app.projects import find_project, refused
+    from coterie.app.projects import NotOurs, find_project
 
     project = find_project(call.directory)
-    if why := refused(project):
+    try:
+        _ = project.folder
+    except NotOurs as why:
         _loaded("project:settle")(call, project, why)
     return project
 

@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _UNREADABLE = b"an index of git that cannot be read"
+_COMPRESSED = b"\0\0\0\4"
+"""The version that gives each name as a difference to the one before it."""
+_SHARED = "sharedindex."
 _HASHES = (20, 32)
 """The length of an object's id: SHA-1, SHA-256."""
 
@@ -66,16 +69,20 @@ def _git_dir(folder: Path) -> Path | None:
 def _tracked(git_dir: Path, below: bytes) -> Iterator[tuple[bytes, bytes]]:
     try:
         index = _read(git_dir / "index")
-        yield from _named(index, below)
-        for name in (path.name for path in git_dir.iterdir()):
-            prefix, _, shared = name.partition(".")
-            # The one that a split index names; others are left to expire.
-            if prefix == "sharedindex" and index.find(bytes.fromhex(shared)) >= 0:
-                yield from _named(_read(git_dir / name), below)
+        # The part that a split index shares with others, by the name it gives; old ones stay.
+        there = (path for path in git_dir.iterdir() if path.name.startswith(_SHARED))
+        shared = [path for path in there if index.find(_hash_in(path.name)) >= 0]
+        yield from _named(index, below, is_split=bool(shared))
+        for path in shared:
+            yield from _named(_read(path), below)
     except (FileNotFoundError, NotADirectoryError):
         return
     except (OSError, ValueError):
         yield _UNREADABLE, b""
+
+
+def _hash_in(name: str) -> bytes:
+    return bytes.fromhex(name.removeprefix(_SHARED))
 
 
 def _read(path: Path) -> bytes | mmap.mmap:
@@ -90,23 +97,28 @@ def _read(path: Path) -> bytes | mmap.mmap:
         os.close(descriptor)
 
 
-def _named(data: bytes | mmap.mmap, below: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _named(
+    data: bytes | mmap.mmap, below: bytes, *, is_split: bool = False
+) -> Iterator[tuple[bytes, bytes]]:
     """The entries that are `below`, or in it, whatever their case: some disks do not tell."""
     last = re.escape(below.rsplit(b"/", 1)[-1])
     # Searched as a whole, which is quick, unless names are compressed or it is split.
-    whole = data[4:8] != b"\0\0\0\4" and data.find(b"link") < 0
-    if whole and not re.search(b"(?i)%b" % last, data):
+    if data[4:8] != _COMPRESSED and not is_split and not re.search(b"(?i)%b" % last, data):
         return
+    wanted = below.lower()
     for hash_size in _HASHES:
+        found: list[tuple[bytes, bytes]] = []
         try:
-            entries = list(_entries(data, hash_size))
+            for name, entry in _entries(data, hash_size):
+                # Without a name, it takes the place of one in the shared part: nobody knows which.
+                if not name or (name.lower() + b"/").startswith(wanted + b"/"):
+                    found.append((name, entry))
+                # They are sorted, but for a split index.
+                if not is_split and name > wanted + b"0":
+                    break
         except (IndexError, ValueError):
             continue
-        wanted = below.lower()
-        for name, entry in entries:
-            # Without a name, it takes the place of one in the shared part: nobody knows which.
-            if not name or (name.lower() + b"/").startswith(wanted + b"/"):
-                yield name, entry
+        yield from found
         return
     yield _UNREADABLE, b""
 
@@ -123,30 +135,20 @@ def _entries(data: bytes | mmap.mmap, hash_size: int) -> Iterator[tuple[bytes, b
     for _ in range(count):
         flags_at = at + 40 + hash_size
         entry = data[at + 24 : at + 28] + data[at + 40 : flags_at]
-        extended = version >= 3 and data[flags_at] & 0x40
-        begin = flags_at + (4 if extended else 2)
+        flags = data[flags_at] << 8 | data[flags_at + 1]
+        begin = flags_at + (4 if version >= 3 and flags & 0x4000 else 2)
         keep = b""
         if version == 4:
             strip, begin = _varint(data, begin)
-            if strip > len(name):
-                raise ValueError("no such prefix")
             keep = name[: len(name) - strip]
         end = data.find(b"\0", begin)
-        if end < 0:
-            raise ValueError("a name without an end")
         name = keep + data[begin:end]
+        # An id of another length than is thought would show here.
+        if end < 0 or flags & 0xFFF != min(len(name), 0xFFF):
+            raise ValueError("a name of another length")
         # Up to version 3 an entry is padded to a multiple of eight bytes.
         at = end + 1 if version == 4 else at + ((end - at + 8) & ~7)
         yield name, entry
-    _check_rest(data, at, hash_size)
-
-
-def _check_rest(data: bytes | mmap.mmap, at: int, hash_size: int) -> None:
-    """After the entries there are extensions, each with its length, and a checksum."""
-    while at < len(data) - hash_size:
-        at += 8 + _number(data, at + 4)
-    if at != len(data) - hash_size:
-        raise ValueError("it ends elsewhere")
 
 
 def _number(data: bytes | mmap.mmap, at: int) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, cast
 
 from coterie.config import files
-from coterie.config.git_index import tracked_below
+from coterie.config.git_index import TrackedFiles, tracked_below
 from coterie.errors import ConfigError, NotOurs
 from coterie.model import instant
 from coterie.model.workspace import shown
@@ -91,12 +91,17 @@ def judge(root: Path, projects: Path) -> Judgement:
     own_id = _read_id(folder)
     if entry is None or (entry.id is not None and entry.id != own_id):
         return _judge_unknown(folder, own_id, known)
-    tracked = tracked_below(folder)
+    tracked = _tracked(folder)
     if tracked and tracked.digest != entry.tracked:
         return Judgement("tracked", names=tracked.names)
     if links := tuple(misplaced(folder, owner)):
         return Judgement("link", names=tuple(os.path.relpath(link, folder) for link in links))
     return Judgement("ours" if entry.id else "earlier")
+
+
+def _tracked(folder: Path) -> TrackedFiles | None:
+    in_git = any(os.path.lexists(above / ".git") for above in folder.parents)
+    return tracked_below(folder) if in_git else None
 
 
 def _judge_unknown(folder: Path, own_id: str | None, known: dict[str, KnownProject]) -> Judgement:
@@ -140,8 +145,8 @@ def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject
         os.fchmod(handle, 0o700)  # one that somebody else made may be open to all
     before = known.get(str(root), KnownProject(str(root), instant.now()))
     made = secrets.token_hex(16)
-    write_file(folder, (IDENTITY_FILE,), f"{made}\n".encode())
-    tracked = tracked_below(folder)
+    write_file(folder, (IDENTITY_FILE,), f"{made}\n".encode(), durable=True)
+    tracked = _tracked(folder)
     return replace(
         before,
         id=made,
@@ -196,9 +201,12 @@ def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_res
 
 def read_known(path: Path) -> dict[str, KnownProject]:
     """The projects in the user's list by path, in the order in which they were added."""
-    if not path.exists():
+    try:
+        data = cast("object", json.loads(path.read_bytes()))
+    except FileNotFoundError:
         return {}
-    data = files.read_document(path).data
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{shown(path)} cannot be read: {error}.", None, str(path)) from None
     listed = cast("dict[str, object]", data).get("projects") if isinstance(data, dict) else None
     if not isinstance(listed, list):
         raise ConfigError(f"{shown(path)} is no list of projects.", None, str(path))

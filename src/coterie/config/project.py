@@ -178,10 +178,12 @@ class Project:
 
     def judge(self) -> Judgement:
         """Where its `.coterie` is from, looked at anew."""
-        with files.storage_errors(self.root):
+        try:
             found = judge(self.root, self.projects)
             if self.home is not None and found.origin in ("foreign", "moved"):
                 found = judge(self.root, coterie_home() / PROJECTS_FILE)
+        except OSError as error:
+            raise StorageError(str(self.place), f"It cannot be read: {error.strerror}") from None
         if found.origin == "foreign" and self.root in _UNLISTED:
             found = Judgement("ours")
         remember = _BELIEVED.add if found.origin == "ours" else _BELIEVED.discard

@@ -18,7 +18,7 @@ from typing import cast
 
 from pydantic import TypeAdapter, ValidationError
 
-from coterie.config.files import locked, read_document, set_aside, write_atomically
+from coterie.config.files import locked, read_document, set_aside, storage_errors, write_atomically
 from coterie.config.git_index import tracked_below
 from coterie.config.mistakes import MODEL, did_you_mean, listing, quoted, sentence
 from coterie.config.project import Project, coterie_home, expanded
@@ -30,6 +30,7 @@ from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
 from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team, safe_name
 from coterie.model.workspace import shown
+from coterie.workspace.beneath import read_file, write_file
 
 ADHOC = "adhoc"
 """The name of a team that was made on the command line."""
@@ -317,7 +318,7 @@ def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
     """By member: what it may do unasked since the user said so."""
     path = rules_path(project, team)
     try:
-        return _RULES.validate_json(path.read_bytes())
+        return _RULES.validate_json(read_file(project.folder, "teams", team, path.name))
     except FileNotFoundError:
         return {}
     except ValidationError:
@@ -335,7 +336,9 @@ def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
     mine = rules.setdefault(member, [])
     if rule not in mine:
         mine.append(rule)
-        write_atomically(path, json.dumps(rules, indent=2, ensure_ascii=False) + "\n")
+        text = json.dumps(rules, indent=2, ensure_ascii=False) + "\n"
+        with storage_errors(path.parent):
+            write_file(project.folder, ("teams", team, path.name), text.encode(), durable=True)
     return path
 
 

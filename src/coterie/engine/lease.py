@@ -10,16 +10,17 @@ import json
 import os
 import secrets
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.errors import NotFound, SurvivorsElsewhere, TaskBusy
+from coterie.errors import NotFound, NotOurs, SurvivorsElsewhere, TaskBusy
 from coterie.model.journal import ChildLease, Fence, Lease
 from coterie.ports import LeaseStore, Reaper
 from coterie.process.processes import Machine
+from coterie.workspace.beneath import open_file, opened_folder, read_file
 
 
 @dataclass(frozen=True)
@@ -35,29 +36,34 @@ class Owner:
 
     def __init__(self, folder: Path, host: str) -> None:
         """Take a lock file of our own under `folder`."""
-        folder.mkdir(mode=0o700, exist_ok=True)
         self.folder = folder
         self.id: str = secrets.token_hex(6)
         # Locked under a name nobody looks at, then renamed: a file that can be seen is locked,
         # unless its owner is dead.
-        hidden = folder / f".{self.id}"
-        self._fd = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.write(self._fd, json.dumps({"pid": os.getpid(), "host": host}).encode())
-        hidden.rename(folder / self.id)
+        hidden = f".{self.id}"
+        with opened_folder(folder.parent, folder.name, make=True) as at:
+            self._fd = open_file(at, folder / hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(self._fd, json.dumps({"pid": os.getpid(), "host": host}).encode())
+            os.rename(hidden, self.id, src_dir_fd=at, dst_dir_fd=at)
 
     def release(self) -> None:
         """Say that this process runs nothing any more."""
-        with suppress(FileNotFoundError):
-            (self.folder / self.id).unlink()
+        with suppress(FileNotFoundError, NotOurs), _opened(self.folder) as at:
+            os.unlink(self.id, dir_fd=at)
         os.close(self._fd)
+
+
+def _opened(folder: Path) -> AbstractContextManager[int]:
+    return opened_folder(folder.parent, folder.name)
 
 
 @contextmanager
 def proven_dead(folder: Path, owner: str) -> Generator[bool]:
     """Whether an owner is dead; while the block runs, nobody else can come to that conclusion."""
     try:
-        fd = os.open(folder / owner, os.O_RDWR | os.O_CLOEXEC)
+        with _opened(folder) as at:
+            fd = open_file(at, folder / owner, os.O_RDWR)
     except FileNotFoundError:
         yield True
         return
@@ -81,7 +87,7 @@ def living(folder: Path, owner: str) -> OwnerFacts | None:
 def facts(folder: Path, owner: str) -> OwnerFacts:
     """What is known of an owner."""
     try:
-        data = json.loads((folder / owner).read_text())
+        data = json.loads(read_file(folder.parent, folder.name, owner))
         return OwnerFacts(pid=data.get("pid"), host=data.get("host"))
     except (OSError, ValueError):
         return OwnerFacts()
@@ -89,13 +95,13 @@ def facts(folder: Path, owner: str) -> OwnerFacts:
 
 def sweep(folder: Path, needed: frozenset[str]) -> None:
     """Remove the files of dead owners that no lease names."""
-    with suppress(FileNotFoundError):
-        for path in folder.iterdir():
-            if path.name in needed or path.name.startswith("."):
+    with suppress(FileNotFoundError), _opened(folder) as at:
+        for name in os.listdir(at):  # noqa: PTH208  a handle has no path
+            if name in needed or name.startswith("."):
                 continue
-            with proven_dead(folder, path.name) as dead, suppress(FileNotFoundError):
+            with proven_dead(folder, name) as dead, suppress(FileNotFoundError):
                 if dead:
-                    path.unlink()
+                    os.unlink(name, dir_fd=at)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,12 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
+from coterie.errors import NotOurs
 from coterie.model import envelope as payloads
 from coterie.model.envelope import Envelope, Payload
 from coterie.ports import TicketStore
 from coterie.stores.sqlite.failures import from_system
+from coterie.workspace.beneath import open_file, opened_folder
 from coterie.workspace.session_files import check_signatures, session_key
 
 Rows = Sequence[tuple[int, Envelope]]
@@ -27,6 +29,7 @@ Rows = Sequence[tuple[int, Envelope]]
 LOG = "events.log"
 _OURS = re.compile(r"\d{6,}-[a-z_]+\.json")
 _NEW = ".new"
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELAY = 0.05
 """Seconds that a write waits for more to be written with it: a few percent of a ticket's CPU."""
 _LONGEST = 300
@@ -44,7 +47,7 @@ class EnvelopeFiles:
         self._store = store
         self._session = session
         self._signed = signed
-        self._files = _Folder(folder / "logs" / session)
+        self._files = _Folder(folder, session)
         self._last = 0
         """The number of the last envelope that is in the files; 0: all are to be looked at."""
         self._writing = anyio.Lock()
@@ -91,63 +94,82 @@ class EnvelopeFiles:
 class _Folder:
     """One session's folder: what is in it follows from the rows alone.  All of it blocks."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._log = folder / LOG
+    def __init__(self, project: Path, session: str) -> None:
+        self._place = (project, "logs", session)
+        self.folder = project / "logs" / session
         self._size = 0
         """How long the log is, unless somebody else wrote to it."""
 
     def put_right(self, rows: Rows) -> None:
         """Make the folder hold what the rows say, and all of it; `rows` are all there are."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         wanted = {_name(sequence, envelope): envelope for sequence, envelope in rows}
-        self._tidy(wanted.keys())
-        for name, envelope in wanted.items():
-            data = _data(envelope)
-            if _read(self.folder / name) != data:
-                self._replace(name, data)
         lines = _lines(rows)
-        found = _read(self._log)
-        if found is not None and lines.startswith(found):  # a crash left it short
-            self._append(lines[len(found) :])
-        elif found != lines:
-            self._replace(LOG, lines)
+        with opened_folder(*self._place, make=True) as at:
+            _tidy(at, wanted.keys())
+            for name, envelope in wanted.items():
+                data = _data(envelope)
+                if self._read(at, name) != data:
+                    _replace(at, name, data)
+            found = self._read(at, LOG)
+            if found is not None and lines.startswith(found):  # a crash left it short
+                self._append(at, lines[len(found) :])
+            elif found != lines:
+                _replace(at, LOG, lines)
         self._size = len(lines)
 
     def add(self, rows: Rows) -> bool:
         """Write what is new; False where what is there is not what we left: put it right then."""
+        lines = _lines(rows)
         try:
-            if self._log.stat().st_size != self._size:
-                return False
-            for sequence, envelope in rows:
-                self._replace(_name(sequence, envelope), _data(envelope))
-            lines = _lines(rows)
-            self._append(lines)
+            with opened_folder(*self._place) as at:
+                if os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size != self._size:
+                    return False
+                for sequence, envelope in rows:
+                    _replace(at, _name(sequence, envelope), _data(envelope))
+                self._append(at, lines)
         except FileNotFoundError:
             return False
         self._size += len(lines)
         return True
 
-    def _tidy(self, wanted: Collection[str]) -> None:
-        for path in list(self.folder.iterdir()):
-            if path.name.startswith(".") and path.suffix == _NEW:
-                path.unlink()  # ours, and cut
-            elif _OURS.fullmatch(path.name) and path.name not in wanted:
-                path.replace(path.with_name(f"{path.name}.stray"))  # no row says that
-
-    def _append(self, lines: bytes) -> None:
+    def _append(self, at: int, lines: bytes) -> None:
         # In one piece, so that a reader sees whole lines.
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        descriptor = open_file(at, self.folder / LOG, os.O_WRONLY | os.O_APPEND)
         with os.fdopen(descriptor, "ab", buffering=0) as file:
             file.write(lines)
 
-    def _replace(self, name: str, data: bytes) -> None:
-        # Not forced to the disk: what a power cut takes is put right from the rows.  Once for each
-        # envelope, and paths of pathlib's would cost as much as the file.
-        fresh = f"{self.folder}/.{name}{_NEW}"
-        with open(fresh, "wb", buffering=0) as file:  # noqa: PTH123
-            file.write(data)
-        os.replace(fresh, f"{self.folder}/{name}")  # noqa: PTH105
+    def _read(self, at: int, name: str) -> bytes | None:
+        """What a file holds; None where there is none, or something that we did not write."""
+        try:
+            descriptor = open_file(at, self.folder / name, os.O_RDONLY)
+        except (FileNotFoundError, NotOurs):
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
+
+
+def _tidy(at: int, wanted: Collection[str]) -> None:
+    for name in os.listdir(at):
+        if name.startswith(".") and name.endswith(_NEW):
+            os.unlink(name, dir_fd=at)  # ours, and cut
+        elif _OURS.fullmatch(name) and name not in wanted:
+            os.rename(name, f"{name}.stray", src_dir_fd=at, dst_dir_fd=at)  # no row says that
+
+
+def _replace(at: int, name: str, data: bytes) -> None:
+    # Not forced to the disk: what a power cut takes is put right from the rows.  Once for each
+    # envelope, and paths of pathlib's would cost as much as the file.
+    fresh = f".{name}{_NEW}"
+    try:
+        descriptor = os.open(fresh, _FRESH, 0o600, dir_fd=at)
+    except FileExistsError:  # left by a crash, or by somebody else
+        os.unlink(fresh, dir_fd=at)
+        descriptor = os.open(fresh, _FRESH, 0o600, dir_fd=at)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+    os.rename(fresh, name, src_dir_fd=at, dst_dir_fd=at)
 
 
 def _name(sequence: int, envelope: Envelope) -> str:
@@ -160,13 +182,6 @@ def _data(envelope: Envelope) -> bytes:
 
 def _lines(rows: Rows) -> bytes:
     return "".join(_line(envelope) for _, envelope in rows).encode()
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 _EVENTS: Mapping[type[Payload], tuple[str, Callable[[Any], str]]] = {

@@ -98,10 +98,10 @@ def read_file(base: Path, *names: str, limit: int = -1) -> bytes:
         return file.read(limit)
 
 
-def write_file(base: Path, names: Sequence[str], data: bytes) -> Path:
+def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool = False) -> Path:
     """Replace a file below `base` as a whole, with the folders it needs; a link in its place goes.
 
-    After a crash it holds the old data or the new.
+    After a crash of the process it holds the old data or the new; `durable`: of the machine too.
     """
     *above, name = names
     with opened_folder(base, *above, make=True) as folder:
@@ -111,15 +111,31 @@ def write_file(base: Path, names: Sequence[str], data: bytes) -> Path:
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(fresh, dir_fd=folder)
             raise
-        os.fsync(folder)
+        if durable:
+            os.fsync(folder)
     return base.joinpath(*names)
+
+
+def require_file(base: Path, *names: str) -> None:
+    """Raise NotOurs where a file is a link, no file or another user's; for a library that opens
+    it by its path, and may not find its locks released by our closing it."""
+    place = base.joinpath(*names)
+    with opened_folder(base, *names[:-1]) as folder, suppress(FileNotFoundError):
+        found = os.stat(place.name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            raise _not_ours(place, "is a link")
+        if not stat.S_ISREG(found.st_mode):
+            raise _not_ours(place, "is no regular file")
+        if found.st_uid != os.fstat(folder).st_uid:
+            raise _not_ours(place, "belongs to another user")
 
 
 def _kind(place: Path) -> str:

@@ -16,9 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from coterie.errors import StorageError, StorageFull, StorageReadOnly, UsageError
+from coterie.errors import NotOurs, StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
 from coterie.model.workspace import Workspace
+from coterie.workspace.beneath import read_file, write_file
 from coterie.workspace.homes import remove_start_files
 from coterie.workspace.own_worktree import own_worktree
 
@@ -211,8 +212,8 @@ def _file(root: Path, team: str, member: Member) -> Path:
 
 def _read(path: Path) -> dict[str, str] | None:
     try:
-        data: object = json.loads(path.read_text())
-    except (OSError, ValueError):
+        data: object = json.loads(read_file(path.parent, path.name))
+    except (OSError, ValueError, NotOurs):
         return None  # not settled yet, or nothing that could be: then the team file counts
     if not isinstance(data, dict):
         return None
@@ -222,6 +223,4 @@ def _read(path: Path) -> dict[str, str] | None:
 
 
 def _write(path: Path, identity: dict[str, str]) -> None:
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(identity, indent=2) + "\n")
-    new.replace(path)
+    write_file(path.parent, (path.name,), (json.dumps(identity, indent=2) + "\n").encode())

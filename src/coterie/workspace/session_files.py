@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from coterie.errors import ArtifactWrong, EnvelopeForged
+from coterie.errors import ArtifactWrong, EnvelopeForged, NotOurs
+from coterie.workspace.beneath import real_folder, require_file, write_file
 from coterie.workspace.key_file import make_key, read_key
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def key_path(folder: Path, session: str) -> Path:
 
 def make_session_key(folder: Path, session: str) -> bytes:
     """The session's key, made if there is none; nobody but its owner can read it."""
+    real_folder(folder, "sessions", session, make=True)
     make_key(key_path(folder, session))
     return session_key(folder, session)
 
@@ -38,7 +40,11 @@ def make_session_key(folder: Path, session: str) -> bytes:
 def session_key(folder: Path, session: str) -> bytes:
     """The session's key.  Raises EnvelopeForged where it is gone or is none."""
     path = key_path(folder, session)
-    key = read_key(path)
+    try:
+        require_file(folder, "sessions", session, FILE_NAME)
+        key = read_key(path)
+    except (OSError, NotOurs):
+        key = None
     if key is None:
         raise EnvelopeForged(session, None, f"the session's key is missing: {path}")
     return key
@@ -92,11 +98,8 @@ def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifact
     # By its content too: what is kept of an earlier try stays what it was registered as.
     digest = hashlib.sha256(data).hexdigest()
     uri = f"{ticket}/{digest[:12]}-{made.name}"
-    path = artifacts_folder(root, session) / uri
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f".{os.urandom(4).hex()}.new")
-    fresh.write_bytes(data)
-    fresh.replace(path)
+    base = root / ".coterie"
+    write_file(base, ("sessions", session, "artifacts", *Path(uri).parts), data)
     return ArtifactRef(label=made.name, uri=uri, digest=f"sha256:{digest}", size_bytes=len(data))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import GitFailed, UsageError
+from coterie.workspace.beneath import real_folder
 from coterie.workspace.git import CHECKOUT, Git, locked, repository_of
 from coterie.workspace.own_worktree import own_worktree
 from coterie.workspace.worktree import HEADS, Worktree
@@ -174,13 +175,17 @@ class TicketWorktrees:
 
     def _worktree(self, name: str, at: str) -> Path:
         """The project inside a worktree of the session, made whole if there is none."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make()
         return own_worktree(self.root, self.folder / name, f"{self.session}/{name}", at)
+
+    def _make(self) -> None:
+        """Make the folder of the worktrees, which is reached through no link."""
+        real_folder(self.root / ".coterie", "worktrees", self.session, make=True)
 
     @contextmanager
     def _alone(self) -> Generator[Git]:
         """Git under the session's lock: another may have outlived the run that started it."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make()
         with locked(self.folder) as lock:
             yield replace(self.git, held=(lock,))
 

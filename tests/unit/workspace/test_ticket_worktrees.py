@@ -197,6 +197,7 @@ def test_a_merge_driver_of_the_repository_is_unknown_to_us(project: Path) -> Non
 
 def test_a_project_inside_a_repository(project: Path) -> None:
     (project / "app" / "src").mkdir(parents=True)
+    (project / "app" / ".coterie").mkdir()
     (project / "app" / "src" / "a.py").write_text("a\n")
     git(project, "add", "app")
     git(project, "commit", "-qm", "more")

@@ -25,6 +25,7 @@ from urllib.parse import quote
 from coterie.errors import StorageError
 from coterie.stores.sqlite import failures
 from coterie.stores.sqlite.codec import SQL, chained, select
+from coterie.workspace.beneath import open_file, opened_folder, read_file, require_file
 
 CHECKPOINT_PAGES = 64
 """A short log is soon written over in place, which costs less than a file that grows."""
@@ -36,6 +37,10 @@ HEAD_LENGTH = 512
 """How long the file of the head always is, in bytes."""
 
 _MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+_BESIDE = ("-wal", "-shm", "-journal")
+"""What SQLite keeps beside a database, by the end of its name."""
 
 
 def open_database(path: Path, timeout: float) -> sqlite3.Connection:
@@ -63,6 +68,8 @@ def _opened(path: Path, timeout: float) -> sqlite3.Connection:
         raise StorageError(str(path), "The folder of the database does not exist", "coterie init")
     if not os.access(path.parent, os.W_OK):
         raise failures.read_only(path)
+    for ending in ("", *_BESIDE):
+        require_file(path.parent, path.name + ending)
     if not path.exists():
         _create(path, head_file, timeout)
     if not os.access(path, os.W_OK):  # SQLite itself would say so only at the first write
@@ -154,7 +161,7 @@ def _build(fresh: Path, timeout: float) -> None:
 
 
 def _remove(fresh: Path) -> None:
-    for ending in ("", "-wal", "-shm", "-journal"):
+    for ending in ("", *_BESIDE):
         fresh.with_name(fresh.name + ending).unlink(missing_ok=True)
 
 
@@ -253,13 +260,13 @@ class HeadFile:
     """The file, and the lock under which it is written and a new database is made."""
 
     def __init__(self, database: Path) -> None:
-        self._folder = database.parent / "logs"
-        self._path = self._folder / "head.json"
+        self._project = database.parent
+        self._path = database.parent / "logs" / "head.json"
 
     def read(self) -> Head | None:
         """What the file says; None where there is none or a crash of the machine spoiled it."""
         try:
-            return _head_in(self._path.read_bytes())
+            return _head_in(read_file(self._project, "logs", self._path.name))
         except FileNotFoundError:
             return None
 
@@ -280,12 +287,8 @@ class HeadFile:
     @contextlib.contextmanager
     def locked(self, wait: float) -> Generator[int | None]:
         """The file, open and locked; None where the lock cannot be had in `wait` seconds."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-        try:
-            file = os.open(self._path, flags, 0o600)
-        except FileNotFoundError:
-            self._folder.mkdir(exist_ok=True)
-            file = os.open(self._path, flags, 0o600)
+        with opened_folder(self._project, "logs", make=True) as folder:
+            file = open_file(folder, self._path, os.O_RDWR | os.O_CREAT)
         try:
             yield file if _flocked(file, time.monotonic() + wait) else None
         finally:

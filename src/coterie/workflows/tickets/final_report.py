@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.update import Usage
 from coterie.workflows.tickets.ticket_run import SessionServices
+from coterie.workspace.beneath import write_file
 
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 _USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
@@ -149,13 +149,10 @@ def _newest_artifacts(envelopes: Sequence[Envelope]) -> list[ArtifactRef]:
 
 def _write(root: Path, report: FinalReport) -> None:
     """`final_report.json` and the same as Markdown, in the session's folder.  Blocks."""
-    folder = root / ".coterie" / "sessions" / report.task.session_id
-    folder.mkdir(parents=True, exist_ok=True)
+    place = ("sessions", report.task.session_id)
     text = json.dumps(report.json, indent=2, ensure_ascii=False) + "\n"
     for name, content in (("final_report.json", text), ("final_report.md", _markdown(report))):
-        fresh = folder / f".{name}.{os.urandom(4).hex()}"
-        fresh.write_text(content, encoding="utf-8")
-        fresh.replace(folder / name)
+        write_file(root / ".coterie", (*place, name), content.encode())
 
 
 def _markdown(report: FinalReport) -> str:

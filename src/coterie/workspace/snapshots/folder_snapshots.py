@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coterie.errors import GitFailed, UsageError
+from coterie.errors import GitFailed, NotOurs, UsageError
 from coterie.model import instant
+from coterie.workspace.beneath import read_file, write_file
 from coterie.workspace.snapshots.changes import (
     FileChange,
     Patch,
@@ -50,8 +51,8 @@ class FolderSnapshots:
 
     def __init__(self, root: Path, report: Callable[[str], None] = lambda problem: None) -> None:
         self._root = root.resolve()
-        folder = self._root / ".coterie" / "snapshots.git"
-        self._repository = SnapshotRepository(self._root, folder)
+        self._project = self._root / ".coterie"
+        self._repository = SnapshotRepository(self._root, self._project / "snapshots.git")
         self._report = report
         self._reported = False
         self._begun: dict[tuple[str, Path], list[ChangeSpan]] = {}
@@ -141,23 +142,24 @@ class FolderSnapshots:
     def _noting_problems(self, task_id: str) -> Generator[None]:
         try:
             yield
-        except (GitFailed, OSError) as error:
+        except (GitFailed, OSError, NotOurs) as error:
             problem = error.said if isinstance(error, GitFailed) else str(error)
-            with suppress(OSError):
-                note = self._problems(task_id)
-                note.parent.mkdir(parents=True, exist_ok=True)
-                note.write_text(f"{problem}\n", encoding="utf-8", errors="replace")
+            with suppress(OSError, NotOurs):
+                note = f"{problem}\n".encode(errors="replace")
+                write_file(self._project, self._problems(task_id), note)
             if not self._reported:
                 self._reported = True
                 self._report(problem)
 
     def _problem(self, task_id: str) -> str | None:
-        with suppress(OSError):
-            return self._problems(task_id).read_text(encoding="utf-8").strip()
+        with suppress(OSError, NotOurs):
+            return (
+                read_file(self._project, *self._problems(task_id)).decode(errors="replace").strip()
+            )
         return None
 
-    def _problems(self, task_id: str) -> Path:
-        return self._repository.folder / "problems" / task_id
+    def _problems(self, task_id: str) -> tuple[str, ...]:
+        return (self._repository.folder.name, "problems", task_id)
 
     def _patch(
         self, repository: SnapshotRepository, folder: Path, changes: Iterable[FileChange]

@@ -18,6 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import psutil
 
+from coterie.errors import NotOurs
+from coterie.workspace.beneath import read_file, real_folder, write_file
 from coterie.workspace.git import CHECKOUT, Git, locked
 from coterie.workspace.git_directory import GivenSettings
 from coterie.workspace.worktree import Worktree
@@ -129,6 +131,8 @@ _NO_CONFIGURATION = {
     "GIT_COMMITTER_NAME": "Coterie",
     "GIT_COMMITTER_EMAIL": "coterie@localhost",
 }
+_COUNT = "count"
+"""The file that holds the last sequence number."""
 NO_FILES = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without any file, which git knows by itself."""
 
@@ -150,7 +154,7 @@ class SnapshotRepository:
     @contextmanager
     def alone(self) -> Generator[SnapshotRepository]:
         """Lock it; git inherits the lock, as it may outlive us by a moment."""
-        self.folder.mkdir(mode=0o700, exist_ok=True)
+        real_folder(self.folder.parent, self.folder.name, make=True)
         with locked(self.folder) as lock:
             self._put_right()
             yield replace(self, held=(lock,))
@@ -221,13 +225,12 @@ class SnapshotRepository:
 
     def _numbered(self, record: SnapshotRecord) -> SnapshotRecord:
         """The record with the next sequence number."""
-        counter = self.folder / "count"
         try:
-            last = int(counter.read_text())
-        except (OSError, ValueError):
+            last = int(read_file(self.folder, _COUNT))
+        except (OSError, ValueError, NotOurs):
             records = (record for span in self.spans() for record in (span.before, span.after))
             last = max((record.sequence for record in records if record), default=0)
-        counter.write_text(f"{last + 1}\n")
+        write_file(self.folder, (_COUNT,), f"{last + 1}\n".encode())
         return replace(record, sequence=last + 1)
 
     def _write(self, span: ChangeSpan, side: str, record: SnapshotRecord) -> None:
@@ -257,7 +260,7 @@ class SnapshotRepository:
 
     def _put_right(self) -> None:
         for name in ("objects", "refs", "indexes"):
-            (self.folder / name).mkdir(mode=0o700, exist_ok=True)
+            real_folder(self.folder, name, make=True)
         (self.folder / _ALTERNATES).unlink(missing_ok=True)
         _write_if_other(self.folder / "HEAD", _HEAD)
 
