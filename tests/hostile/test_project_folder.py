@@ -251,8 +251,8 @@ def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, made: Planted, way:
     # The same folder, taken over, does what it was made for.
     assert cli("project", "adopt", cwd=root).code == 0
     assert "hello" in cli("tasks", cwd=root).out
-    assert cli("answer", "last", "retry", cwd=root).code == 0
-    assert cli("resume", "last", cwd=root).code == 3
+    assert cli("team", "trust", ".coterie/roles.json", cwd=root).code == 0
+    assert cli("chat", "-t", ".coterie/roles.json", "hello", cwd=root).code == 3
     assert made.mark.exists()
     made.mark.unlink()
 
