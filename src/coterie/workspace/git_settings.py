@@ -42,9 +42,12 @@ OURS = """\
 [maintenance]
 	auto = false
 [lfs]
-	fetchexclude = *
+	url = file:///dev/null
+	skipDownloadErrors = true
+	locksverify = false
 """
-"""What holds whatever the user has configured for their own git.  Git LFS takes what is there."""
+"""What holds whatever the user has configured for their own git.  Git LFS takes what is there, and
+leaves its pointer where it would have to fetch: a file of the tree may say from where."""
 
 _BOOLEAN = "|true|false|yes|no|on|off|0|1"
 _NAME = r"[^\n]*"
@@ -169,7 +172,8 @@ def _settings_in(path: Path) -> Iterator[tuple[str, str]]:
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
-            line = text.count("\n", 0, position) + 1
+            blank = len(text) - len(text[position:].lstrip())
+            line = text.count("\n", 0, blank) + 1
             raise ValueError(f"{path} cannot be read from line {line} on")
         position = token.end()
         if token["section"] is not None:
