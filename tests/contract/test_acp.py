@@ -278,11 +278,13 @@ async def test_why_a_rule_said_no_is_told_with_the_next_message(house: PlayingHo
     ]
 
 
-async def test_a_change_that_no_line_shows(house: PlayingHouse) -> None:
+async def test_a_change_of_the_last_end_of_a_line(house: PlayingHouse) -> None:
     ends = {"type": "diff", "path": "a.txt", "oldText": "one\n", "newText": "one"}
     taken = await played(house, asks(7, "c1", kind="edit", content=[ends]), answered(7), done())
     (asked,) = taken.of(Asked)
-    assert asked.display.content == "--- a.txt\n+++ a.txt\n(the ends of lines alone)"
+    assert asked.display.content == (
+        "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-one\n+one\n\\ No newline at end of file"
+    )
 
 
 @pytest.mark.parametrize(("choice", "offered"), [("approve", "allow_always"), ("reject", "nope")])

@@ -363,7 +363,7 @@ async def test_several_messages_and_the_last_is_the_reply(house: House) -> None:
     )
     assert await played(house, rows) == [
         TextDelta("Let me "),
-        TextDelta("see?"),
+        TextDelta("see\ufffd"),
         TextDelta("\n\n"),
         TextDelta("Done."),
         TurnCompleted("Done.", None),

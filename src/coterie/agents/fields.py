@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
@@ -11,10 +12,11 @@ from typing import Any, cast
 
 from coterie.agents.process import Object
 from coterie.model import instant
-from coterie.process.streams import clean
+from coterie.model.visible import patch_lines
+from coterie.process.streams import clean, whole
 
 LONGEST = 20_000
-"""So much of any text is kept of what goes into a tool and comes out of it."""
+"""So much of any text is kept of what comes out of a tool."""
 DEEPEST = 40
 LONGEST_SAID = 2_000
 """So much of what an agent said is shown beside its question."""
@@ -75,15 +77,36 @@ def bounded(value: object, longest: int = LONGEST, depth: int = DEEPEST) -> Any:
     return value
 
 
+def exactly(value: object, depth: int = DEEPEST) -> Any:
+    """JSON data as it goes into a tool, however long: somebody says yes to it.
+
+    What is deeper than anyone could read is one text.
+    """
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict | list) and not depth:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        given = cast("dict[str, object]", value)
+        return {whole(name): exactly(item, depth - 1) for name, item in given.items()}
+    if isinstance(value, list):
+        return [exactly(item, depth - 1) for item in cast("list[object]", value)]
+    return value
+
+
+def exact_text(value: object) -> str:
+    """A text as it goes into a tool; an empty one where it is something else."""
+    return whole(value) if isinstance(value, str) else ""
+
+
 NOTHING = "/dev/null"
 
 
 def unified(path: str, old: str, new: str) -> str:
     """The change of one file; an empty text stands for no file.  To compare may take a while."""
     names = (path if old else NOTHING, path if new else NOTHING)
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), *names, lineterm="")
-    # A change that no line shows is still one.
-    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(the ends of lines alone)"
+    lines = difflib.unified_diff(patch_lines(old), patch_lines(new), *names, lineterm="")
+    return "\n".join(lines) or f"--- {path}\n+++ {path}\n(no change)"
 
 
 _FARTHEST = 8 * 24 * 3600

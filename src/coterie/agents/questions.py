@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterable
 
-from coterie.agents.fields import bounded
 from coterie.model.interaction import (
     APPROVE,
     REJECT,
@@ -19,8 +18,6 @@ from coterie.model.interaction import (
 from coterie.model.update import Asked, PendingCall
 
 MOST_CHOICES = 20
-EXACT = 10_000_000
-"""A permission is for exactly this input, however long."""
 PERMISSION_OPTIONS = (
     Option(id=APPROVE, label="this once", style="primary"),
     Option(id=REJECT, label="no", style="danger"),
@@ -28,7 +25,7 @@ PERMISSION_OPTIONS = (
 """How a question for permission may be answered."""
 
 
-def permission(key: str, call: PendingCall, diff: str = "", longest: int = EXACT) -> Asked:
+def permission(key: str, call: PendingCall, diff: str = "") -> Asked:
     """The question whether a call may be made, which shows exactly what it would do.
 
     `diff` is what it would change, where that can be said.
@@ -38,7 +35,7 @@ def permission(key: str, call: PendingCall, diff: str = "", longest: int = EXACT
         key=key,
         kind="Confirm",
         purpose="confirm_risky_action",
-        display=Display(title=title, content=str(bounded(content, longest)), content_kind=kind),
+        display=Display(title=title, content=content, content_kind=kind),
         options=PERMISSION_OPTIONS,
         call=call,
     )

@@ -27,7 +27,7 @@ from coterie.engine.reader import TaskReader
 from coterie.engine.run import Engine
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
-from coterie.errors import NotTrusted
+from coterie.errors import CoterieError, NotTrusted
 from coterie.model import instant
 from coterie.model.conversation import YOU, opening_message
 from coterie.model.record import (
@@ -38,6 +38,7 @@ from coterie.model.record import (
     TaskDetail,
     TaskView,
 )
+from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
@@ -105,7 +106,9 @@ class App:
         version = (await run.load_workflow(start.workflow)).version
         owner = await self._own()
         rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
-        team, goal = with_learned(start.team, rules), start.goal or ""
+        team_file = str(start.team_file) if start.team_file else None
+        by = await self._redactor(start.team, team_file)
+        team, goal = _told(with_learned(start.team, rules), by), by.text(start.goal or "")
         scheduler = SchedulerConfig()
         if start.workflow == run.TICKETS:
             from coterie.workflows.tickets import check_team
@@ -124,7 +127,7 @@ class App:
                 goal=goal,
                 author=author,
                 team=team.sealed(),
-                team_file=str(start.team_file) if start.team_file else None,
+                team_file=team_file,
                 allowed=await anyio.to_thread.run_sync(allowed_team, task_id, team, self.home),
                 caps=start.caps,
                 scheduler=scheduler,
@@ -205,6 +208,8 @@ class App:
 
         The answer `rule` is kept for the team's later tasks too.
         """
+        if text is not None and (question := await self.storage.inbox.question(interaction_id)):
+            text = await self._without_secrets(question.interaction.task_id, text)
         answered = await steering.answer(self._look, interaction_id, choice, text, author)
         if answered.rule is not None:
             learn = (self._project, answered.team, base_of(answered.member), answered.rule)
@@ -214,6 +219,7 @@ class App:
     async def say(self, task_id: str, text: str, author: str | None = None) -> str:
         """A word to a task: the answer where it is the human's turn, else heard after the
         running turn.  Returns what became of it: `answered q3` or `queued`."""
+        text = await self._without_secrets(task_id, text)
         return await steering.say(self._look, task_id, text, author)
 
     async def tasks(self) -> list[TaskView]:
@@ -313,6 +319,19 @@ class App:
         """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
         return run.by_hand(self._members.of(team), member)
 
+    async def _without_secrets(self, task_id: str, text: str) -> str:
+        """What a person says to a task, as it may be kept."""
+        created = (await self._look.state(task_id)).created
+        return (await self._redactor(created.team, created.team_file)).text(text)
+
+    async def _redactor(self, team: Team, team_file: str | None) -> Redactor:
+        """What takes the secrets of a team out of what is written; raises nothing."""
+        try:
+            made = await anyio.to_thread.run_sync(self._members.of, team, team_file)
+        except CoterieError:  # its file is gone; whoever runs the task is told
+            made = await anyio.to_thread.run_sync(self._members.of, team)
+        return made.redactor()
+
     @property
     def _look(self) -> TaskReader:
         return TaskReader(
@@ -352,6 +371,16 @@ class App:
     @property
     def _members(self) -> run.MemberFactory:
         return run.MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
+
+
+def _told(team: Team, by: Redactor) -> Team:
+    """The team with the words that its members are given as they may be kept."""
+    members = tuple(
+        member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
+        for member in team.members
+    )
+    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
+    return team.model_copy(update={"members": members, "team_instruction": said})
 
 
 def _new_id(length: int) -> str:

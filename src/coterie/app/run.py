@@ -184,19 +184,20 @@ class Members:
         return frozenset(name for facts in self.known for name in facts.settings)
 
     def redactor(self) -> Redactor:
-        """What takes the keys of these members out of all that is written."""
-        secrets = _secrets(self.environment)
+        """What takes the keys of these members, and all of their env, out of what is written."""
+        keys = {key for facts in self.known for key in facts.keys}
+        secrets = {
+            value
+            for name, value in self.environment.items()
+            if (name in keys and "URL" not in name) or any(part in name.upper() for part in _SECRET)
+        }
         for member in self.team.members:
             agent = self.adapters.agents.get(member.agent or "")
-            secrets |= _secrets(member.env) | (_secrets(agent.env) if agent else set())
+            secrets.update(member.env.values(), agent.env.values() if agent else ())
         return Redactor(secrets)
 
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-
-
-def _secrets(env: Mapping[str, str]) -> set[str]:
-    return {value for name, value in env.items() if any(part in name.upper() for part in _SECRET)}
 
 
 @dataclass(frozen=True)

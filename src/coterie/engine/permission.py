@@ -120,6 +120,8 @@ class PermissionGate:
         guarded = self._run.services.guarded
         offer = partial(suggest, action, Path(folder), guarded) if action else str
         rule = await anyio.to_thread.run_sync(offer)
+        if self._run.services.redactor.text(rule) != rule:
+            rule = ""  # what cannot be kept cannot be a rule
         return _risky(self._run.task.task_id, member, asked, call, rule)
 
     async def _ruling(self, member: Member, call: PendingCall, folder: str) -> Ruling:

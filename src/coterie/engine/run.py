@@ -16,7 +16,14 @@ from coterie.engine.lease import Claimant
 from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.subtask import RunChild
-from coterie.engine.task_run import Journal, RunServices, TaskRun, WorkflowChanged, question_about
+from coterie.engine.task_run import (
+    Journal,
+    RedactingObserver,
+    RunServices,
+    TaskRun,
+    WorkflowChanged,
+    question_about,
+)
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name
@@ -79,7 +86,7 @@ class Engine:
             fence,
             self.storage,
             channels,
-            observer,
+            RedactingObserver(observer, self.services.redactor),
             patience,
             Journal(task_id, ()),
             [],

@@ -11,13 +11,16 @@ import anyio
 from coterie.errors import StepRepeated
 from coterie.model import instant, step_name
 from coterie.model.conversation import Message, marked_by, pick
-from coterie.model.interaction import Display, Interaction, Response
+from coterie.model.interaction import Response
 from coterie.model.journal import (
     AppendAudit,
+    AppendEnvelope,
     AppendEvent,
     AppendThread,
+    CloseStep,
     CloseTurn,
     Fence,
+    PutTicket,
     Request,
     SetMemberState,
     Step,
@@ -25,15 +28,18 @@ from coterie.model.journal import (
     Write,
     digest,
 )
-from coterie.model.record import ErrorRecord, MemberRecord, MemberState
+from coterie.model.record import (
+    DeltaRecord,
+    ErrorRecord,
+    MemberRecord,
+    MemberState,
+    MessageRecord,
+    Record,
+)
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import StepName, parse
 from coterie.model.task import (
-    Event,
-    TaskCompleted,
     TaskCreated,
-    TaskFailed,
-    UserInteractionRequested,
 )
 from coterie.model.team import Member
 from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
@@ -145,28 +151,20 @@ def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[
     return counted, frozenset(kept)
 
 
-CARRY_TEXT = (AppendAudit, AppendEvent, AppendThread, CloseTurn, SetMemberState)
-"""Writes in which a secret may stand."""
-
-
 def redacted(write: Write, by: Redactor) -> Write:
     """The write without secrets.  Messages are mended when they are made: others quote them."""
     match write:
-        case AppendAudit(entry):
-            given = by.mapping(entry.input) if entry.input is not None else None
-            output = by.mapping(entry.output) if entry.output is not None else None
-            if given == entry.input and output == entry.output:
-                return write  # as good as always
-            return AppendAudit(replace(entry, input=given, output=output))
-        case AppendEvent(event, step):
-            return AppendEvent(_event(event, by), step)
         case AppendThread(entry=text):
             kept = _json(text, by)
             return write if kept is text else write._replace(entry=kept)
-        case CloseTurn(detail=str(text)):
-            return write._replace(detail=by.text(text))
-        case SetMemberState(reason=text):
-            return write._replace(reason=by.text(text))
+        case CloseStep(result=text):
+            kept = _json(text, by)
+            return write if kept is text else write._replace(result=kept)
+        case AppendAudit() | AppendEvent() | AppendEnvelope() | PutTicket():
+            kept = by.whole(tuple(write))
+            return write if kept == tuple(write) else write._make(kept)
+        case CloseTurn() | SetMemberState():
+            return write._make(map(by.whole, write))
         case _:
             return write
 
@@ -178,35 +176,34 @@ def _json(text: str, by: Redactor) -> str:
     return json.dumps(by.value(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
 
 
-def _event(event: Event, by: Redactor) -> Event:
-    match event:
-        case UserInteractionRequested(interaction=asked):
-            return event.model_copy(update={"interaction": _without(asked, by)})
-        case TaskCompleted(summary=text):
-            return event.model_copy(update={"summary": by.text(text)})
-        case TaskFailed(message=text):
-            return event.model_copy(update={"message": by.text(text)})
-        case _:
-            return event
+@dataclass(frozen=True)
+class RedactingObserver:
+    """Shows what happens without secrets."""
 
+    observer: Observer
+    by: Redactor
+    _unsaid: dict[str, str] = field(default_factory=dict[str, str])
+    """By member: a word that has begun, and may become a secret."""
 
-def _without(asked: Interaction, by: Redactor) -> Interaction:
-    shown = asked.display
-    display = Display(
-        title=by.text(shown.title),
-        description=by.text(shown.description),
-        content=by.text(shown.content),
-        content_kind=shown.content_kind,
-    )
-    about = asked.about
-    if about is not None:
-        kept = by.mapping(about.model_dump(mode="json", by_alias=False))
-        about = type(about).model_validate(kept)
-    options = tuple(
-        option.model_copy(update={"label": by.text(option.label), "detail": by.text(option.detail)})
-        for option in asked.options
-    )
-    return asked.model_copy(update={"display": display, "about": about, "options": options})
+    def saw(self, record: Record) -> None:
+        """Show it; what is said piece by piece, word by word."""
+        match record:
+            case DeltaRecord():
+                said = self._unsaid.pop(record.member, "") + record.text
+                words = len(said) - len(said.rsplit(maxsplit=1)[-1]) if said.strip() else len(said)
+                words = len(said) if said[-1:].isspace() else words
+                self._unsaid[record.member] = said[words:]
+                self._say(record, said[:words])
+            case MessageRecord():  # which is without secrets, as it is kept
+                rest = self._unsaid.pop(record.member, "")
+                self._say(DeltaRecord(record.task, record.member, ""), rest)
+                self.observer.saw(record)
+            case _:
+                self.observer.saw(self.by.whole(record))
+
+    def _say(self, record: DeltaRecord, words: str) -> None:
+        if words:
+            self.observer.saw(replace(record, text=self.by.text(words)))
 
 
 class NoSessionFiles:
@@ -279,8 +276,7 @@ class TaskRun:
         self.storage.post(self.fence, *self._redacted(writes), after=after)
 
     def _redacted(self, writes: Sequence[Write]) -> list[Write]:
-        by = self.services.redactor
-        return [redacted(one, by) if isinstance(one, CARRY_TEXT) else one for one in writes]
+        return [redacted(one, self.services.redactor) for one in writes]
 
     def name_of(self, member_id: str) -> str:
         """How a member is called in a prompt."""

@@ -69,6 +69,12 @@ def decoded(shown: str) -> str:
     return CODE.sub(_character, shown)
 
 
+def patch_lines(text: str) -> list[str]:
+    """The lines of a file, for a patch in which every change of it shows: also of what ends one."""
+    *lines, last = text.split("\n")
+    return [*lines, f"{last}\n\\ No newline at end of file"] if last else lines
+
+
 def _character(found: re.Match[str]) -> str:
     return chr(int(found[1], 16) if found[1] else 0xDC00 + int(found[2], 16))
 

@@ -340,5 +340,14 @@ def text_of(value: object) -> str | None:
 
 
 def clean(text: str) -> str:
-    """Text that any store and any terminal can take: no lone surrogates and no NULs."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+    """Text that any store and any program can take: no lone surrogates and no NULs."""
+    return whole(text).replace("\0", "\ufffd")
+
+
+def whole(text: str) -> str:
+    """The text with half a surrogate pair as U+FFFD: so programs get it that cannot hold it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

@@ -15,9 +15,11 @@ from operator import attrgetter
 from pydantic import Field
 
 from coterie.model.tool_call import Action
+from coterie.model.visible import patch_lines
 from coterie.model.workspace import unfinished_name
+from coterie.process.streams import whole
 from coterie.tools import workspace_files
-from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
+from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import PathEntry, TextFile, ToolError
 
 LINES_COMPARED = 5000
@@ -238,7 +240,8 @@ def _new_file(asked: EditFileInput) -> _Change:
 
 
 def _shown(change: _Change, path: str) -> ToolOutcome:
-    before, after = (visible(text).splitlines() for text in (change.before, change.after))
+    """The whole change: somebody says yes to it."""
+    before, after = (patch_lines(whole(text)) for text in (change.before, change.after))
     old = path if change.now else "/dev/null"
     lines = difflib.unified_diff(before, after, old, path, lineterm="")
-    return ToolOutcome({"path": path, "diff": truncated("\n".join(lines))})
+    return ToolOutcome({"path": path, "diff": "\n".join(lines)})

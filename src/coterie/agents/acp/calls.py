@@ -15,9 +15,10 @@ from typing import cast
 
 from coterie.agents import questions
 from coterie.agents.fields import (
-    LONGEST,
     bounded,
     brief,
+    exact_text,
+    exactly,
     mapping,
     mappings,
     searched,
@@ -93,12 +94,12 @@ class AcpCall:
         if not self.raw:
             return self._title_of("execute")
         words = strings(self.raw.get("command"))
-        return shlex.join(words) if words else text(self.raw.get("command"))
+        return shlex.join(words) if words else exact_text(self.raw.get("command"))
 
     @property
     def title(self) -> str:
         """The call in the agent's words; of Gemini's commands, the command itself."""
-        return text(self.told.get("title"))
+        return exact_text(self.told.get("title"))
 
     @property
     def why(self) -> str:
@@ -140,7 +141,7 @@ class AcpCall:
     def diff(self) -> str:
         """Its changes as one text; to compare whole files may take a while."""
         return "\n".join(
-            unified(*(text(change.get(name)) for name in ("path", "oldText", "newText")))
+            unified(*(exact_text(change.get(name)) for name in ("path", "oldText", "newText")))
             for change in self.diffs
         )
 
@@ -185,7 +186,7 @@ class AcpCalls(CallLedger):
     def begin(self, call: AcpCall) -> Iterator[ToldCall]:
         """Tell that it runs, or that permission is asked for it."""
         if call.id not in self.started:  # to work out what it was given may take a while
-            given = cast("Object", bounded(call.input))
+            given = cast("Object", exactly(call.input))
             yield from self.start(ToolCallStarted(call.id, call.name, given, call.effect))
 
 
@@ -280,13 +281,13 @@ def asked(permission: Permission, cwd: str, said: str) -> Asked:
         # A further question about the same call is another question.
         call_id=f"{call.id}#{call.asked}" if call.asked > 1 else call.id,
         name=call.name,
-        input=call.input,
+        input=exactly(call.input),
         cwd=action.cwd,
         action=action,
         why=brief(_why(call)),
         said=brief(said),
     )
-    question = questions.permission(permission.key, pending, call.diff, LONGEST)
+    question = questions.permission(permission.key, pending, call.diff)
     return replace(question, takes_words=False)
 
 

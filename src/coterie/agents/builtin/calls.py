@@ -16,7 +16,7 @@ from coterie.agents.builtin.thread import BuiltinThread, Pending
 from coterie.agents.fields import LONGEST_SAID, strings
 from coterie.agents.questions import choices_of, information, permission
 from coterie.model.interaction import REJECT, Display, Response
-from coterie.model.redaction import REDACTED
+from coterie.model.redaction import MASK
 from coterie.model.tool_call import Action
 from coterie.model.update import (
     Asked,
@@ -180,7 +180,7 @@ class BuiltinCalls:
             return self._told(request, ToolOutcome(_UNKNOWN, is_error=True))
         checked = self._checks.pop(request.id, None) or self._checked(request)
         checked = self._repeated(request) or checked
-        if resumed and REDACTED in str(request.arguments):
+        if resumed and MASK.search(str(request.arguments)):
             checked = ToolOutcome.refused(_NOT_KEPT)
         if isinstance(checked, ToolOutcome):
             return self._told(request, checked)

@@ -7,9 +7,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
-from coterie.agents.fields import bounded, brief, mapping, mappings, searched, text, unified
+from coterie.agents.fields import (
+    brief,
+    exact_text,
+    exactly,
+    mapping,
+    mappings,
+    searched,
+    text,
+    unified,
+)
 from coterie.agents.process import Object
-from coterie.agents.questions import EXACT, choices_of, information, permission, said_to
+from coterie.agents.questions import choices_of, information, permission, said_to
 from coterie.agents.team_tools.serving import is_ours
 from coterie.model.flags import words
 from coterie.model.interaction import NOBODY, Display, Response
@@ -41,7 +50,7 @@ def action_of(tool: str, given: Object, cwd: str, *, sandbox: bool = False) -> A
     path = path_of(given)
     match _EFFECTS.get(tool):
         case "run":
-            command, held = text(given.get("command")), sandbox and tool == SHELL
+            command, held = exact_text(given.get("command")), sandbox and tool == SHELL
             return Action(
                 "run", tool, cwd, command=command, read_only_sandbox=held, keeps_folder=held
             )
@@ -82,7 +91,7 @@ def diff_of(tool: str, given: Object, cwd: str) -> str:
     path = path_of(given)
     old = _read(Path(cwd, path))
     if tool == "Write":
-        return unified(path, old or "", text(given.get("content")))
+        return unified(path, old or "", exact_text(given.get("content")))
     edits = mappings(given.get("edits")) if tool == "MultiEdit" else [given]
     new = _edited(old, edits) if old is not None else None
     return "\n".join(_pieces(path, edits)) if new is None else unified(path, old or "", new)
@@ -100,7 +109,7 @@ def _read(path: Path) -> str | None:
 def _edited(old: str, edits: list[Object]) -> str | None:
     """The text after the edits; None where they do not fit it."""
     for edit in edits:
-        before, after = text(edit.get("old_string")), text(edit.get("new_string"))
+        before, after = (exact_text(edit.get(name)) for name in ("old_string", "new_string"))
         if before not in old or (not before and old):
             return None
         old = old.replace(before, after, -1 if edit.get("replace_all") is True else 1)
@@ -112,8 +121,8 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
     for edit in edits:
         everywhere = " (everywhere)" if edit.get("replace_all") is True else ""
         lines.append(f"@@ somewhere{everywhere} @@")
-        lines += [f"-{line}" for line in text(edit.get("old_string")).splitlines()]
-        lines += [f"+{line}" for line in text(edit.get("new_string")).splitlines()]
+        lines += [f"-{line}" for line in exact_text(edit.get("old_string")).split("\n")]
+        lines += [f"+{line}" for line in exact_text(edit.get("new_string")).split("\n")]
     return lines
 
 
@@ -137,7 +146,7 @@ class ClaudeRequest:
         return cls(
             request_id,
             text(request.get("tool_name")) or "unknown",
-            cast("Object", bounded(mapping(request.get("input")), EXACT)),
+            cast("Object", exactly(mapping(request.get("input")))),
             text(request.get("tool_use_id")),
         )
 
@@ -153,7 +162,7 @@ class ClaudeQuestions:
     @property
     def command(self) -> str:
         """The command line that it is about, exactly as Claude gave it."""
-        return text(self.request.input.get("command"))
+        return exact_text(self.request.input.get("command"))
 
     def take(self, key: str, response: Response, held: str = "") -> Object | None:
         """Keep an answer; the reply to Claude once there is none missing.

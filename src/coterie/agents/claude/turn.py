@@ -8,7 +8,7 @@ from typing import cast
 
 from coterie.agents.claude import failures
 from coterie.agents.claude.permissions import effect_of
-from coterie.agents.fields import bounded, mapping, mappings, number, text, texts
+from coterie.agents.fields import bounded, exactly, mapping, mappings, number, text, texts
 from coterie.agents.process import Object
 from coterie.agents.program import CallLedger, ToldCall
 from coterie.model import update
@@ -101,7 +101,7 @@ class ClaudeCalls(CallLedger):
 
 
 def _call(call_id: object, name: object, given: object) -> update.ToolCallStarted:
-    kept = cast("Object", bounded(mapping(given)))
+    kept = cast("Object", exactly(mapping(given)))
     tool = text(name) or "unknown"
     return update.ToolCallStarted(text(call_id), tool, kept, effect_of(tool))
 

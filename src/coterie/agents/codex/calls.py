@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from coterie.agents.fields import bounded, mapping, mappings
+from coterie.agents.fields import bounded, exactly, mapping, mappings
 from coterie.agents.process import Object
 from coterie.agents.program import CallLedger, ToldCall
 from coterie.agents.team_tools.serving import is_ours
@@ -139,7 +139,7 @@ def _call_of(item: Object) -> ToolCallStarted | None:
 
 def _started(call_id: str, name: str, given: Object) -> ToolCallStarted:
     effect = "read" if is_ours(name) else _EFFECTS.get(name, "other")
-    return ToolCallStarted(call_id, name, bounded(given), effect)
+    return ToolCallStarted(call_id, name, exactly(given), effect)
 
 
 def _outcome(item: Object) -> Object:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from coterie.agents.codex.calls import PATCH, SHELL, TYPED, CodexCalls, changes_of, command_of
-from coterie.agents.fields import LONGEST, bounded, brief, mapping, text
+from coterie.agents.fields import brief, exact_text, exactly, mapping, text
 from coterie.agents.process import Object
 from coterie.agents.questions import permission
 from coterie.model.interaction import ContentKind, Display
@@ -64,14 +64,14 @@ def request_of(message: Object, around: CodexRequestContext) -> CodexRequest | N
     call = PendingCall(
         call_id=around.calls.asked(found.call_id),
         name=found.action.tool,
-        input=bounded(found.input),
+        input=exactly(found.input),
         cwd=found.action.cwd,
         action=found.action,
         why=brief(text(params.get("reason")).strip()),
         said=brief(around.said),
         note=found.note,
     )
-    asked = permission(f"{message.get('id')}", call, found.diff, LONGEST)
+    asked = permission(f"{message.get('id')}", call, found.diff)
     if found.display is not None:
         asked = replace(asked, display=found.display)
     return CodexRequest(message.get("id"), asked, *_answers(method, params))
@@ -93,7 +93,7 @@ def _command(params: Object, around: CodexRequestContext) -> _Question:
     reached = mapping(params.get("networkApprovalContext"))
     if reached:
         return _reached(reached, params, around)
-    line, call_id = text(params.get("command")), text(params.get("itemId"))
+    line, call_id = exact_text(params.get("command")), text(params.get("itemId"))
     command, cwd = command_of(line), text(params.get("cwd")) or around.cwd
     given: Object = {"command": command, "line": line}
     leaves = _leaves_sandbox(params, around)
@@ -112,7 +112,7 @@ def _leaves_sandbox(params: Object, around: CodexRequestContext) -> bool:
 
 
 def _typed(params: Object, around: CodexRequestContext) -> _Question:
-    line, cwd = text(params.get("command")), text(params.get("cwd")) or around.cwd
+    line, cwd = exact_text(params.get("command")), text(params.get("cwd")) or around.cwd
     # Into whatever runs there: what it does with it, no rule can tell.
     return _Question(
         text(params.get("approvalId")),
@@ -150,7 +150,7 @@ def _paths(change: Object) -> list[str]:
 
 def _diff(change: Object) -> str:
     """One file's change as a diff; of a file that comes or goes Codex gives its text alone."""
-    kind, said = change.get("kind"), text(change.get("diff"))
+    kind, said = change.get("kind"), exact_text(change.get("diff"))
     path, moved = (*_paths(change), "", "")[:2]
     match mapping(kind).get("type") or kind:
         case "update":
@@ -159,7 +159,7 @@ def _diff(change: Object) -> str:
             sign, old, new = "-", path, "/dev/null"
         case _:
             sign, old, new = "+", "/dev/null", path
-    lines = "\n".join(f"{sign}{line}" for line in said.splitlines())
+    lines = "\n".join(f"{sign}{line}" for line in said.removesuffix("\n").split("\n"))
     return f"--- {old}\n+++ {new}\n{lines}"
 
 
@@ -191,7 +191,7 @@ def _more(params: Object, around: CodexRequestContext) -> _Question:
 
 
 def _display(title: str, content: str, kind: ContentKind = "PlainText") -> Display:
-    return Display(title=title, content=str(bounded(content)), content_kind=kind)
+    return Display(title=title, content=content, content_kind=kind)
 
 
 _ELICITATION = "mcpServer/elicitation/request"

@@ -18,7 +18,7 @@ import anyio.to_thread
 from coterie.agents.acp.adapter import AcpAdapter, AcpHome
 from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.turn import Failures
-from coterie.agents.fields import bounded, mapping, number, text
+from coterie.agents.fields import bounded, exactly, mapping, number, text
 from coterie.agents.gemini import FACTS
 from coterie.agents.gemini.home import prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
@@ -102,7 +102,7 @@ class HeadlessRun:
 
 
 def _called(event: Object) -> update.ToolCallStarted:
-    call_id, given = text(event.get("tool_id")), bounded(mapping(event.get("parameters")))
+    call_id, given = text(event.get("tool_id")), exactly(mapping(event.get("parameters")))
     name = text(event.get("tool_name"))
     effect = "read" if name in _LOOKING else "other"
     return update.ToolCallStarted(call_id, name, cast("Object", given), effect)
