@@ -109,30 +109,30 @@ async def _answer_all(call: Call, names: list[str], choice: str | None, text: st
     async with projects.Inbox.open(_projects(call)) as inbox:
         for name in names:
             try:
-                _show_answered(call, await inbox.answer(name, choice, text), text)
+                _show_answered(call, await inbox.answer(name, choice, text))
             except CoterieError as error:
                 call.problem(error)
                 code = max(code, error.exit_code)
     return code
 
 
-def _show_answered(call: Call, given: projects.GivenAnswer, text: str | None) -> None:
+def _show_answered(call: Call, given: projects.GivenAnswer) -> None:
     view, done = given.view, given.answered
     question = view.interaction
     rules = shown(given.rules) if given.rules else None
-    said = text if done.rule is None and question.kind != "Input" else None
+    said = done.said if done.rule is None and question.kind != "Input" else ""
     call.record(
         "interaction",
         records.question(view)
         | {
             "state": "answered",
             "answer": done.choice,
-            "answer_text": done.rule or said or "",
+            "answer_text": done.rule or said,
             "rules": rules,
             "resumable": done.resumable,
         },
     )
-    answered = card.answered(question, done.choice, said or "")
+    answered = card.answered(question, done.choice, said)
     call.line(f"{question.interaction_id} answered: {answered}")
     if rules is not None:
         call.line(f"Saved for {done.member}, in {rules}: {done.rule}")

@@ -34,6 +34,8 @@ class Answered:
     member: str = ""
     rule: str | None = None
     """The rule that was made by answering so, for this member of this team."""
+    said: str = ""
+    """What was typed with it, as it is kept."""
 
 
 async def answer(
@@ -65,6 +67,7 @@ async def answer(
         (await look.state(asked.task_id)).created.team.name,
         asked.author_actor_id,
         rule,
+        text or "",
     )
 
 

@@ -12,6 +12,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, quote_plus
 
@@ -39,6 +40,20 @@ _ANYWHERE = 8
 def mask(count: int) -> str:
     """What is written in place of so many characters of a secret."""
     return f"[redacted {count}]"
+
+
+def is_kept_as(text: str, kept: str | None) -> bool:
+    """Whether this is the text that was kept, as far as its masks show."""
+    if kept is None or text == kept:
+        return text == kept
+    parts = (re.escape(part) for part in MASK.split(kept))
+    counts = (f".{{{_count(found) or '0,'}}}" for found in MASK.finditer(kept))
+    pattern = "".join(part for pair in zip_longest(parts, counts, fillvalue="") for part in pair)
+    return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
+def _count(found: re.Match[str]) -> str:
+    return found[0].removeprefix("[redacted").strip(" ]")
 
 
 def _masked(found: re.Match[str]) -> str:

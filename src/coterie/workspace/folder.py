@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from coterie.errors import NotOurs, StorageError, StorageFull, StorageReadOnly, UsageError
+from coterie.model.redaction import Redactor, is_kept_as
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
 from coterie.model.workspace import Workspace
 from coterie.workspace.beneath import read_file, write_file
@@ -170,7 +171,9 @@ def changed_prompts(root: Path, team: Team) -> list[ChangedPrompt]:
     found: list[ChangedPrompt] = []
     for member in team.ai_members:
         known = _read(_file(root, team.name, member))
-        if known and member.system_instruction not in (known["prompt"], known.get("declined")):
+        if known and not any(
+            is_kept_as(member.system_instruction, known.get(key)) for key in ("prompt", "declined")
+        ):
             found.append(ChangedPrompt(member, known["prompt"]))
     return found
 
@@ -180,7 +183,7 @@ def with_saved_prompts(root: Path, team: Team) -> Team:
 
     def settled(member: Member) -> Member:
         known = _read(_file(root, team.name, member)) if member.type == "ai" else None
-        if known is None or known.get("declined") != member.system_instruction:
+        if known is None or not is_kept_as(member.system_instruction, known.get("declined")):
             return member
         return member.model_copy(update={"system_instruction": known["prompt"]})
 
@@ -195,7 +198,7 @@ def save_prompt_if_new(root: Path, team: str, member: Member) -> None:
 
 def save_prompt(root: Path, team: str, member: Member) -> None:
     """From now on the member is who its team file says."""
-    _write(_file(root, team, member), {"prompt": member.system_instruction})
+    _write(_file(root, team, member), {"prompt": _kept_prompt(member)})
 
 
 def keep_saved_prompt(root: Path, team: str, member: Member) -> None:
@@ -203,7 +206,11 @@ def keep_saved_prompt(root: Path, team: str, member: Member) -> None:
     path = _file(root, team, member)
     known = _read(path)
     if known is not None:
-        _write(path, {"prompt": known["prompt"], "declined": member.system_instruction})
+        _write(path, {"prompt": known["prompt"], "declined": _kept_prompt(member)})
+
+
+def _kept_prompt(member: Member) -> str:
+    return Redactor(member.env.values()).text(member.system_instruction)
 
 
 def _file(root: Path, team: str, member: Member) -> Path:

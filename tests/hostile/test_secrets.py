@@ -1,0 +1,238 @@
+"""Secrets: planted in sixty shapes wherever text comes from, and found in nothing that is kept.
+
+Each shape is a secret of its own, written in one form and put in one place.  What is searched is
+all that Coterie wrote (the database with its free pages and write-ahead log, logs, homes) and all
+that it printed, with every sign but letters and digits taken out: so a secret is found however it
+is quoted or broken up.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import re
+import shlex
+import string
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import quote
+
+from tests.cli.command import Cli, Inside, Ran
+from tests.conftest import House
+
+AGENT = Path(__file__).with_name("leaky_agent.py")
+_SIGNS = string.ascii_letters + string.digits
+
+
+def _wrapped(secret: str, width: int, between: str) -> str:
+    return between.join(secret[at : at + width] for at in range(0, len(secret), width))
+
+
+FORMS: Mapping[str, Callable[[str], str]] = {
+    "as it is": str,
+    "in JSON": json.dumps,
+    "in JSON, all escaped": lambda secret: "".join(f"\\u{ord(sign):04x}" for sign in secret),
+    "in JSON in JSON": lambda secret: json.dumps(json.dumps({"key": secret})),
+    "in an address": lambda secret: f"https://example.com/?key={quote(secret, '')}",
+    "in an address, all quoted": lambda secret: "".join(f"%{ord(sign):02x}" for sign in secret),
+    "in base64": lambda secret: base64.b64encode(secret.encode()).decode(),
+    "as a basic login": lambda secret: base64.b64encode(f"me:{secret}".encode()).decode(),
+    "quoted for a shell": lambda secret: shlex.quote(secret + " '"),
+    "on two lines": lambda secret: f"{secret[:9]}\n{secret[9:]}",
+    "continued": lambda secret: f"{secret[:9]}\\\n    {secret[9:]}",
+    "wrapped": lambda secret: _wrapped(secret, 6, "\n> "),
+    "in parts": lambda secret: _wrapped(secret, 8, '" + "'),
+}
+"""How a secret that is known by its value may be written."""
+FORMATS: Mapping[str, Callable[[random.Random], str]] = {
+    "anthropic": lambda chance: "sk-ant-api03-" + _letters(chance, 40),
+    "github": lambda chance: "ghp_" + _letters(chance, 36),
+    "gitlab": lambda chance: "glpat-" + _letters(chance, 20),
+    "aws": lambda chance: "AKIA" + _letters(chance, 16).upper(),
+    "google": lambda chance: "AIza" + _letters(chance, 35),
+    "slack": lambda chance: "xoxb-" + _letters(chance, 30),
+    "npm": lambda chance: "npm_" + _letters(chance, 36),
+    "token": lambda chance: ".".join(("eyJ" + _letters(chance, 20),) * 2 + (_letters(chance, 30),)),
+    "user and password": lambda chance: _letters(chance, 16),
+    "user alone": lambda chance: _letters(chance, 16),
+    "private key": lambda chance: _letters(chance, 64),
+    "private key in JSON": lambda chance: _letters(chance, 64),
+}
+"""Secrets that nobody told us of."""
+AROUND = {
+    "user and password": "git clone https://me:{}@git.example.com/x",
+    "user alone": "see ssh://{}@git.example.com/x",
+    "private key": "-----BEGIN PRIVATE KEY-----\n{}\nabcd==\n-----END PRIVATE KEY-----",
+    "private key in JSON": r"-----BEGIN RSA PRIVATE KEY-----\n{}\n-----END RSA PRIVATE KEY-----",
+}
+PLACES = (
+    "goal", "prompt", "reply", "command", "question", "answer", "denial", "said", "file", "output",
+    "error", "message", "title",
+)  # fmt: skip
+
+
+def _letters(chance: random.Random, count: int) -> str:
+    return "".join(chance.choice(_SIGNS) for _ in range(count))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One planted secret."""
+
+    name: str
+    place: str
+    secret: str
+    text: str
+    by_value: bool
+
+    @property
+    def traces(self) -> set[str]:
+        """What would be left of it: its own letters, or those of its written form."""
+        return {_squeezed(self.secret), _squeezed(self.text)}
+
+
+def _squeezed(text: str) -> str:
+    return re.sub(r"\\+[nrt]|[^A-Za-z0-9]", "", text)
+
+
+def shapes() -> list[Shape]:
+    chance = random.Random(60)
+    found: list[Shape] = []
+    names = [(name, False) for name in FORMATS] + [(name, True) for name in FORMS] * 4
+    for number, (name, by_value) in enumerate(names[:60]):
+        place = PLACES[(number + number // len(PLACES)) % len(PLACES)]
+        if by_value:
+            secret = f"{_letters(chance, 11)}/{_letters(chance, 6)}+{_letters(chance, 8)}"
+            text = FORMS[name](secret)
+        else:
+            secret = FORMATS[name](chance)
+            text = AROUND.get(name, "{}").format(secret)
+        found.append(Shape(f"{name} in {place}", place, secret, text, by_value))
+    return found
+
+
+SHAPES = shapes()
+
+
+def planted(place: str) -> str:
+    """All that is put in one place, in a text that says something."""
+    return " ; ".join(["note", *(shape.text for shape in SHAPES if shape.place == place), "end"])
+
+
+@dataclass
+class Scene:
+    """Everything that is run, and everything that was printed."""
+
+    house: House
+    printed: list[str] = field(default_factory=list[str])
+
+    def __call__(self, *words: str) -> Ran:
+        ran = Inside(self.house)(*words)
+        self.printed += [ran.out, ran.err]
+        return ran
+
+    def start(self, *words: str) -> None:
+        """Run a task to its end and answer what it asks."""
+        with Cli(self.house).start(*words) as run:
+            for line in run.out:
+                self.printed.append(line)
+                told = json.loads(line)
+                if told["type"] == "interaction" and told["state"] == "open":
+                    self("show", told["id"])
+                    self("inbox")
+                    self._answer(told)
+            self.printed.append(run.err.read())
+
+    def _answer(self, asked: dict[str, str]) -> None:
+        if asked["kind"] == "Input":
+            self("say", asked["task"], planted("said"))
+            self("answer", asked["id"], "--say", planted("answer"))
+        elif asked["purpose"] == "confirm_risky_action":
+            self("answer", asked["id"], "deny", "--say", planted("denial"))
+        else:
+            self("answer", asked["id"], "stop")
+
+    def kept(self) -> dict[str, str]:
+        """All that was written and printed, by where; but for what the test itself wrote."""
+        found = {"the terminal": "".join(self.printed)}
+        for root in (self.house.project / ".coterie", self.house.coterie_home):
+            for path in root.rglob("*"):
+                if path.is_file() and path.name not in ("team.json", "config.json"):
+                    found[str(path)] = path.read_bytes().decode("latin-1")
+        return found
+
+
+def play(house: House, *, known: bool) -> Scene:
+    """A job by the built-in agent, a chat, and one that fails; `known` secrets are in an env."""
+    outside = house.home / "planted"
+    outside.mkdir()
+    env = {f"VALUE_{n}": shape.secret for n, shape in enumerate(SHAPES) if shape.by_value}
+    words = {place: planted(place) for place in ("error", "message")}
+    (outside / "words.json").write_text(json.dumps(words))
+    (house.project / "notes.txt").write_text(planted("file"))
+    (house.project / "out.txt").write_text(planted("output"))
+    leaky = {
+        "command": sys.executable,
+        "baseArgs": [str(AGENT), str(outside / "words.json")],
+        "capabilities": {"completionDetection": "jsonl", "completionTypes": ["result"]},
+    }
+    registry = house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"leaky": leaky}}))
+    for agent in ("builtin", "leaky"):
+        member = {"id": agent, "agent": agent, "systemInstruction": planted("prompt")}
+        member |= {"env": env} if known else {}
+        folder = outside / agent
+        folder.mkdir()
+        (folder / "team.json").write_text(json.dumps({"name": agent, "members": [member]}))
+    scene = Scene(house)
+    team = str(outside / "builtin" / "team.json")
+    if known:
+        assert scene("team", "trust", team).code == 0
+        assert scene("team", "trust", str(outside / "leaky" / "team.json")).code == 0
+    calls = [
+        {"name": "readFile", "input": {"path": "notes.txt"}},
+        {"name": "runCommand", "input": {"command": "cat out.txt"}},
+        {"name": "runCommand", "input": {"command": f"touch x; echo {planted('command')}"}},
+        {"name": "askUser", "input": {"question": planted("question")}},
+    ]
+    replies = [{"text": planted("reply"), "tools": calls}, {"text": f"done\n{planted('title')}"}]
+    script = outside / "script.json"
+    script.write_text(json.dumps({"rules": [{"when": {}, "replies": replies, "then": "last"}]}))
+    job = ("do", "--json", "--wait", "30s", "-t", team, "--script", str(script))
+    scene.start(*job, f"{planted('title')}\n{planted('goal')}")
+    leaks = str(outside / "leaky" / "team.json")
+    scene.start("chat", "--json", "--wait", "30s", "-t", leaks, "say it")
+    scene.start("chat", "--json", "--wait", "30s", "-t", leaks, "fail")
+    for words in (("tasks",), ("log",), ("show", "last"), ("audit",), ("audit", "--json")):
+        scene(*words)
+    scene("audit", "--export", "-")
+    for task in scene("tasks", "--json").of("task"):
+        scene("show", task["id"])
+        scene("log", task["id"], "--json")
+    return scene
+
+
+def leaks(scene: Scene) -> dict[str, list[str]]:
+    """Where each shape was found."""
+    kept = {place: _squeezed(text) for place, text in scene.kept().items()}
+    found = {
+        shape.name: [
+            place for place, text in kept.items() if any(trace in text for trace in shape.traces)
+        ]
+        for shape in SHAPES
+    }
+    return {name: places for name, places in found.items() if places}
+
+
+def test_no_planted_secret_is_kept_or_shown(house: House) -> None:
+    assert len({shape.name for shape in SHAPES}) == len(SHAPES) == 60
+    scene = play(house, known=True)
+    assert leaks(scene) == {}
+
+
+def test_the_same_search_finds_them_where_nobody_said_that_they_are_secrets(house: House) -> None:
+    assert set(leaks(play(house, known=False))) == {one.name for one in SHAPES if one.by_value}
