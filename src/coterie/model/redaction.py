@@ -248,7 +248,7 @@ class Redactor:
             case Mapping():
                 given = cast("Mapping[str, object]", value)
                 kept = self.mapping(given)
-                return value if kept == given else kept
+                return given if kept == given else kept
             case tuple() | list():
                 items = cast("Sequence[object]", value)
                 kept = [self._whole(one) for one in items]
