@@ -37,7 +37,7 @@ async def test_what_it_printed_is_kept_with_its_digest(project: Path) -> None:
     command = "echo to stdout; echo to stderr >&2; echo topsecret1; exit 3"
     done = await checks(project).run(command, project, log)
     assert (done.exit_code, done.passed) == (3, False)
-    assert done.output == "to stdout\nto stderr\n[redacted]\n"
+    assert done.output == "to stdout\nto stderr\n[redacted 10]\n"
     assert done.log == "1-echo-to-stdout-echo-to-stderr-2-echo-red.log"
     kept = (artifacts_folder(project, "k3f9") / done.log).read_bytes()
     assert kept == done.output.encode()
