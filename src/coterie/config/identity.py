@@ -155,6 +155,19 @@ def give_identity(root: Path, known: Mapping[str, KnownProject]) -> KnownProject
     )
 
 
+def give_identities(known: Mapping[str, KnownProject], projects: Path) -> dict[str, KnownProject]:
+    """The list with an identity for every project in it that is from a version without.
+
+    All at once, so that nothing that is put in the place of one later is taken for it.
+    """
+    entries = dict(known)
+    for path, entry in known.items():
+        with suppress(OSError, NotOurs):
+            if entry.id is None and judge(Path(path), projects).origin == "earlier":
+                entries[path] = give_identity(Path(path), known)
+    return entries
+
+
 # -- what is below it --------------------------------------------------------------------------
 
 _DEPTHS = {
@@ -167,7 +180,7 @@ _DEPTHS = {
     "worktrees": 2,
 }
 """How far down everything in a folder is made by us; below that it is a member's, or git's."""
-_WORK = "work"
+_WORK = re.compile(r"work|\.work\.[0-9a-f]{8}")
 """Of a member's folder: what may be a link, as we make one there ourselves."""
 
 
@@ -183,17 +196,19 @@ def misplaced(folder: Path, owner: int) -> Iterator[str]:
 def _misplaced(folder: str, owner: int, depth: int) -> Iterator[str]:
     for entry, found in _entries(folder) if depth else ():
         if stat.S_ISLNK(found.st_mode) or found.st_uid != owner:
-            if depth > 1 or entry.name != _WORK:
+            if depth > 1 or not _WORK.fullmatch(entry.name):
                 yield entry.path
         elif stat.S_ISDIR(found.st_mode):
             yield from _misplaced(entry.path, owner, depth - 1)
 
 
 def _entries(folder: str | Path) -> Iterator[tuple[os.DirEntry[str], os.stat_result]]:
-    with os.scandir(folder) as entries:
+    found: list[tuple[os.DirEntry[str], os.stat_result]] = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:  # taken away meanwhile
         for entry in entries:
-            with suppress(FileNotFoundError):  # taken away meanwhile
-                yield entry, entry.stat(follow_symlinks=False)
+            with suppress(FileNotFoundError):
+                found.append((entry, entry.stat(follow_symlinks=False)))
+    yield from found
 
 
 # -- the user's own list -----------------------------------------------------------------------

@@ -20,6 +20,7 @@ from coterie.config.identity import (
     MANY_PROJECTS,
     PROJECTS_FILE,
     Judgement,
+    give_identities,
     give_identity,
     judge,
     read_known,
@@ -286,6 +287,7 @@ def enter_project(project: Project) -> files.Notice | None:
                 return notice
             if len(known) >= MANY_PROJECTS:
                 known = {root: one for root, one in known.items() if _is_project(root)}
+            known = give_identities(known, path)
             with files.storage_errors(project.root):
                 entry = give_identity(project.root, known)
             write_known(path, {**known, entry.path: entry})
@@ -296,6 +298,7 @@ def enter_project(project: Project) -> files.Notice | None:
         with files.storage_errors(project.root):
             give_identity(project.root, {})
         _UNLISTED.add(project.root)
+        project.judge()
         problem = f"This project is not in the list of known projects: {error}"
         return files.Notice(problem, error.hint)
     return notice
