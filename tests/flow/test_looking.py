@@ -7,6 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio.to_thread
@@ -37,8 +38,9 @@ def listening() -> Iterator[int]:
 
 async def runner(shop: Workshop) -> CommandRunner:
     made = await CommandRunner.of("ann", shop.workspace, Log())
-    assert made.looking is not None, "bubblewrap, unshare and mount must work where tests are run"
-    return made
+    looking = await read_only_sandbox(made.root)
+    assert looking is not None, "bubblewrap, unshare and mount must work where tests are run"
+    return replace(made, looking=looking)
 
 
 async def test_it_looks(shop: Workshop) -> None:

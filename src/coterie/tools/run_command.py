@@ -26,7 +26,7 @@ from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import Spawn, start_recorded
 from coterie.tools import sandbox as sandboxes
-from coterie.tools.read_only_sandbox import ReadOnlySandbox, read_only_sandbox
+from coterie.tools.read_only_sandbox import ReadOnlySandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
 from coterie.workspace.git_guard import GitGuard
@@ -78,8 +78,7 @@ class CommandRunner:
     async def of(cls, member: str, workspace: Workspace, children: ChildLog) -> CommandRunner:
         """With the best sandbox that works here."""
         root = await anyio.to_thread.run_sync(workspace.execution_dir.resolve)
-        best, looking = await sandboxes.best(), await read_only_sandbox(root)
-        return cls(member, root, workspace, children, best, looking)
+        return cls(member, root, workspace, children, await sandboxes.best())
 
     @property
     def env(self) -> dict[str, str]:

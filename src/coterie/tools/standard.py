@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import anyio.to_thread
 
 from coterie.model.workspace import Workspace
 from coterie.ports import ChildLog
 from coterie.tools.edit_file import EditFile
+from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.tools.read_tools import Grep, ListFiles, ReadFile
 from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.toolbox import AnyTool, Toolbox
@@ -27,7 +29,8 @@ async def open_toolbox(
     `versions` is what the member has read before, where it goes on after a restart.
     """
     root = await anyio.to_thread.run_sync(workspace_root_of, workspace)
-    commands = await CommandRunner.of(member, workspace, children)
+    working = await CommandRunner.of(member, workspace, children)
+    commands = replace(working, looking=await read_only_sandbox(working.root))
     known = FileVersions() if versions is None else versions
     tools: list[AnyTool] = [
         ReadFile(root, known),

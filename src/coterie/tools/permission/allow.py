@@ -16,7 +16,7 @@ from coterie.model.tool_call import Action
 from coterie.tools.permission import nested_commands, paths, shell_parser
 from coterie.tools.permission.nested_commands import without_shell, without_wrappers
 from coterie.tools.permission.option_table import exact_access
-from coterie.tools.permission.read_only import ReadAccess, read_access
+from coterie.tools.permission.read_only import ReadAccess, read_access, repository_above
 from coterie.tools.permission.rules import AddressPattern, CommandPattern, Rule, ToolPattern
 from coterie.tools.permission.shell_lexer import name_set
 from coterie.tools.permission.shell_parser import CommandLine, Redirection, SimpleCommand, parse
@@ -204,7 +204,8 @@ class _LineWalk:
                 return [ActionPart("act")]
             parts += exact or []
             parts += self._parts_of_access(access, folder) if access else []
-            if not self._allowed.is_open(paths.resolve(folder, "/")):
+            above = command.texts[0] == "git" and repository_above(folder, self._allowed.root)
+            if above or not self._allowed.is_open(paths.resolve(folder, "/")):
                 parts.append(ActionPart("read_elsewhere"))
         # Which files a glob is replaced by nobody knows but the shell: one may be denied.
         hidden = any(word.glob for word in command.words) and self._allowed.unread

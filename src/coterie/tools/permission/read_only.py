@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from coterie.tools.permission.paths import PathPattern, resolve
+from coterie.tools.permission.paths import PathPattern, is_below, resolve
 from coterie.tools.permission.shell_parser import SimpleCommand
 
 _NOTHING = re.compile(r"(?!)")
@@ -260,6 +260,13 @@ def plain_repository(folder: str) -> bool:
             return True
         folder = folder.rpartition("/")[0]
     return True
+
+
+def repository_above(folder: str, root: str) -> bool:
+    """Whether the repository of a folder lies above the work folder, and so is not part of it."""
+    while folder and not os.path.lexists(f"{folder}/.git"):
+        folder = folder.rpartition("/")[0]
+    return bool(folder) and not is_below(folder, root)
 
 
 def _printf(arguments: tuple[str, ...], folder: str) -> ReadAccess | None:

@@ -108,6 +108,18 @@ def test_git_in_a_folder_that_passes_for_a_repository(tmp_path: Path) -> None:
         assert decide(action, Permissions(), None, tmp_path).verdict == "ask"
 
 
+def test_git_of_a_repository_above_the_work_folder(tmp_path: Path) -> None:
+    """It is not part of it, and a sandbox would not show it."""
+    root = tmp_path / "root"
+    (root / "sub" / ".git").mkdir(parents=True)
+    action = ran("git status", root, sandbox=True)
+    assert decide(action, Permissions(), None, root).verdict == "allow_read_only"  # there is none
+    (tmp_path / ".git").mkdir()
+    assert decide(action, Permissions(), None, root).verdict == "ask"
+    below = ran("cd sub && git status", root, sandbox=True)
+    assert decide(below, Permissions(), None, root).verdict == "allow_read_only"
+
+
 def test_the_homes_of_members_are_not_looked_through(tmp_path: Path) -> None:
     (tmp_path / ".coterie" / "teams").mkdir(parents=True)
     for command, verdict in (
