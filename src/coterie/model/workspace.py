@@ -18,6 +18,15 @@ def shown(path: Path) -> str:
     return str(path)
 
 
+START_FILES = (
+    ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .env .exrc .gdbinit "
+    ".gitattributes .gitconfig .inputrc .kshrc .login .logout .mkshrc .npmrc .pam_environment "
+    ".pdbrc .profile .pythonrc .shrc .tcshrc .vimrc .xonshrc .yarnrc .yarnrc.yml .zlogin .zlogout "
+    ".zprofile .zshenv .zshrc .config/environment.d .config/fish .config/git .config/nushell "
+    ".config/powershell .config/xonsh .local/share/fish .oh-my-zsh .ssh/config .ssh/rc"
+)
+"""What shells, git and other programs run or obey as they start, below a home."""
+
 UNFINISHED = ".coterie-" + "[0-9a-f]" * 12
 """Matches the names of files that are about to be put in place; one that a crash left behind is
 nobody's work."""

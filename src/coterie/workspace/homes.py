@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import stat
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -30,15 +29,6 @@ OURS = "<!-- Written by Coterie from the team file. Without this line it is your
 READ_TEAM_INSTRUCTION = (
     f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
 )
-
-START_FILES = (
-    ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .env .exrc .gdbinit "
-    ".gitattributes .gitconfig .inputrc .kshrc .login .logout .mkshrc .npmrc .pam_environment "
-    ".pdbrc .profile .pythonrc .shrc .tcshrc .vimrc .xonshrc .yarnrc .yarnrc.yml .zlogin .zlogout "
-    ".zprofile .zshenv .zshrc .config/environment.d .config/fish .config/git .config/nushell "
-    ".config/powershell .config/xonsh .local/share/fish .oh-my-zsh .ssh/config .ssh/rc"
-)
-"""What shells, git and other programs run or obey as they start, below a home."""
 
 REHEARSAL_KEY = "rehearsal"
 """Stands where an API key would, in a rehearsal."""
@@ -93,33 +83,6 @@ def remove_private(path: Path) -> None:
     """Have no file here; a link goes, what it leads to stays."""
     with _told(path), _opened(path.parent) as folder, suppress(FileNotFoundError):
         os.unlink(path.name, dir_fd=folder)
-
-
-def remove_start_files(home: Path) -> None:
-    """Have none of `START_FILES` in a home, so that a turn leaves nothing that the next one runs.
-
-    No link is followed: one that stands for a folder on the way is removed itself.
-    """
-    with _told(home), _opened(home) as folder:
-        for path in START_FILES.split():
-            _remove_below(folder, *path.split("/"))
-
-
-def _remove_below(folder: int, name: str, *more: str) -> None:
-    try:
-        kind = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(kind):
-        os.unlink(name, dir_fd=folder)
-    elif not more:
-        shutil.rmtree(name, dir_fd=folder)
-    else:
-        inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
-        try:
-            _remove_below(inner, *more)
-        finally:
-            os.close(inner)
 
 
 def text_in(path: Path, *names: str) -> str | None:

@@ -14,8 +14,8 @@ from functools import lru_cache
 from glob import iglob
 from itertools import islice, takewhile
 
+from coterie.model.workspace import START_FILES
 from coterie.tools.permission.shell_lexer import name_set
-from coterie.workspace.homes import START_FILES
 
 MOST_LINKS = 40
 MOST_FILES = 1000
