@@ -53,9 +53,9 @@ def test_a_goal_becomes_checked_work(bare: Cli) -> None:
     ]
     assert dict(promises)["sent back by review"] == "T4"
     assert list(bare.house.project.iterdir()) == []
-    # It is kept, and the user's: that alone is noted.
-    noted = {path.name for path in bare.house.home.rglob("*") if path.is_file()}
-    assert noted == {"projects.json", ".projects.json.lock"}
+    # It is kept, and the user's: that alone is noted, and what its members may do.
+    noted = {path.name for path in bare.house.home.rglob("*") if path.suffix != ".lock"}
+    assert noted == {".coterie", "projects.json", "trusted.json", "key"}
 
     looked = re.search(r"^ Look +cd (.+)$", ran.out, re.M)
     assert looked is not None
