@@ -307,7 +307,7 @@ class App:
         """
         claimant = await self._claimant()
         created = (await self._look.state(task_id)).created
-        members = await anyio.to_thread.run_sync(self._members.of_task, created)
+        members = await self._unchecked(created)
         checks = run.checks_of(self.root, created, members.redactor())
         return await self._changes.accept(task_id, claimant, checks, recheck=recheck)
 
