@@ -25,7 +25,10 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Hostile:
     for folder in (house.home, house.project, base / "marks"):
         folder.mkdir()
     env = {"HOME": str(house.home), "COTERIE_HOME": str(house.coterie_home), "TZ": "UTC"}
-    crew = Crew(registered(Cli(house, env))).furnish(checks=["test -s cart.py"])
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in env.items():
+            patched.setenv(name, value)
+        crew = Crew(registered(Cli(house, env))).furnish(checks=["test -s cart.py"])
     hostile = Hostile(house.project, base / "marks")
     plant_all(hostile)
     shutil.copytree(house.project, base / "pristine", symlinks=True)

@@ -35,11 +35,12 @@ def left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     replies = [{"tools": [call]}, {"text": "Done."}]
     told = base / "script.json"
     told.write_text(json.dumps({"rules": [{"replies": replies}]}))
-    team = house.project / ".coterie" / "teams" / "solo"
-    team.mkdir(parents=True)
-    (team.parents[1] / ".gitignore").write_text("*\n")
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("HOME", "COTERIE_HOME"):
+            patched.setenv(name, env[name])
+        team = cli.team("ann", name="solo")
     member = {"id": "ann", "agent": "builtin", "permissions": "full"}
-    (team / "team.json").write_text(json.dumps({"members": [member]}))
+    team.write_text(json.dumps({"members": [member]}))
     ran = cli("chat", "--script", str(told), "--max-turns", "1", "Leave something.")
     assert ran.code == 0, ran.out + ran.err
     assert list((base / "marks").iterdir()) == []
