@@ -19,7 +19,7 @@ from coterie.errors import ConfigError, NotTrusted
 from coterie.model.task import AllowedTeam, TaskCreated
 from coterie.model.team import Team
 from coterie.model.workspace import shown
-from coterie.workspace.key_file import make_key
+from coterie.workspace.beneath import make_key
 
 KEY_FILE = "key"
 

@@ -61,7 +61,7 @@ class TurnRunner:
         self._budgets = Budgets(run, questions)
         self._rate_limiter = RateLimiter(run)
         self.permissions: PermissionGate = PermissionGate(run, questions)
-        self._subtasks = Subtasks(run, questions, run_child)
+        self._run_child = run_child
         self._past: dict[str, list[Turn]] = {}
         self._threads: dict[tuple[str, str], str] = {}
         """By member and topic: the thread of its last turn."""
@@ -268,7 +268,8 @@ class TurnRunner:
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):
-            return await self._subtasks.hand_out(attempt, asked)
+            subtasks = Subtasks(self._run, self._questions, self._run_child)
+            return await subtasks.hand_out(attempt, asked)
         call = asked.call
         if call is not None:
             # Before anybody says yes: what the call changes can be undone from here.

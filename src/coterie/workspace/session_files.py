@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from coterie.errors import ArtifactWrong, EnvelopeForged, NotOurs
-from coterie.workspace.beneath import real_folder, require_file, write_file
-from coterie.workspace.key_file import make_key, read_key
+from coterie.workspace.beneath import make_key, read_key, real_folder, require_file, write_file
 
 if TYPE_CHECKING:
     from coterie.model.envelope import ArtifactRef, Envelope
