@@ -209,7 +209,11 @@ def test_a_risky_action_is_denied_with_a_word_and_another_allowed(
     terminal.type("\t")
     terminal.until("No answer is never a yes.")
     shown = terminal.glass.shown
-    for part in ("wants to RUN A COMMAND", "     touch client.txt", "4 rule        run(touch client.txt)"):
+    for part in (
+        "wants to RUN A COMMAND",
+        "     touch client.txt",
+        "4 rule        run(touch client.txt)",
+    ):
         assert part in shown
     terminal.type("\r2 no network here\r")
     terminal.until("q1 answered by you: deny: no network here")
