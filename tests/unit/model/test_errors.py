@@ -18,6 +18,7 @@ def test_every_error_has_a_code_of_its_own() -> None:
         "lease_lost",
         "not_accepted",
         "not_found",
+        "not_ours",
         "not_trusted",
         "step_repeated",
         "storage",
