@@ -41,6 +41,7 @@ ROLES = {
     "perf": "You look at speed only. Your word is QUOKKA.",
     "read": "You look at how it reads only. Your word is NARWHAL.",
 }
+TMP = Path(tempfile.gettempdir())
 WORDS = [role.rpartition(" ")[2].rstrip(".") for role in ROLES.values()]
 TEAM_TEXT = "This team answers in one sentence. Its word is AXOLOTL."
 TEAMS = {
@@ -193,6 +194,9 @@ def check_the_writes(found: list[Write], house: House) -> None:
     assert [one for one in stray if not is_shield(one, house.project)] == []
     ours = (house.project / ".coterie", house.coterie_home, Path(sys.prefix), ROOT)
     elsewhere = [one for one in found if not any(one.path.is_relative_to(our) for our in ours)]
+    # Coterie itself tries its sandbox out, and configures its git, in the temporary folder.
+    ours_alone = [one for one in elsewhere if one.member is None and one.path.is_relative_to(TMP)]
+    stray += [one for one in ours_alone if not one.path.is_relative_to(house.project)]
     assert [one for one in elsewhere if one not in stray] == []
 
 

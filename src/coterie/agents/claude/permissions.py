@@ -121,8 +121,9 @@ def _pieces(path: str, edits: list[Object]) -> list[str]:
     for edit in edits:
         everywhere = " (everywhere)" if edit.get("replace_all") is True else ""
         lines.append(f"@@ somewhere{everywhere} @@")
-        lines += [f"-{line}" for line in exact_text(edit.get("old_string")).split("\n")]
-        lines += [f"+{line}" for line in exact_text(edit.get("new_string")).split("\n")]
+        for sign, name in (("-", "old_string"), ("+", "new_string")):
+            if text := exact_text(edit.get(name)):
+                lines += [f"{sign}{line}" for line in text.split("\n")]
     return lines
 
 
