@@ -163,8 +163,10 @@ def redacted(write: Write, by: Redactor) -> Write:
         case AppendAudit() | AppendEvent() | AppendEnvelope() | PutTicket():
             kept = by.whole(tuple(write))
             return write if kept == tuple(write) else write._make(kept)
-        case CloseTurn() | SetMemberState():
-            return write._make(map(by.whole, write))
+        case CloseTurn(detail=text):
+            return write._replace(detail=by.text(text)) if text else write
+        case SetMemberState(reason=text):
+            return write._replace(reason=by.text(text)) if text else write
         case _:
             return write
 
@@ -197,6 +199,8 @@ class RedactingObserver:
             case MessageRecord():  # which is without secrets, as it is kept
                 rest = self._unsaid.pop(record.member, "")
                 self._say(DeltaRecord(record.task, record.member, ""), rest)
+                self.observer.saw(record)
+            case MemberRecord(reason=""):
                 self.observer.saw(record)
             case _:
                 self.observer.saw(self.by.whole(record))

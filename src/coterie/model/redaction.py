@@ -12,6 +12,7 @@ import re
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from functools import cache
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeVar, cast
 from urllib.parse import quote, quote_plus
@@ -176,8 +177,17 @@ def _is_name(field: str) -> bool:
     return field in _NAMES or field.endswith(("_id", "_ids"))
 
 
-def _fields_of(value: BaseModel) -> Iterable[str]:
-    return type(value).model_fields
+_NO_TEXT = frozenset((type(None), bool, int, float))
+
+
+@cache
+def _fields_of(kind: type[object]) -> tuple[str, ...]:
+    """The fields of a model or dataclass that may hold somebody's words; none of other types."""
+    if issubclass(kind, BaseModel):
+        names = tuple(kind.model_fields)
+    else:
+        names = tuple(one.name for one in fields(kind)) if is_dataclass(kind) else ()
+    return tuple(name for name in names if not _is_name(name))
 
 
 class Redactor:
@@ -239,12 +249,19 @@ class Redactor:
         return cast("T", self._whole(value))
 
     def _whole(self, value: object) -> object:
+        kind = type(value)
+        if kind is str:
+            return self.text(cast("str", value))
+        if kind in _NO_TEXT:
+            return value
+        if names := _fields_of(kind):
+            changed = self._changed(value, names)
+            if isinstance(value, BaseModel):
+                return value.model_copy(update=changed) if changed else value
+            return replace(cast("Any", value), **changed) if changed else value
         match value:
             case str():
                 return self.text(value)
-            case BaseModel():
-                changed = self._changed({name: getattr(value, name) for name in _fields_of(value)})
-                return value.model_copy(update=changed) if changed else value
             case Mapping():
                 given = cast("Mapping[str, object]", value)
                 kept = self.mapping(given)
@@ -254,18 +271,18 @@ class Redactor:
                 kept = [self._whole(one) for one in items]
                 same = all(one is other for one, other in zip(kept, items, strict=True))
                 return value if same else type(items)(kept)  # type: ignore[call-arg]
-            case _ if is_dataclass(value) and not isinstance(value, type):
-                changed = self._changed(
-                    {one.name: getattr(value, one.name) for one in fields(value)}
-                )
-                return replace(value, **changed) if changed else value
             case _:
                 return value
 
-    def _changed(self, given: Mapping[str, object]) -> dict[str, Any]:
+    def _changed(self, value: object, names: tuple[str, ...]) -> dict[str, Any]:
         """The fields of a value in which a secret stood."""
-        kept = {name: self._whole(one) for name, one in given.items() if not _is_name(name)}
-        return {name: one for name, one in kept.items() if one is not given[name]}
+        changed: dict[str, Any] = {}
+        for name in names:
+            given = getattr(value, name)
+            kept = self._whole(given)
+            if kept is not given:
+                changed[name] = kept
+        return changed
 
     def _without_values(self, text: str) -> str:
         for rare in self._rare:
