@@ -161,8 +161,9 @@ def redacted(write: Write, by: Redactor) -> Write:
             kept = _json(text, by)
             return write if kept is text else write._replace(result=kept)
         case AppendAudit() | AppendEvent() | AppendEnvelope() | PutTicket():
-            kept = by.whole(tuple(write))
-            return write if kept == tuple(write) else write._make(kept)
+            given = tuple(write)
+            kept = by.whole(given)
+            return write if kept is given else write._make(kept)
         case CloseTurn(detail=text):
             return write._replace(detail=by.text(text)) if text else write
         case SetMemberState(reason=text):
