@@ -201,8 +201,10 @@ class EditFile(Tool[EditFileInput]):
         with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
             change = self._change(place, asked)
             write(place, change.data, change.now)
-        known, done = workspace_files.digest(change.data), "changed" if change.now else "made"
-        self.versions.record(place.path, known)
+            known = workspace_files.digest(change.data)
+            # Before anybody else edits it: they would take our change for a stranger's.
+            self.versions.record(place.path, known)
+        done = "changed" if change.now else "made"
         return ToolOutcome({"path": place.path, "done": done, "line": change.line, "digest": known})
 
     def _preview(self, asked: EditFileInput) -> ToolOutcome:

@@ -190,6 +190,18 @@ async def test_after_a_restart_it_knows_what_it_had_read(shop: Workshop, box: To
     }
 
 
+async def test_an_edit_is_known_before_the_next_one_may_begin(shop: Workshop) -> None:
+    class Watched(FileVersions):
+        def record(self, path: str, digest: str) -> None:
+            assert self.lock.locked()
+            super().record(path, digest)
+
+    shop.write("f", "one\n")
+    versions = Watched()
+    assert await edit(toolbox(shop, EditFile(shop.root, versions)), "one", "1") == changed(1)
+    assert list(versions.digests) == ["f"]
+
+
 async def test_edits_at_once_do_not_lose_each_other(shop: Workshop, box: Toolbox) -> None:
     file = shop.write("f", "".join(f"<{n}>\n" for n in range(20)))
     async with anyio.create_task_group() as group:
