@@ -13,10 +13,10 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from bench.bare import TEXT, bare_loop
 from coterie.model import instant
@@ -27,7 +27,6 @@ from coterie.stores.envelope_files import EnvelopeFiles
 from coterie.testing.scripted import TASK, ScriptedChannels, stage
 from coterie.workflows.tickets import Tickets
 
-T = TypeVar("T")
 FEW, MANY = 50, 1_000
 MEMORY = Path("/dev/shm")
 WORKERS = ("ada", "ben", "cleo")
@@ -145,13 +144,14 @@ def compared(rounds: int = 5) -> Compared:
     few: list[Session] = []
     many: list[Session] = []
     bare: list[float] = []
-    _in_a_folder(session, 5)  # imports, and what is made when first used
-    for _ in range(rounds):
-        for _ in range(3):
-            few.append(_in_a_folder(session, FEW))
-            rows = few[-1].rows
-            bare.append(_in_a_folder(bare_loop, round(rows * FEW)).cpu * rows)
-        many.append(_in_a_folder(session, MANY))
+    with _folders() as fresh:
+        session(fresh(), 5)  # imports, and what is made when first used
+        for _ in range(rounds):
+            for _ in range(3):
+                few.append(session(fresh(), FEW))
+                rows = few[-1].rows
+                bare.append(bare_loop(fresh(), round(rows * FEW)).cpu * rows)
+            many.append(session(fresh(), MANY))
     return Compared(_median(few), _median(many), statistics.median(bare))
 
 
@@ -164,9 +164,10 @@ def grown(rounds: int = 3) -> float:
     place = MEMORY if MEMORY.is_dir() else None
     few: list[float] = []
     many: list[float] = []
-    for _ in range(rounds):
-        few += [_in_a_folder(session, FEW, place).cpu for _ in range(3)]
-        many.append(_in_a_folder(session, MANY, place).cpu)
+    with _folders(place) as fresh:
+        for _ in range(rounds):
+            few += [session(fresh(), FEW).cpu for _ in range(3)]
+            many.append(session(fresh(), MANY).cpu)
     return statistics.median(many) / statistics.median(few)
 
 
@@ -174,6 +175,12 @@ def _median(sessions: list[Session]) -> Session:
     return Session(statistics.median(one.cpu for one in sessions), sessions[0].rows)
 
 
-def _in_a_folder(run: Callable[[Path, int], T], size: int, place: Path | None = None) -> T:
+@contextmanager
+def _folders(place: Path | None = None) -> Iterator[Callable[[], Path]]:
+    """Makes a new folder whenever it is called.
+
+    All are removed at the end and not each after its run: a new file costs ext4 many times as
+    much CPU while it passes over what was deleted within the last minute.
+    """
     with tempfile.TemporaryDirectory(dir=place) as folder:
-        return run(Path(folder), size)
+        yield lambda: Path(tempfile.mkdtemp(dir=folder))

@@ -162,6 +162,18 @@ async def test_halves_of_characters_are_kept_mended(storage: SqliteStorage, fenc
     assert await storage.problems() == []
 
 
+async def _batches_that_the_thread_takes_at_once(storage: SqliteStorage, path: Path) -> None:
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    waiting = asyncio.ensure_future(storage.inbox.request(TASK, "say", "you", "wait"))
+    await anyio.lowlevel.checkpoint()
+    reads = [asyncio.ensure_future(storage.conversation.messages(TASK)) for _ in range(3)]
+    await anyio.lowlevel.checkpoint()
+    other.execute("COMMIT")
+    other.close()
+    await asyncio.gather(waiting, *reads)
+
+
 @pytest.mark.parametrize(("quick", "thread"), [(60.0, "MainThread"), (-1.0, "coterie-database")])
 async def test_the_loop_commits_by_itself_where_the_disk_is_quick(
     quick: float, thread: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -182,6 +194,7 @@ async def test_the_loop_commits_by_itself_where_the_disk_is_quick(
     storage = await SqliteStorage.open(tmp_path / "coterie.db")
     try:
         await storage.create(created(), "me", None)  # nobody knows the disk yet
+        await _batches_that_the_thread_takes_at_once(storage, tmp_path / "coterie.db")
         committed_by.clear()
         for seq in range(1, 4):
             await storage.commit(None, AppendMessage(message(seq)))

@@ -51,7 +51,7 @@ class Writer:
         self._connection = threading.Lock()
         """Held by whoever uses the connection, the loop or the thread."""
         self._sent = 0
-        """How many batches are with the thread."""
+        """How many jobs are with the thread, which may take several batches at once."""
         self._is_quick = False
         self._wrote_at: float | None = None
         """When the log last grew, if it has since it was last cut."""
@@ -148,7 +148,7 @@ class Writer:
     def _send(self) -> None:
         """Hand everything to the thread."""
         jobs, self._posted = self._posted, []
-        self._sent += 1
+        self._sent += len(jobs)
         self._queue.put(jobs)
 
     def _commit_here(self) -> bool:
@@ -186,7 +186,7 @@ class Writer:
             self._send()
 
     def _received(self, jobs: Sequence[Job]) -> None:
-        self._sent -= 1
+        self._sent -= len(jobs)
         self._settle(jobs)
 
     def _settle(self, jobs: Sequence[Job]) -> None:
