@@ -22,6 +22,8 @@ def test_work_is_taken_in_only_as_it_was_checked(bare: Cli) -> None:
         )
     )
     crew("answer", "q1", "approve")
+    assert crew("resume", "last").code == 3
+    crew("answer", "q2", "approve")
     assert crew("resume", "last").code == 0
     assert crew.calm(crew("diff", "last", "--stat")) == snapshot("""\
   T1.py    +1  -0

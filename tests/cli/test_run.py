@@ -88,7 +88,7 @@ Waits  k3f9 · 2 turns · 0.1s
 """)
     assert crew("answer", "q1", "approve").code == 0
     again = crew("resume", "last")
-    assert again.code == 0
+    assert again.code == 3
     assert crew.calm(again).splitlines()[:3] == snapshot(
         [
             "12:00:00  plan approved by you, 3 tickets",
@@ -96,7 +96,10 @@ Waits  k3f9 · 2 turns · 0.1s
             "12:00:00  T2  Price rules",
         ]
     )
-    assert "YOU DECIDED   plan 12:00" in crew.calm(again)
+    assert crew("answer", "q2", "approve").code == 0
+    last = crew("resume", "last")
+    assert last.code == 0
+    assert "YOU DECIDED   plan 12:00 · report 12:00" in crew.calm(last)
 
 
 def test_as_objects(crew: Crew) -> None:
@@ -112,13 +115,13 @@ def test_as_objects(crew: Crew) -> None:
             ("T1", "in_progress", "wren", "instructed"),
             ("T1", "awaiting_review", "wren", "wren reported"),
             ("T1", "awaiting_review", "wren", "mira (manager) reviews"),
-            ("T1", "done", "wren", "approved, merged and green"),
+            ("T1", "done", "wren", "approved and merged; no check was run"),
             ("T2", "discussing", "finn", "talked over"),
             ("T2", "discussing", "finn", "finn answered"),
             ("T2", "in_progress", "finn", "instructed"),
             ("T2", "awaiting_review", "finn", "finn reported"),
             ("T2", "awaiting_review", "finn", "mira (manager) reviews"),
-            ("T2", "done", "finn", "approved, merged and green"),
+            ("T2", "done", "finn", "approved and merged; no check was run"),
             ("T3", "in_progress", "wren", "instructed"),
             ("T3", "awaiting_review", "wren", "wren reported"),
         ]
@@ -135,7 +138,7 @@ def test_as_objects(crew: Crew) -> None:
             "type": "result",
             "status": "completed",
             "reason": "done",
-            "summary": "3 done",
+            "summary": "3 done; 2 without any check",
             "checks": [{"ticket": "T3", "command": "mkdir -p built", "passed": True}],
         }
     )
@@ -168,8 +171,9 @@ Would run tickets with team adhoc. Nothing was started or written.
   branches   none: this is no git repository, all work in one folder
   then       mira asks what is unclear and plans (the plan is shown to you, for
              your yes); workers do their tickets, Coterie runs the checks, mira
-             reviews, approved work is merged. Your own branch and files are
-             touched only by: coterie accept
+             reviews, approved work is merged, and the final report is
+             confirmed by you. Your own branch and files are touched only by:
+             coterie accept
 """)
     assert list(bare.house.project.iterdir()) == []
 

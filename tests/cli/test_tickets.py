@@ -112,7 +112,7 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
             "12:00:00  finn     [report: completed]",
             "12:00:00  finn     T2 awaiting_review: finn reported",
             "12:00:00  mira     [review: approved]",
-            "12:00:00  finn     T2 done: approved, merged and green",
+            "12:00:00  finn     T2 done: approved and merged; no check was run",
             "12:00:00  mira     [instruction: Write it.]",
             "12:00:00  wren     [report: completed]",
         ]
@@ -194,6 +194,10 @@ def test_the_table_is_live(terminal: Terminal) -> None:
     terminal.type("\t")
     terminal.until(f"{task}/T3 · 1 of 1")
     terminal.type("1\r")
+    terminal.until("Tab open q3")
+    terminal.type("\t")
+    terminal.until("q3>")
+    terminal.type("1\r")
     terminal.until("Next   coterie diff")
     assert terminal.ended() == 0
     shown = calm(terminal.glass.shown, task)
@@ -203,8 +207,9 @@ def test_the_table_is_live(terminal: Terminal) -> None:
 
  CHANGED       3 files +3 -0   branch coterie/k3f9/merged;
                your tree untouched
- CHECKED       mkdir -p built exit 0, at tree 9c1e44
- YOU DECIDED   plan 12:00 · q2 once
+ CHECKED       mkdir -p built exit 0, at tree 9c1e44; for
+               T1 T2 no check was run
+ YOU DECIDED   plan 12:00 · q2 once · report 12:00
 
  Next   coterie diff k3f9 · coterie accept k3f9
         coterie revert k3f9

@@ -19,7 +19,7 @@ PLAN = (
     ("form", "Form", ("model", "rules")),
 )
 FORM = "T3"
-WORDS = ("with-check", "sent-back", "looked-at", "never-works", "hangs")
+WORDS = ("with-check", "sent-back", "looked-at", "never-works", "hangs", "dies")
 
 
 def planned(prompt: str) -> object:
@@ -31,10 +31,15 @@ def planned(prompt: str) -> object:
             "dependencies": list(after),
             "expected_outputs": [f"{name}.py"],
             "risks": ["money"] if name == "rules" else [],
+            **({"capability": "coding"} if "needs-coding" in prompt else {}),
         }
         for name, title, after in PLAN
         if not (name == "form" and "drop the form" in prompt)
     ]
+    if "only-one" in prompt:
+        tasks = [{**tasks[-1], "dependencies": []}]
+    if "and a footer" in prompt:
+        tasks.append({"task_id": "footer", "description": "Footer"})
     return {"tasks": tasks}
 
 
@@ -44,7 +49,9 @@ def instructed(prompt: str) -> object:
         criteria.append({"text": "the form can be built", "command": "mkdir -p built"})
     if "looked-at" in prompt:
         criteria.append({"text": "looks right on a phone"})
-    summary = " ".join(["Write it.", *(one for one in ("never-works", "hangs") if one in prompt)])
+    summary = " ".join(
+        ["Write it.", *(one for one in ("never-works", "hangs", "dies") if one in prompt)]
+    )
     return {"summary": summary, "steps": ["open an editor"], "acceptance_criteria": criteria}
 
 
@@ -87,6 +94,9 @@ def main() -> None:
     prompt = sys.stdin.read()
     if "Do the work now" in prompt:
         time.sleep(600 if "hangs" in prompt else 0)
+        if "dies" in prompt:
+            print("Segmentation fault in libcoupon", file=sys.stderr, flush=True)
+            sys.exit(3)
     said, payload = answered(prompt)
     text = f"{said}\n```json\n{json.dumps(payload)}\n```"
     print(json.dumps({"type": "result", "result": text}), flush=True)

@@ -16,7 +16,9 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.project import App
+from coterie.model.about import ReportConfirmation
 from coterie.model.conversation import YOU
+from coterie.model.interaction import APPROVE
 from coterie.model.record import ResultRecord
 from coterie.rehearsal.server import RehearsalServer
 from coterie.testing.scripted import Recorder
@@ -47,12 +49,14 @@ async def said(app: App, task: str) -> list[tuple[str, str]]:
 
 
 async def resumed(app: App, task: str, choice: str | None, text: str | None = None) -> ResultRecord:
-    """Run it to its end, with the same answer to whatever it asks."""
+    """Run it to its end, with the same answer to whatever it asks, and its report confirmed."""
     for _ in range(20):
         for view in await app.questions():
             if view.interaction.task_id == task:
                 name = view.interaction.interaction_id
-                await app.answer(name, choice=choice, text=text, author=YOU)
+                confirms = isinstance(view.interaction.about, ReportConfirmation)
+                given = APPROVE if confirms else choice
+                await app.answer(name, choice=given, text=text, author=YOU)
         with anyio.fail_after(60):
             result = await app.run(task, Recorder(), patience=0.0)
         if result.status != "waiting":

@@ -187,9 +187,19 @@ async def test_questions_first_and_the_plan_only_on_the_users_word(project: Path
         assert await on.run(say) == "waiting question"
         assert await on.tickets() == []
         assert await on.answer("approve") == "Plan with 3 tickets"
+        assert await on.run(say) == "waiting question"
+        assert await on.answer("approve") == "The final report: 3 done; no check was run"
         assert await on.run(say) == "completed done 3 done"
-        kinds = [one.payload_type for one in await on.envelopes()][:4]
-        assert kinds == ["clarification", "clarification_response", "clarification", "plan"]
+        said = [(one.payload_type, one.source, one.target) for one in await on.envelopes()]
+        assert said[:6] == [
+            ("clarification", "mira", "you"),
+            ("clarification_response", "you", "mira"),
+            ("clarification", "mira", "you"),
+            ("plan", "mira", "you"),
+            ("review", "you", "mira"),
+            ("plan", "mira", "coterie"),
+        ]
+        assert said[-1] == ("review", "you", "mira")
     assert "smaller please" in notes[1]
 
 
@@ -247,6 +257,8 @@ async def test_a_plan_that_changed_is_approved_anew(project: Path, changed: bool
             assert await on.run(say) == "waiting question"
             assert await on.states() == {"T1": "error", "T2": "pending"}
             assert await on.answer("approve") == about
+        assert await on.run(say) == "waiting question"
+        assert (await on.answer("approve")).startswith("The final report: 2 done")
         assert await on.run(say) == "completed done 2 done, 1 dropped or replaced"
     assert ["says: but tested" in prompt for prompt in prompts] == [False, True][: 1 + changed]
 

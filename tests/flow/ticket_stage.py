@@ -174,9 +174,11 @@ class Played:
     async def run(
         self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS
     ) -> str:
-        """Run it; status, reason and summary in one."""
+        """Run it; status, reason and summary in one, without what it says of checks: few are run
+        here."""
         result = await self.result(say, patience=patience, clocks=clocks)
-        return f"{result.status} {result.reason} {result.summary}".strip()
+        summary = result.summary.partition("; ")[0]
+        return f"{result.status} {result.reason} {summary}".strip()
 
     async def result(
         self, say: Say = obedient, *, patience: float | None = 0.0, clocks: Limits = LIMITS

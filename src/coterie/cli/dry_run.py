@@ -127,11 +127,13 @@ def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
             "worktrees below .coterie/worktrees/<id>",
         )
     plan = "approved by --yes" if found.approves_plan else "shown to you, for your yes"
+    report = "confirmed by --yes" if found.approves_plan else "confirmed by you"
     yield (
         "then",
         (
             f"{manager} asks what is unclear and plans (the plan is {plan}); workers "
             f"do their tickets, Coterie runs the checks, {manager} reviews, approved "
-            "work is merged. Your own branch and files are touched only by: coterie accept"
+            f"work is merged, and the final report is {report}. Your own branch and files are "
+            "touched only by: coterie accept"
         ),
     )

@@ -12,7 +12,7 @@ from coterie.cli.lines import FAILED, FENCE, RecordLines, RecordText
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.model import instant
-from coterie.model.about import PlanApproval
+from coterie.model.about import PlanApproval, ReportConfirmation
 from coterie.model.interaction import APPROVE
 from coterie.model.record import (
     Entry,
@@ -147,12 +147,15 @@ class TicketEvents(RecordLines):
         if record.state == "open":
             lines = self._event(ticket, f"{text.who} {text.what}", "asks")
             return [*lines, *self._card(record)] if self.cards else lines
-        plan = record.interaction.about
-        if not isinstance(plan, PlanApproval) or record.answer != APPROVE:
-            return self._event(ticket, text.what, "dim")
-        self._approved = True
-        count = counted(plan.tickets, "ticket")
-        return self._event("", f"plan approved by {record.by or 'you'}, {count}", "dim")
+        match record.interaction.about, record.answer:
+            case PlanApproval(tickets=tickets), answer if answer == APPROVE:
+                self._approved = True
+                count = counted(tickets, "ticket")
+                return self._event("", f"plan approved by {record.by or 'you'}, {count}", "dim")
+            case ReportConfirmation(), answer if answer == APPROVE:
+                return self._event("", f"report confirmed by {record.by or 'you'}", "dim")
+            case _:
+                return self._event(ticket, text.what, "dim")
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(base_of(record.member))

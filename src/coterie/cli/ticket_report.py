@@ -13,7 +13,7 @@ from coterie.cli import card
 from coterie.cli.text import Paint, cells, clock, counted, ends, field, hanging, one_line, packed
 from coterie.cli.ticket_table import Row, rows, thousands, took
 from coterie.model import envelope
-from coterie.model.about import FailedTicket, PlanApproval
+from coterie.model.about import FailedTicket, PlanApproval, ReportConfirmation
 from coterie.model.check import ended
 from coterie.model.envelope import Envelope, Instruction, Payload
 from coterie.model.instant import seconds_between
@@ -59,8 +59,11 @@ def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
     for kind, name in _NAMES.items():  # what manager and worker last said to each other
         said = [message for message in found.said if isinstance(message.payload, kind)]
         facts += [(name, f"{last.source}: {_payload_text(last.payload)}") for last in said[-1:]]
-    for command, artifact in _newest_checks(found.said).items():
+    checks = _newest_checks(found.said)
+    for command, artifact in checks.items():
         facts.append(("checked", f"{command}: {artifact.description}"))
+    if ticket.state == "done" and not checks:
+        facts.append(("checked", "nothing: no check was run"))
     facts += [("cost", _cost(row.view)), ("branch", found.branch)]
     return [fact for fact in facts if fact[1]]
 
@@ -160,7 +163,10 @@ def _parts(ended: SessionReport, listed: Sequence[Row]) -> Iterator[tuple[str, s
         branch = ended.branch
         where = f"branch {branch}; your tree untouched" if branch else "in your folder"
         yield "CHANGED", f"{counted(files, 'file')} +{added} -{removed}   {where}"
-    yield "CHECKED", _checked(ended.said) or "nothing: there was no command to run"
+    without = [row.ticket.id for row in listed if row.kind == "done" and not row.view.checks]
+    rest = f"; for {' '.join(without)} no check was run" if without else ""
+    checked = _checked(ended.said)
+    yield "CHECKED", f"{checked}{rest}" if checked else "nothing: no check was run"
     yield from _several("NOT CHECKED", _unchecked(ended.said, listed), "no command; please look")
     yield from _several("SENT BACK", _sent_back(listed))
     yield from _several("YOU DECIDED", _decided(ended))
@@ -231,10 +237,15 @@ def _decided(ended: SessionReport) -> list[str]:
     return [*decisions, *(f'"{_short(text, 40)}"' for text in ended.words)]
 
 
+_APPROVED: Mapping[type[object], str] = {PlanApproval: "plan", ReportConfirmation: "report"}
+"""What a user says yes to, in a word."""
+
+
 def _decision(view: QuestionView) -> str:
     asked = view.interaction
-    if isinstance(asked.about, PlanApproval) and view.answer == APPROVE:
-        return f"plan {clock(view.answered_at or view.asked_at)[-8:-3]}"
+    approved = _APPROVED.get(type(asked.about)) if view.answer == APPROVE else None
+    if approved is not None:
+        return f"{approved} {clock(view.answered_at or view.asked_at)[-8:-3]}"
     about = asked.about.ticket if isinstance(asked.about, FailedTicket) else None
     answer = _short(card.answered(asked, view.answer, view.said), 24)
     return f"{about or asked.interaction_id} {answer}"

@@ -165,7 +165,7 @@ def _complete_workflow(
     shell_complete=_complete_workflow,
     help="How: tickets, chat, solo or one you installed; else the team's.",
 )
-@click.option("--yes", is_flag=True, help="Approve the plan; never a tool.")
+@click.option("--yes", is_flag=True, help="Approve the plan and the final report; never a tool.")
 @click.option("--dry-run", is_flag=True, help="Say who would do what, where; start nothing.")
 @_options(*_REHEARSAL)
 @pass_call

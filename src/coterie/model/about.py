@@ -160,6 +160,28 @@ class FailedTicket(_Subject):
     reason: str
 
 
+class NobodyCapable(_Subject):
+    """Every worker who can do a ticket failed at it; others lack the capability."""
+
+    kind: Literal["nobody_capable"] = "nobody_capable"
+    title: str
+    capability: str
+    workers: tuple[str, ...]
+    """Those who have it."""
+    reason: str
+
+
+class ReportConfirmation(_Subject):
+    """The final report of a session, which is over once the user has confirmed it."""
+
+    kind: Literal["report_confirmation"] = "report_confirmation"
+    summary: str
+    commit: str = ""
+    """The work that the answer is bound to; empty where there is no git."""
+    report: str = ""
+    """The file that holds all of it."""
+
+
 class OutsideEdits(_Subject):
     """Files outside a worker's worktree changed while it worked."""
 
@@ -188,6 +210,8 @@ About = Annotated[
     | PlanRejected
     | FailedChecks
     | FailedTicket
+    | NobodyCapable
+    | ReportConfirmation
     | OutsideEdits
     | TicketHelp,
     Field(discriminator="kind"),

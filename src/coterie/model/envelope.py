@@ -130,7 +130,9 @@ class TicketPayload(_Payload):
     dependencies: tuple[Id, ...] = Field(
         default=(), description="Tickets that must be done before this one begins."
     )
-    history: tuple[HistoryEntry, ...] = Field(default=(), description="What happened to it last.")
+    history: tuple[HistoryEntry, ...] = Field(
+        default=(), description="All that happened to it, the oldest first."
+    )
     closed_by: str | None = Field(
         default=None, description="Why it no longer counts: a ticket, dropped or canceled."
     )

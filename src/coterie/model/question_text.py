@@ -42,6 +42,14 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
         "Done means checked: only you can let it pass.",
     ),
     about.FailedTicket: ("{ticket} failed: {title}", "{reason}"),
+    about.NobodyCapable: (
+        "{ticket} needs {capability}, and {who} failed at it: {title}",
+        "{reason}\nNobody else has that capability.",
+    ),
+    about.ReportConfirmation: (
+        "The final report: {summary}",
+        "Confirm it, or say what is missing (--say). All of it: {report}",
+    ),
     about.OutsideEdits: ("Was it you? {message}", "Nothing was put back: it may be your own work."),
     about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
 }
@@ -79,6 +87,8 @@ def _derived(subject: about.About) -> Mapping[str, str]:
                 "plan": "Changed plan" if replaces else "Plan",
                 "reason": f": {why}" if why else "",
             }
+        case about.NobodyCapable(workers=workers):
+            return {"who": " and ".join(workers)}
         case about.FailedChecks(checks=checks):
             return {"outcomes": "; ".join(checks)}
         case _:

@@ -38,6 +38,10 @@ class SchedulerConfig(_Settings):
     concurrency: Annotated[int, Field(ge=1, le=64)] = Field(
         default=3, description="How many tickets are worked on at once."
     )
+    instances: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=4,
+        description="How many of a worker work at once, where it supports several instances.",
+    )
     retries: Count = Field(
         default=2, description="How often failed work is tried again before the manager is asked."
     )

@@ -28,6 +28,10 @@ SUBJECTS: list[about.About] = [
     about.PlanRejected(manager="mira", tries=3),
     about.FailedChecks(ticket="T1", checks=("make test: exit 2", "make lint: exit 1")),
     about.FailedTicket(ticket="T1", title="Coupons", reason="blocked 3 times"),
+    about.NobodyCapable(
+        ticket="T1", title="Coupons", capability="coding", workers=("wren",), reason="exit 3"
+    ),
+    about.ReportConfirmation(summary="3 done", commit="9c1e", report="final_report.md"),
     about.OutsideEdits(ticket="T1", worker="wren", message="a.py changed"),
     about.TicketHelp(ticket="T1", question="Which key?"),
 ]
@@ -86,6 +90,17 @@ codex login\
                 "Done means checked: only you can let it pass.",
             ),
             ("T1 failed: Coupons", "blocked 3 times"),
+            (
+                "T1 needs coding, and wren failed at it: Coupons",
+                """\
+exit 3
+Nobody else has that capability.\
+""",
+            ),
+            (
+                "The final report: 3 done",
+                "Confirm it, or say what is missing (--say). All of it: final_report.md",
+            ),
             ("Was it you? a.py changed", "Nothing was put back: it may be your own work."),
             ("Which key?", "T1 cannot go on without it."),
         ]

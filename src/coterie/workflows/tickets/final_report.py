@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import anyio.to_thread
 
+from coterie.model.about import ReportConfirmation
 from coterie.model.check import check_results
 from coterie.model.envelope import ArtifactRef, Envelope, Instruction, Payload, Report, Review
+from coterie.model.interaction import APPROVE, Ask, Option
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import FINAL_COMMIT, Ticket
 from coterie.model.update import Usage
+from coterie.workflows.chat import STOP, answer_or_stop
+from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.ticket_run import SessionServices
 from coterie.workspace.beneath import write_file
 
+_READABLE = "final_report.md"
+_NO_WORDS = "It is not what I want yet."
+"""What a user says who sends the report back without a word."""
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 _USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
 
@@ -60,7 +68,13 @@ class FinalReport:
         states = [(one.ticket.state == "done", one.ticket.closed_by) for one in self.tickets]
         done = sum(is_done for is_done, _ in states)
         gone = sum(not is_done and closed_by is not None for is_done, closed_by in states)
-        return f"{done} done" + (f", {gone} dropped or replaced" if gone else "")
+        unchecked = sum(one.ticket.state == "done" and not one.checks for one in self.tickets)
+        said = f"{done} done" + (f", {gone} dropped or replaced" if gone else "")
+        if not unchecked:
+            return said
+        return f"{said}; " + (
+            "no check was run" if unchecked == done else f"{unchecked} without any check"
+        )
 
     @property
     def next_steps(self) -> Sequence[str]:
@@ -90,16 +104,69 @@ class FinalReport:
         }
 
 
-async def conclude(services: SessionServices) -> Ended:
-    """Write the report, with the commit that all of it is about on record."""
+async def confirmed_report(services: SessionServices) -> FinalReport | str:
+    """Write the report and have the user confirm it; a text is what they still want."""
     context, worktrees = services.context, services.worktrees
+    name = f"final/{services.tracker.plans}"
 
     async def head() -> object:
         return await anyio.to_thread.run_sync(worktrees.head) if worktrees else ""
 
-    commit = str(await context.step(FINAL_COMMIT, [], head))
+    commit = str(await context.step(f"{name}/head", [], head))
+    report = await _report(services, commit)
+    await anyio.to_thread.run_sync(_write, context.root, report)
+    return await _missing(services, f"{name}/confirm", report) or report
+
+
+async def conclude(services: SessionServices, report: FinalReport) -> Ended:
+    """The end, with the commit that was confirmed on record: that one can be accepted."""
+
+    async def confirmed() -> object:
+        return report.commit
+
+    await services.context.step(FINAL_COMMIT, [], confirmed)
+    return Ended("done", report.summary)
+
+
+async def _missing(services: SessionServices, name: str, report: FinalReport) -> str | None:
+    """What the user still wants; None where the report is confirmed."""
+    task = services.task
+    if task.caps.yes:
+        return None
+    place = f".coterie/sessions/{task.session_id}/{_READABLE}"
+    question = Ask(
+        COTERIE,
+        "Select",
+        ReportConfirmation(summary=report.summary, commit=report.commit, report=place),
+        options=(
+            Option(id=APPROVE, label="it is done", style="primary"),
+            Option(id="change", label="not yet", detail="the manager plans on with what you say"),
+            STOP,
+        ),
+        content=_markdown(report),
+        intent=["report", report.commit],
+    )
+    for tries in count(1):
+        asked = name if tries == 1 else f"{name}/{tries}"
+        response = (await answer_or_stop(services.context, asked, question)).response
+        if response.selected_option_id == STOP.id:
+            continue  # the run was stopped here once; it is asked again
+        approves = response.selected_option_id == APPROVE
+        wanted = response.comment or response.input_value or ""
+        review = Review(
+            decision="approved" if approves else "changes_requested",
+            notes=wanted if approves else wanted or _NO_WORDS,
+        )
+        drafts = Draft(response.author_actor_id, services.manager.id, review)
+        await services.messenger.post(f"{asked}/answered", drafts)
+        return None if approves else review.notes
+    raise AssertionError("counting never ends")
+
+
+async def _report(services: SessionServices, commit: str) -> FinalReport:
+    context, worktrees = services.context, services.worktrees
     _, envelopes = await context.tickets()
-    report = FinalReport(
+    return FinalReport(
         services.task,
         _summaries(services.tracker.tickets, envelopes),
         _newest_artifacts(envelopes),
@@ -107,8 +174,6 @@ async def conclude(services: SessionServices) -> Ended:
         worktrees.branch if worktrees else "",
         commit,
     )
-    await anyio.to_thread.run_sync(_write, context.root, report)
-    return Ended("done", report.summary)
 
 
 def _summaries(tickets: Sequence[Ticket], envelopes: Sequence[Envelope]) -> list[TicketSummary]:
@@ -151,7 +216,7 @@ def _write(root: Path, report: FinalReport) -> None:
     """`final_report.json` and the same as Markdown, in the session's folder.  Blocks."""
     place = ("sessions", report.task.session_id)
     text = json.dumps(report.json, indent=2, ensure_ascii=False) + "\n"
-    for name, content in (("final_report.json", text), ("final_report.md", _markdown(report))):
+    for name, content in (("final_report.json", text), (_READABLE, _markdown(report))):
         write_file(root / ".coterie", (*place, name), content.encode())
 
 
@@ -164,7 +229,8 @@ def _markdown(report: FinalReport) -> str:
             "| --- | --- | --- | --- |",
             *(_row(one.ticket) for one in report.tickets),
         ],
-        "Checked by Coterie": [f"- {one.label}: {one.description}" for one, run in logs if run],
+        "Checked by Coterie": [f"- {one.label}: {one.description}" for one, run in logs if run]
+        or ["Nothing: no check was run."],
         "Artifacts": [f"- {one.label}: artifacts/{one.uri}" for one, run in logs if not run],
         "Used": [_used(member, spent) for member, spent in sorted(report.usage.items())],
         "Not checked: please look": [

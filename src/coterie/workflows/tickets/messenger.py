@@ -114,9 +114,10 @@ class Messenger:
             prompt = f"{refusal.message}\n{refusal.resolution_hint}\n\n{asked.prompt}"
         return TurnFailed("protocol", f"its reply was no {kind}: {why}")
 
-    async def post(self, name: str, draft: Draft) -> None:
-        kinds = [type(draft.payload).__name__]
-        await self._context.record(name, kinds, lambda at: self.writes(at, [draft]))
+    async def post(self, name: str, *drafts: Draft) -> None:
+        """Keep messages that change no ticket, in one transaction."""
+        kinds = [type(draft.payload).__name__ for draft in drafts]
+        await self._context.record(name, kinds, lambda at: self.writes(at, drafts))
 
     def writes(self, at: str, drafts: Sequence[Draft]) -> list[Write]:
         """Envelopes, to be stored in one transaction with what they cause."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from coterie.model.about import ClarifyingQuestion, PlanApproval, PlanRejected
-from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan
+from coterie.model.envelope import Clarification, ClarificationResponse, Error, Plan, Review
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import digest
 from coterie.model.plan_rules import plan_hash, problems
@@ -101,8 +101,16 @@ class Planner:
             wanted = await self._requested_change(f"{step(number)}/approve", plan, why)
             if wanted is None:
                 return plan
+            await self._send_back(f"{step(number)}/sent-back", plan, wanted)
             note = f"The user saw your last plan and says: {wanted}"
         raise AssertionError("counting never ends")
+
+    async def _send_back(self, name: str, plan: Plan, wanted: str) -> None:
+        """Keep a plan that the user did not approve, and what they want instead."""
+        manager, user = self.services.manager.id, self.services.task.author
+        review = Review(decision="changes_requested", notes=wanted)
+        drafts = (Draft(manager, user, plan), Draft(user, manager, review))
+        await self.services.messenger.post(name, *drafts)
 
     async def _valid_plan(self, name: str, prompt: str, done: Sequence[str]) -> Plan:
         """A plan without cycles, unknown names and the like."""

@@ -81,8 +81,12 @@ class ReviewStage(TicketRun):
             problem = _complaint(merged.failed) if merged.failed else _conflict(merged.conflicts)
             await self._send_back(_why(merged), [*drafts, *more, self.to_owner(problem)])
             return
-        how = "and merged; you let failed checks pass" if checked.failed else "merged and green"
-        await self.move("done", f"approved, {how}", *drafts, *more)
+        if checked.failed:
+            how = "approved, and merged; you let failed checks pass"
+        else:
+            green = "approved, merged and green"
+            how = green if commands else "approved and merged; no check was run"
+        await self.move("done", how, *drafts, *more)
 
     async def _merged(self, name: str, commands: Sequence[str], checked: str) -> CheckedTree:
         """Merge, check the merged tree, move the branch unless there are conflicts or failures.

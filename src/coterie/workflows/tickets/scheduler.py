@@ -18,7 +18,7 @@ from coterie.model.task import Ended, Stop, Stopped, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket
 from coterie.ports import Context, Parked
 from coterie.workflows.chat import answer_or_stop
-from coterie.workflows.tickets.final_report import conclude
+from coterie.workflows.tickets.final_report import conclude, confirmed_report
 from coterie.workflows.tickets.messenger import COTERIE, Draft
 from coterie.workflows.tickets.planner import Planner
 from coterie.workflows.tickets.ticket_run import SessionServices
@@ -57,8 +57,19 @@ class TicketScheduler:
             await tracker.adopt(plan, services.manager.id)
         self._context.caught_up()
         services.worktrees = await self._worktrees(base)
-        await self._carry_out()
-        return await conclude(services)
+        return await self._to_the_end()
+
+    async def _to_the_end(self) -> Ended:
+        """Work until all is done and the user has confirmed the report."""
+        while True:
+            await self._carry_out()
+            if await self._heard():
+                continue
+            found = await confirmed_report(self._services)
+            if isinstance(found, str):
+                await self._replan(f"the user saw the final report and says: {found}")
+            elif not await self._heard():  # else something was said while they looked at it
+                return await conclude(self._services, found)
 
     async def _begin(self) -> object:
         worktrees = await self._worktrees(None)
@@ -87,7 +98,7 @@ class TicketScheduler:
     async def _run_tickets(self, group: TaskGroup) -> None:
         """Start what can start and help what has failed, until nothing is left."""
         shared = self._services.worktrees is None
-        while not self._tracker.index.is_over:
+        while self._requests or not self._tracker.index.is_over:
             for ticket in self._startable(shared=shared):
                 self._scopes[ticket.id] = anyio.CancelScope()
                 group.start_soon(self._run_ticket, ticket.id)
@@ -151,9 +162,12 @@ class TicketScheduler:
         """Pass what the user says on to the manager."""
         while True:
             await self._context.words()
-            heard = await self._context.heard(step_name.said(len(self._context.conversation)))
-            self._requests += [message.text for message in heard]
+            self._requests += await self._heard()
             self._wake.set()
+
+    async def _heard(self) -> list[str]:
+        heard = await self._context.heard(step_name.said(len(self._context.conversation)))
+        return [message.text for message in heard]
 
     async def _replan(self, why: str) -> None:
         plan = await self._planner.replan(why)

@@ -23,9 +23,6 @@ from coterie.workflows.tickets.messenger import COTERIE, AnyPayload, Draft, Mana
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
 
-_INSTANCES = 4
-"""How many instances of a worker may work at once, where its agent supports that."""
-
 
 class WorkerPool:
     """The workers of a session: assigned by name, then by capability, then by how busy they are.
@@ -38,6 +35,7 @@ class WorkerPool:
         limit = manager.timeout_ms or round(config.time_limits.manager * 60_000)
         self.manager: Member = manager.model_copy(update={"timeout_ms": limit})
         self._team = team
+        self._instances = config.instances
         self.workers: Sequence[Member] = [m for m in team.ai_members if m.id != self.manager.id]
         self._released = anyio.Event()
         self._occupied: set[str] = set()
@@ -53,18 +51,28 @@ class WorkerPool:
                 self._assigned[worker] += 1
 
     def able(self, task: PlanTask, without: Sequence[str] = ()) -> list[Member]:
-        """Who could do it: the one named, else those with the capability, else those who are not
-        said to have any in particular.
+        """Who could do it: the one named, else whoever can what is needed.
 
-        Those in `without` failed at it already, so they come only where there is nobody else.
+        Those in `without` failed at it already, so they come only where nobody else can do it:
+        it is never given to somebody who lacks the capability.
         """
         named = task.assigned_to.role_id if task.assigned_to else None
-        able = [worker for worker in self.workers if worker.id == named]
-        if task.capability and not able:
-            able = capable(self.workers, task.capability)
-        able = able or list(self.workers)
-        others = [one for one in self.workers if one.id not in without]
-        return [one for one in able if one.id not in without] or others or able
+        first = [worker for worker in self.workers if worker.id == named]
+        able = [*first, *(one for one in self._capable(task, first) if one not in first)]
+        fresh = [one for one in able if one.id not in without]
+        return [one for one in fresh if one in first] or fresh or able
+
+    def _capable(self, task: PlanTask, named: Sequence[Member]) -> Sequence[Member]:
+        """Those with the capability that is asked for, else with all that the named one has."""
+        if task.capability:
+            return capable(self.workers, task.capability)
+        needed = {can for worker in named for can in worker.capabilities}
+        return [worker for worker in self.workers if needed <= {*worker.capabilities}]
+
+    def unable(self, task: PlanTask) -> list[Member]:
+        """Those who would get it on the user's word alone."""
+        able = self.able(task, [worker.id for worker in self.workers])
+        return [worker for worker in self.workers if worker not in able]
 
     async def assign(self, task: PlanTask, without: Sequence[str] = ()) -> str:
         """Reserve a free seat of the least busy of those who could do it; waits for one."""
@@ -99,7 +107,7 @@ class WorkerPool:
             self._released = anyio.Event()
 
     def _free(self, worker: Member) -> list[str]:
-        more = _INSTANCES if worker.supports_multiple_instances else 1
+        more = self._instances if worker.supports_multiple_instances else 1
         seats = [worker.id, *(f"{worker.id}{INSTANCE}{n}" for n in range(2, more + 1))]
         return [seat for seat in seats if seat not in self._occupied]
 
@@ -241,6 +249,12 @@ class TicketRun:
     def newest_payloads(self) -> Sequence[Payload]:
         """The payloads of all messages about it, the newest first."""
         return [one.payload for one in reversed(self.services.tracker.messages(self.id))]
+
+    @property
+    def last_source(self) -> str:
+        """Who sent the newest message about it."""
+        messages = self.services.tracker.messages(self.id)
+        return messages[-1].source if messages else COTERIE
 
     @property
     def failed_workers(self) -> Sequence[str]:

@@ -121,7 +121,8 @@ class TicketTracker:
             if ticket_id and not isinstance(payload, envelope.TicketPayload):
                 message = Draft(kept.source, kept.target, payload, ticket_id)
                 self._messages.setdefault(ticket_id, []).append(message)
-            if isinstance(payload, Plan):
+            # A plan that went to the user was sent back: it is told, and nobody works by it.
+            if isinstance(payload, Plan) and kept.target == COTERIE:
                 self._planned(payload, kept.timestamp)
 
     def _planned(self, plan: Plan, at: str) -> None:
@@ -270,13 +271,14 @@ class TicketTracker:
 
 def _announcement(ticket: Ticket) -> Draft:
     """A ticket as everybody is told about it."""
-    # The newest line alone: all others are in the envelopes before this one.
-    last = ticket.history[-1]
     payload = envelope.TicketPayload(
         ticket_id=ticket.id,
         task_id=ticket.task_id,
         owner=ticket.owner,
-        history=(envelope.HistoryEntry(timestamp=last.at, event=last.event, message=last.message),),
+        history=tuple(
+            envelope.HistoryEntry(timestamp=line.at, event=line.event, message=line.message)
+            for line in ticket.history
+        ),
         status=ticket.state,
         dependencies=ticket.dependencies,
         closed_by=ticket.closed_by,

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 import anyio.to_thread
 
 from coterie.errors import GitFailed
-from coterie.model.about import OutsideEdits, TicketHelp
-from coterie.model.envelope import ArtifactRef, Error, Instruction, InstructionProposal, Report
+from coterie.model.about import NobodyCapable, OutsideEdits, TicketHelp
+from coterie.model.envelope import (
+    ArtifactRef,
+    Error,
+    Instruction,
+    InstructionProposal,
+    Payload,
+    Report,
+)
 from coterie.model.interaction import Ask, Option, Validation
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.ticket import Ticket
 from coterie.model.update import TurnFailed
+from coterie.workflows.chat import STOP, answer_or_stop
 from coterie.workflows.tickets.messenger import COTERIE, Draft, PayloadRequest
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
@@ -23,6 +31,8 @@ from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
 """Of more than these nobody would look at each."""
+_GIVE = "give-"
+"""What stands before a worker's id in the choice that gives it a ticket."""
 _OUTSIDE = "outside_worktree"
 """The code of the error about changes to the user's own files."""
 
@@ -257,13 +267,64 @@ class BlockedStage(TicketRun):
         if isinstance(newest, Error) and newest.code == _OUTSIDE:
             await self._ask_whose_edit(newest)
         elif self.times("blocked") > self.services.config.retries:
-            await self._give_up()
+            await self._retries_exceeded(newest)
         elif isinstance(newest, Error):
             # Its agent failed, not the instruction: that stays.
             seat = await self.services.workers.assign(self.part, self.failed_workers)
             await self.move("in_progress", f"again, by {seat}", owner=seat)
         else:
             await self._instruct()
+
+    async def _retries_exceeded(self, newest: Payload | None) -> None:
+        """Where all who can do it failed, and others are there who cannot, the user decides."""
+        others = self.services.workers.unable(self.part)
+        crashed = isinstance(newest, Error) and self.last_source != COTERIE
+        if not (crashed and others):
+            await self._give_up()
+            return
+        choice = await self._ask_who(others)
+        if choice == "plan":
+            await self._give_up()
+        elif choice == STOP.id:  # the run was stopped here once; it is asked about again
+            await self.services.tracker.note(self.id, "resumed", "the run was stopped here")
+        else:
+            seat = choice.removeprefix(_GIVE)
+            if choice == "retry":
+                seat = await self.services.workers.assign(self.part, self.failed_workers)
+            await self.move("in_progress", f"again, by {seat}: you decided", owner=seat)
+
+    async def _ask_who(self, others: Sequence[Member]) -> str:
+        """Who shall do a ticket that nobody could who has the capability."""
+        able = self.services.workers.able(self.part)
+        names = " or ".join(one.id for one in able)
+        gives = [
+            Option(
+                id=f"{_GIVE}{one.id}",
+                label=f"give it to {one.id}",
+                detail=f"who can {', '.join(one.capabilities) or 'nothing in particular'}",
+            )
+            for one in others
+        ]
+        question = Ask(
+            COTERIE,
+            "Select",
+            NobodyCapable(
+                ticket=self.id,
+                title=self.ticket.title,
+                capability=self.part.capability or ", ".join(able[0].capabilities),
+                workers=tuple(one.id for one in able),
+                reason=self.ticket.reason,
+            ),
+            options=(
+                Option(id="retry", label=f"{names} tries again", style="primary"),
+                *gives,
+                Option(id="plan", label="let the manager plan anew"),
+                STOP,
+            ),
+            intent=[self.id, len(self.ticket.history)],
+        )
+        answer = await answer_or_stop(self.services.context, self.step("who"), question)
+        return answer.response.selected_option_id or STOP.id
 
     async def _give_up(self) -> None:
         why = self.ticket.reason

@@ -1,0 +1,149 @@
+"""What is kept of a session: its envelopes, what the user decided, and who may do what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Cli
+from tests.cli.crew import MEMBERS, Crew, registered
+
+
+@pytest.fixture
+def crew(bare: Cli) -> Crew:
+    return Crew(registered(bare)).furnish()
+
+
+def envelopes(crew: Crew) -> list[dict[str, Any]]:
+    """Every envelope of the only session, as its file has it."""
+    (log,) = (crew.root / ".coterie" / "logs").glob("*/events.log")
+    return [json.loads(path.read_text()) for path in sorted(log.parent.glob("*.json"))]
+
+
+def team(crew: Crew, **capabilities: str) -> None:
+    """Say what members can do."""
+    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    members = [
+        {"id": name, "agent": agent, "capabilities": [capabilities[name]]}
+        if name in capabilities
+        else {"id": name, "agent": agent}
+        for name, agent in MEMBERS.items()
+    ]
+    path.write_text(json.dumps({"members": members}))
+
+
+def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Crew) -> None:
+    assert crew("run", "Add coupons only-one").code == 3
+    assert crew("answer", "q1", "change", "--say", "and a footer").code == 0
+    assert crew("resume", "last").code == 3
+    assert crew("answer", "q2", "approve").code == 0
+    parked = crew("resume", "last", "--json")
+    assert parked.code == 3
+    (asked,) = parked.of("interaction")[-1:]
+    assert asked["title"] == "The final report: 2 done; no check was run"
+    assert "| T1 | done | wren | Form |" in asked["content"]
+    assert [one["id"] for one in asked["options"]] == ["approve", "change", "stop"]
+    assert "is waiting, not completed" in crew("accept", "last").err
+    # Not what they wanted: the manager plans on, and they are asked about that plan.
+    assert crew("answer", asked["id"], "change", "--say", "drop the form").code == 0
+    again = crew("resume", "last", "--json")
+    assert again.code == 3
+    assert again.of("interaction")[-1]["title"].startswith("Changed plan with ")
+    assert crew("answer", again.of("interaction")[-1]["id"], "approve").code == 0
+    report = crew("resume", "last", "--json").of("interaction")[-1]
+    assert report["title"].startswith("The final report: ")
+    # Stopped here, it is asked about again; nothing is lost.
+    assert crew("answer", report["id"], "stop").code == 0
+    stopped = crew("resume", "last", "--json").of("interaction")[-1]
+    assert crew("answer", stopped["id"], "approve", "--say", "Thanks").code == 0
+    assert crew("resume", "last").code == 0
+    said = envelopes(crew)
+    plans = [(one["source"], one["target"]) for one in said if one["payload_type"] == "plan"]
+    assert plans == [("mira", "you"), ("mira", "coterie"), ("mira", "coterie")]
+    reviews = [
+        (one["source"], one["payload"]["decision"], one["payload"]["notes"])
+        for one in said
+        if one["payload_type"] == "review" and one["source"] == "you"
+    ]
+    assert reviews == [
+        ("you", "changes_requested", "and a footer"),
+        ("you", "changes_requested", "drop the form"),
+        ("you", "approved", "Thanks"),
+    ]
+    assert crew("accept", "last").code == 0
+
+
+def test_yes_confirms_and_done_says_that_no_check_was_run(crew: Crew) -> None:
+    ran = crew("run", "--yes", "Add coupons only-one")
+    assert ran.code == 0
+    assert "T1  done: approved and merged; no check was run" in ran.out
+    assert " 1 done\n" in ran.out
+    assert "CHECKED       nothing: no check was run" in ran.out
+    assert "checked  nothing: no check was run" in crew("show", "last/T1").out
+    assert "summary  1 done; no check was run" in crew("show", "last").out
+    (folder,) = (crew.root / ".coterie" / "sessions").iterdir()
+    report = json.loads((folder / "final_report.json").read_text())
+    assert report["summary"] == "1 done; no check was run"
+    assert (
+        "## Checked by Coterie\n\nNothing: no check was run."
+        in (folder / "final_report.md").read_text()
+    )
+
+
+def test_a_ticket_has_its_whole_history_in_every_envelope(crew: Crew) -> None:
+    assert crew("run", "--yes", "Add coupons only-one sent-back").code == 0
+    tickets = [one["payload"] for one in envelopes(crew) if one["payload_type"] == "ticket"]
+    histories = [[line["event"] for line in one["history"]] for one in tickets]
+    whole = histories[-1]
+    assert histories == [whole[:count] for count in range(1, len(whole) + 1)]
+    assert whole == [
+        "created",
+        "in_progress",
+        "awaiting_review",
+        "in_progress",
+        "awaiting_review",
+        "done",
+    ]
+    shown = json.loads(crew("show", "last/T1", "--json").out)
+    assert [line["event"] for line in shown["history"]] == whole
+
+
+def test_a_crash_never_gives_a_ticket_to_who_cannot_do_it(crew: Crew) -> None:
+    team(crew, wren="coding", finn="research")
+    ran = crew("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
+    assert ran.code == 3
+    assert {one["owner"] for one in ran.of("ticket")} == {None, "wren"}
+    (asked,) = ran.of("interaction")
+    assert asked["title"] == "T1 needs coding, and wren failed at it: Form dies"
+    assert [one["id"] for one in asked["options"]] == ["retry", "give-finn", "plan", "stop"]
+    assert crew("answer", asked["id"], "retry").code == 0
+    again = crew("resume", "last", "--json")
+    assert {one["owner"] for one in again.of("ticket")} == {"wren"}
+    (asked,) = again.of("interaction")[-1:]
+    assert crew("answer", asked["id"], "give-finn").code == 0
+    given = crew("resume", "last", "--json")
+    assert ("in_progress", "finn") in {(one["state"], one["owner"]) for one in given.of("ticket")}
+
+
+def test_where_all_can_do_it_another_takes_over(crew: Crew) -> None:
+    team(crew, wren="coding", finn="coding")
+    config = crew.root / ".coterie" / "scheduler_config.json"
+    config.write_text('{"retries": 1, "replans": 0}')
+    ran = crew("run", "--yes", "--json", "Add coupons only-one needs-coding dies")
+    owners = [one["owner"] for one in ran.of("ticket") if one["state"] == "in_progress"]
+    assert owners == ["wren", "finn"]
+
+
+def test_a_setting_bounds_how_often_a_worker_is_doubled(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish(concurrency=3, instances=1)
+    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    members = [
+        {"id": "mira", "agent": "claude"},
+        {"id": "wren", "agent": "codex", "supportsMultipleInstances": True},
+    ]
+    path.write_text(json.dumps({"members": members}))
+    ran = crew("run", "--yes", "--json", "Add coupons")
+    assert ran.code == 0
+    assert {one["owner"] for one in ran.of("ticket") if one["owner"]} == {"wren"}
