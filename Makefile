@@ -43,6 +43,10 @@ $(DEV): $(RUNTIME) requirements/dev.txt
 	@scripts/setup dev
 	@touch $@
 
+$(VENV)/.test: $(RUNTIME) requirements/test.txt
+	@scripts/setup test
+	@touch $@
+
 # Children of tests and benchmarks start from bytecode, also where PYTHONDONTWRITEBYTECODE is set.
 .PHONY: compiled
 compiled: $(RUNTIME)
@@ -66,8 +70,9 @@ else
 endif
 
 # What others need who run a program of the environment: the environment, and nothing else.
-.PHONY: environment
+.PHONY: environment test-environment
 environment: $(DEV) compiled
+test-environment: $(VENV)/.test compiled
 
 pythons: ## unit and contract tests on every other Python of this machine
 	@scripts/other-pythons $(ARGS)
