@@ -36,8 +36,9 @@ async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]
         if task_id in (None, row.id):
             turns = [one for one in await storage.journal.turns(row.id) if one.opened_at >= since]
             if turns:
-                team = fold(await storage.events.of_task(row.id)).created.team
-                found += _of_task(turns, row.title, team)
+                created = fold(await storage.events.of_task(row.id)).created
+                if not created.rehearsal:  # it used nothing, whatever its agents believed
+                    found += _of_task(turns, row.title, created.team)
     return sorted(found, key=lambda cost: cost.at)
 
 

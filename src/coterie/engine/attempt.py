@@ -26,7 +26,7 @@ from coterie.model.journal import (
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
 from coterie.model.tool_call import DENIED, AuditEntry
-from coterie.model.update import ToolCallFinished, ToolCallStarted, Usage, sum_of
+from coterie.model.update import REHEARSED, ToolCallFinished, ToolCallStarted, Usage, sum_of
 
 _EARLY = 0.001
 """Timers may fire this much too soon, in seconds."""
@@ -124,6 +124,8 @@ class Attempt:
     earlier: EarlierAttempts = field(default_factory=EarlierAttempts)
     brief: Brief | None = None
     """The prompt, where it is not the conversation."""
+    is_rehearsal: bool = False
+    """Whether a stand-in answers: then nothing is used, whatever its agent reports."""
     thread: str | None = None
     """The agent's own id of the conversation."""
     opened_at: str = ""
@@ -195,6 +197,10 @@ class Attempt:
             self.thread,
             json.dumps(asdict(cost)) if cost else None,
         )
+
+    def used(self, told: Usage | None) -> Usage | None:
+        """What counts of the usage that its agent reports."""
+        return REHEARSED if self.is_rehearsal else told
 
     def spend(self, usage: Usage) -> SpendTurn:
         """Count one model call; the write keeps it, should the attempt be cut."""

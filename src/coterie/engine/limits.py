@@ -22,7 +22,7 @@ from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.step_name import BudgetKey
 from coterie.model.task import Stopped
 from coterie.model.team import MORE, Allowance, Member, Tally, base_of, more
-from coterie.model.update import Usage
+from coterie.model.update import REHEARSED, Usage
 from coterie.ports import Parked
 
 
@@ -59,7 +59,10 @@ class Budgets:
         self._run = run
         self._questions = questions
         team = run.task.team
-        self.are_set: bool = any(one.budget.is_set for one in (team, *team.members))
+        # A rehearsal uses nothing, so no budget holds it up.
+        self.are_set: bool = not run.task.rehearsal and any(
+            one.budget.is_set for one in (team, *team.members)
+        )
         self._granted: dict[BudgetKey, float] = {}
         for name, _, response in run.journal.answers():
             if isinstance(name.subject, BudgetKey) and response.input_value:
@@ -134,6 +137,8 @@ class Budgets:
         for turn in await journal.turns(task_id):
             spending.add(turn.member, usage_of(turn), _one(turn), here=True, today=False)
         for turn in await journal.spending(midnight):
+            if usage_of(turn) == REHEARSED:
+                continue
             spending.add(turn.member, usage_of(turn), _one(turn), here=False, today=True)
         return spending
 

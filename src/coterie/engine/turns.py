@@ -94,6 +94,7 @@ class TurnRunner:
             while True:
                 attempts += 1
                 attempt = Attempt(step, is_new, member, number, attempts, token, earlier, brief)
+                attempt.is_rehearsal = self._run.task.rehearsal
                 if self._budgets.are_set:
                     await self._budgets.check(attempt)
                 if member.turns_per_minute is not None:
@@ -245,7 +246,7 @@ class TurnRunner:
             case update.Remembered():
                 await self._remember(attempt, told)
             case update.Spent(usage):
-                await self._spend(attempt, usage)
+                await self._spend(attempt, attempt.used(usage) or usage)
             case update.Waiting(reason):
                 run.show_state(attempt.member, "waiting", reason)
             case _:
@@ -326,7 +327,8 @@ class TurnRunner:
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member
-        usage = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
+        told = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
+        usage = attempt.used(told)
         cut = isinstance(end, TurnInterrupted)
         message = run.message(member.id, end.text, turn=attempt.turn, cut=cut)
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)

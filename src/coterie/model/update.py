@@ -25,6 +25,8 @@ class Usage:
 
 UNTOLD = Usage()
 """What is known of a cost that nobody tells."""
+REHEARSED = Usage(source="rehearsal")
+"""What a turn of a rehearsal costs: nothing, whatever its agent believes."""
 
 
 def sum_of(costs: Iterable[Usage]) -> Usage | None:
