@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
@@ -14,7 +14,6 @@ import anyio.to_thread
 from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
-from coterie.config.files import read_document
 from coterie.config.project import Project, passthrough, user_home
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.settings import load_settings
@@ -28,21 +27,25 @@ from coterie.model.agent import AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
-from coterie.model.task import DEMO, Caps, TaskCreated
+from coterie.model.task import Caps, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
-from coterie.ports import Checks, Observer, SessionFiles, Storage, TicketStore, Workflow
+from coterie.ports import (
+    Adapter,
+    Checks,
+    ChildLog,
+    Observer,
+    SessionFiles,
+    Storage,
+    TicketStore,
+    Workflow,
+)
 from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
-
-if TYPE_CHECKING:
-    from coterie.rehearsal.model_api import Responder
-    from coterie.rehearsal.script import Script
-
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
@@ -79,7 +82,7 @@ class MemberFactory:
 
         Raises NotTrusted where they would be started with something that nobody allowed.
         """
-        members = self.of(created.team, created.team_file, rehearsal)
+        members = self.of(created.team, created.team_file, rehearsal, created.workflow)
         is_of_earlier_release = created.allowed is None
         if not (is_of_earlier_release and self._file_asks_for_all(created, members.team)):
             require_allowed(created, members.team, self.home)
@@ -99,15 +102,23 @@ class MemberFactory:
     def _load(self, team_file: str) -> LoadedTeam:
         project, path = Project(self.root, self.home), Path(team_file)
         settings = load_settings(project.folder, self.home).values
-        registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
+        # A team that was only tried may name agents that are not here.
+        registry = load_registry(KNOWN_AGENTS, registry_path(self.home)).with_all_known()
         return load_team(path, reading_for(path, project, registry, settings))
 
-    def of(self, team: Team, team_file: str | None = None, rehearsal: str | None = None) -> Members:
+    def of(
+        self,
+        team: Team,
+        team_file: str | None = None,
+        rehearsal: str | None = None,
+        workflow: str = "",
+    ) -> Members:
         """The members of a team, with all that its file says and was not kept.  Reads files."""
         project = Project(self.root, self.home)
         settings = load_settings(project.folder, self.home).values
         registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
         registry = registry.with_agents(*agents_of(team).values())
+        registry = registry if rehearsal is None else registry.with_all_known()
         adapters = Adapters(
             registry.agents,
             settings.keeper,
@@ -121,7 +132,8 @@ class MemberFactory:
         used = (KNOWN_AGENTS.of(one) for one in agents if one)
         known = (*KNOWN_AGENTS.ours.values(), *(facts for facts in used if facts))
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
-        return Members(self, adapters, team, trusted, rehearsal, known, seen, user_home())
+        members = Members(self, adapters, team, trusted, None, known, seen, user_home())
+        return members if rehearsal is None else members.rehearsing(rehearsal, workflow)
 
 
 @dataclass(frozen=True)
@@ -138,6 +150,19 @@ class Members:
     environment: Mapping[str, str]
     """What of our environment any of them may see."""
     user_home: Path | None
+    workflow: str = ""
+    """What a rehearsal is of."""
+    stood_in: frozenset[str] = frozenset()
+    """The agents in whose place a rehearsal runs a program of ours."""
+
+    def rehearsing(self, address: str, workflow: str) -> Members:
+        """The same members on stand-ins for their models, or for their agents.  Reads files."""
+        from coterie.app.rehearsals import stood_in
+
+        used = {member.agent for member in self.team.ai_members}
+        agents = {name: one for name, one in self.adapters.agents.items() if name in used}
+        names = frozenset(stood_in(agents))
+        return replace(self, rehearsal=address, workflow=workflow, stood_in=names)
 
     def channels(self, fence: Fence, task: TaskCreated) -> SessionChannels:
         """The channels of a task, once its lease is held."""
@@ -147,10 +172,28 @@ class Members:
             session=task.task_id,
             pool=shared.pool,
             children=TaskChildren(shared.storage.leases, fence, shared.machine),
-            adapter_of=self.adapters.of,
+            adapter_of=self.adapter,
             workspace_of=self.workspace,
             folder_of=lambda member: str(member_folder(shared.root, self.team.name, member)),
         )
+
+    def adapter(self, member: Member, children: ChildLog) -> Adapter:
+        """What speaks to a member's agent, or to the program in its place."""
+        if member.agent not in self.stood_in:
+            return self.adapters.of(member, children)
+        from coterie.agents.generic import GenericAdapter
+        from coterie.app.rehearsals import in_its_place
+
+        adapters, address = self.adapters, self._model_address(member) or ""
+        agent = in_its_place(adapters.agents[member.agent or ""], member, address)
+        return GenericAdapter(agent, children, adapters.keeper, adapters.quiet_after)
+
+    def _model_address(self, member: Member) -> str | None:
+        if self.rehearsal is None:
+            return None
+        from coterie.app.rehearsals import member_address
+
+        return member_address(self.rehearsal, self.workflow, member)
 
     def workspace(self, member: Member) -> Workspace:
         """A member's folder, made, and all that its process is told."""
@@ -164,6 +207,8 @@ class Members:
         hidden = {key for one in self.known for key in one.keys}.difference(keys)
         passed = {name: value for name, value in self.environment.items() if name not in hidden}
         env = agent.env if agent else None
+        if member.agent in self.stood_in:  # whatever its own variables hold is not for a stand-in
+            member, env = member.model_copy(update={"env": {}}), None
         root = self.shared.root
         isolating = KNOWN_AGENTS.isolating(facts)
         made = open_workspace(root, self.team.name, member, passed, env, isolating)
@@ -174,7 +219,7 @@ class Members:
             team_instruction=self.team.team_instruction or "",
             trusted=self.trusted,
             user_home=self.user_home,
-            rehearsal=self.rehearsal,
+            rehearsal=self._model_address(member),
             model_variables=tuple(name for one in self.known for name in one.model_variables),
         )
 
@@ -304,26 +349,10 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
     if given is not None or not created.rehearsal:
         yield given if created.rehearsal else None
         return
-    from coterie.rehearsal.demo_shop import DemoShop
-    from coterie.rehearsal.script import ScriptedResponder
-    from coterie.rehearsal.server import RehearsalServer
-    from coterie.rehearsal.simulation import Simulation
+    from coterie.app.rehearsals import served
 
-    responder: Responder = Simulation()
-    if created.script == DEMO:
-        responder = DemoShop()
-    elif created.script is not None:
-        script = await anyio.to_thread.run_sync(script_in, Path(created.script))
-        responder = ScriptedResponder(script, responder)
-    async with RehearsalServer(responder) as server:
-        yield server.url
-
-
-def script_in(path: Path) -> Script:
-    """The script of a rehearsal in a file; raises ConfigError where it is none.  Blocks."""
-    from coterie.rehearsal.script import parse_script
-
-    return parse_script(read_document(path).data, str(path))
+    async with served(created) as address:
+        yield address
 
 
 class Workflows(dict[str, Workflow]):

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest, script_in
+from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
@@ -70,6 +70,8 @@ def rehearsal_of(script: str | None, *, wanted: bool) -> Rehearsal:
     """Whether models are stood in for, and by which file; raises where that cannot be read."""
     if script is None:
         return wanted
+    from coterie.app.rehearsals import script_in
+
     path = Path(script).expanduser().absolute()  # the task may be resumed from elsewhere
     script_in(path)
     return path
@@ -149,6 +151,8 @@ def _member_plan(teams: Teams, team: Team, workflow: str, member: Member) -> Mem
 
 
 def _plan_of(script: Path) -> Plan | None:
+    from coterie.app.rehearsals import script_in
+
     for rule in script_in(script).rules:
         for line in rule.replies:
             text = line.text if isinstance(line.text, str) else "".join(line.text)

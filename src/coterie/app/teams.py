@@ -52,11 +52,14 @@ class Teams:
     project: Project
     home: Path | None = None
     """Takes the place of the user's `~/.coterie`."""
+    rehearsal: bool = False
+    """Whether a team is only tried: then its agents need not be here."""
 
     @cached_property
     def registry(self) -> Registry:
         """The agents that members may run on."""
-        return load_registry(KNOWN_AGENTS, registry_path(self.home))
+        registry = load_registry(KNOWN_AGENTS, registry_path(self.home))
+        return registry.with_all_known() if self.rehearsal else registry
 
     @cached_property
     def settings(self) -> Settings:

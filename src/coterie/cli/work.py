@@ -78,7 +78,7 @@ def chat(
     rehearsal = _rehearsal(call, more)
     from coterie.app import start
 
-    view = _prepared(call, lambda teams: teams.choose(team, agents))
+    view = _prepared(call, lambda teams: teams.choose(team, agents), rehearsal)
     caps = _caps(call, more["max_turns"], more["max_rounds"])
     _begin(call, start.chat(view, goal, caps, rehearsal), more["wait"])
 
@@ -132,7 +132,7 @@ def do(
     from coterie.app import start
 
     try:
-        view = _prepared(call, lambda teams: teams.choose(team, agent))
+        view = _prepared(call, lambda teams: teams.choose(team, agent), rehearsal)
     except UsageError as mistake:
         raise _of_one_member(mistake, agent) from None
     _begin(call, start.solo(view, goal, member, rehearsal), more["wait"])
@@ -192,7 +192,7 @@ def run(
     from coterie.model.task import Caps
 
     rehearsal = _rehearsal(call, more)
-    view = _prepared(call, choose)
+    view = _prepared(call, choose, rehearsal)
     caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
     _begin(call, start.run(view, goal, caps, rehearsal, more["workflow"]), more["wait"])
 
@@ -205,9 +205,9 @@ def _dry_run(
     from coterie.cli import dry_run
     from coterie.cli.main import here
 
-    teams = Teams(here(call))
-    view = choose(teams)
     rehearsal = Path(more["script"]).expanduser() if more["script"] else more["rehearse"]
+    teams = Teams(here(call), rehearsal=rehearsal is not False)
+    view = choose(teams)
     dry_run.show(
         call,
         start.dry_run(
@@ -243,6 +243,20 @@ def _rehearsal(call: Call, more: dict[str, Any]) -> Rehearsal:
     return rehearsal
 
 
+_STOOD_IN = {
+    "unknown": "its model cannot be stood in for, so it is not run: a stand-in takes its place",
+    "missing": "it is not installed: a stand-in takes its place",
+}
+
+
+def _note_stand_ins(call: Call, teams: Teams, view: TeamView) -> None:
+    """Say which agents are not run at all."""
+    from coterie.app.rehearsals import stood_in_for
+
+    for agent, why in stood_in_for(view, teams.registry).items():
+        call.note(f"  {agent}  {_STOOD_IN[why]}.")
+
+
 def _begin(call: Call, start: StartRequest, wait: float | None) -> NoReturn:
     import anyio
 
@@ -253,14 +267,18 @@ def _begin(call: Call, start: StartRequest, wait: float | None) -> NoReturn:
     raise click.exceptions.Exit(anyio.run(start_task, call, here(call), start, patience))
 
 
-def _prepared(call: Call, choose: Callable[[Teams], TeamView]) -> TeamView:
+def _prepared(
+    call: Call, choose: Callable[[Teams], TeamView], rehearsal: Rehearsal = False
+) -> TeamView:
     """The team that is meant, as it may work here.  Nothing is made before it is known."""
     from coterie.app.teams import Teams
     from coterie.cli.main import here, made, show_notices
 
-    teams = Teams(here(call))
+    teams = Teams(here(call), rehearsal=rehearsal is not False)
     show_notices(call, teams.registry.notices)
     view = choose(teams)
+    if rehearsal is not False:
+        _note_stand_ins(call, teams, view)
     if view.refused is not None and call.attended and agrees(call, teams, view):
         view = teams.trust(view)
     show_notices(call, view.loaded.notices)

@@ -52,6 +52,11 @@ class Registry:
         """The same with these added, or put in the place of those with their names."""
         return replace(self, agents={**self.agents, **{agent.name: agent for agent in more}})
 
+    def with_all_known(self) -> Registry:
+        """The same with every agent that is known by name, as if it were installed."""
+        known = (facts for name, facts in self.known.ours.items() if name not in self.agents)
+        return self.with_agents(*(facts.definition(facts.name, None, "") for facts in known))
+
 
 def registry_path(home: Path | None = None) -> Path:
     """Where the registry is kept."""

@@ -9,27 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from coterie.rehearsal import model_api as api
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.simulation import Simulation, newest_message
-
-StepKind = Literal["read", "create", "replace", "overwrite", "run"]
-
-
-@dataclass(frozen=True)
-class DemoStep:
-    """One tool call of a worker, whichever agent it is."""
-
-    kind: StepKind
-    target: str
-    """The file, or the command to run."""
-    old: str = ""
-    new: str = ""
-
+from coterie.rehearsal.tool_steps import ToolStep, call_for, since_prompt
 
 GOAL = "Add coupons to the shop, with a receipt; make the failing test pass."
 TESTS = "python3 -m unittest -q"
@@ -62,8 +48,8 @@ class DemoTicket:
     description: str
     files: tuple[str, ...]
     check: str
-    steps: tuple[DemoStep, ...]
-    rework: tuple[DemoStep, ...] = ()
+    steps: tuple[ToolStep, ...]
+    rework: tuple[ToolStep, ...] = ()
     """The steps after the manager has sent it back."""
     after: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
@@ -80,24 +66,24 @@ class DemoTicket:
 
 
 RESOLVED = (
-    DemoStep("read", _INIT),
-    DemoStep("overwrite", _INIT, new=_WORDS + _CART + _COUPONS + _RECEIPT),
+    ToolStep("read", _INIT),
+    ToolStep("overwrite", _INIT, new=_WORDS + _CART + _COUPONS + _RECEIPT),
 )
 """The steps of a worker whose change conflicts with another: both changes stay.
 
 As in the tickets that may conflict, the first of them shows whether there is a conflict."""
 
 
-def _rewritten(path: str, solution: str) -> tuple[DemoStep, ...]:
-    return DemoStep("read", path), DemoStep("overwrite", path, new=_solution(solution))
+def _rewritten(path: str, solution: str) -> tuple[ToolStep, ...]:
+    return ToolStep("read", path), ToolStep("overwrite", path, new=_solution(solution))
 
 
 def _module(name: str, description: str, export: str) -> DemoTicket:
     """The ticket of a new module with a test, which the package exports."""
     files = (f"shop/{name}.py", f"tests/test_{name}.py")
-    created = (DemoStep("create", path, new=_solution(Path(path).name)) for path in files)
-    exported = DemoStep("replace", _INIT, _CART, _CART + export)
-    steps = (DemoStep("read", _INIT), *created, exported)
+    created = (ToolStep("create", path, new=_solution(Path(path).name)) for path in files)
+    exported = ToolStep("replace", _INIT, _CART, _CART + export)
+    steps = (ToolStep("read", _INIT), *created, exported)
     return DemoTicket(name, description, files, f"{TESTS} tests.test_{name}", steps)
 
 
@@ -111,7 +97,7 @@ TICKETS = (
         description="Take a coupon's part off the total of the cart",
         files=("shop/cart.py",),
         check=f"{TESTS} tests.test_cart",
-        steps=(*_rewritten("shop/cart.py", "cart.py"), DemoStep("run", f"{TESTS} tests.test_cart")),
+        steps=(*_rewritten("shop/cart.py", "cart.py"), ToolStep("run", f"{TESTS} tests.test_cart")),
         after=("coupons",),
         risks=("rounding each price by itself would lose cents",),
     ),
@@ -120,81 +106,17 @@ TICKETS = (
         description="Print the receipt of prices and a coupon by a command: python3 -m shop",
         files=("shop/__main__.py", "tests/test_checkout.py"),
         check=TESTS,
-        steps=(DemoStep("create", "shop/__main__.py", new=_solution("checkout_at_first.py")),),
+        steps=(ToolStep("create", "shop/__main__.py", new=_solution("checkout_at_first.py")),),
         rework=(
             *_rewritten("shop/__main__.py", "checkout.py"),
-            DemoStep("create", "tests/test_checkout.py", new=_solution("test_checkout.py")),
-            DemoStep("run", TESTS),
+            ToolStep("create", "tests/test_checkout.py", new=_solution("test_checkout.py")),
+            ToolStep("run", TESTS),
         ),
         after=("cart", "receipt"),
         wanted="except UnknownCoupon",
         ask="An unknown coupon ends in a traceback: say so in one line, exit with 2, and test it.",
     ),
 )
-
-_TOOLS: Mapping[api.Client, Mapping[StepKind, tuple[str, Mapping[str, str]]]] = {
-    "claude": {
-        "read": ("Read", {"file_path": "{target}"}),
-        "create": ("Write", {"file_path": "{target}", "content": "{new}"}),
-        "replace": (
-            "Edit",
-            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
-        ),
-        "run": ("Bash", {"command": "{target}"}),
-    },
-    "codex": {
-        "read": ("exec_command", {"cmd": "cat {target}"}),
-        "run": ("exec_command", {"cmd": "{target}"}),
-    },
-    "gemini": {
-        "read": ("read_file", {"file_path": "{target}"}),
-        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
-        "replace": (
-            "replace",
-            {
-                "file_path": "{target}",
-                "instruction": "Change {target}.",
-                "old_string": "{old}",
-                "new_string": "{new}",
-            },
-        ),
-        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
-    },
-    "builtin": {
-        "read": ("readFile", {"path": "{target}"}),
-        "create": ("editFile", {"path": "{target}", "oldStr": "", "newStr": "{new}"}),
-        "replace": ("editFile", {"path": "{target}", "oldStr": "{old}", "newStr": "{new}"}),
-        "run": ("runCommand", {"command": "{target}"}),
-    },
-}
-
-
-def call_for(step: DemoStep, asked: CompletionRequest) -> api.ToolCall:
-    """The call of the client's own tool that takes a step."""
-    client = asked.client if asked.client in _TOOLS else "builtin"
-    if client == "codex" and step.kind not in ("read", "run"):
-        return api.ToolCall("apply_patch", _patch(step))
-    if step.kind == "overwrite" and client == "builtin":
-        # It has no tool for that, so all of the text that it just read is replaced.
-        step = replace(step, kind="replace", old=_just_read(asked), new=step.new.rstrip("\n"))
-    name, arguments = _TOOLS[client]["create" if step.kind == "overwrite" else step.kind]
-    fields = {"target": step.target, "old": step.old, "new": step.new}
-    return api.ToolCall(name, {key: value.format(**fields) for key, value in arguments.items()})
-
-
-def _patch(step: DemoStep) -> str:
-    added = "".join(f"+{line}\n" for line in step.new.splitlines())
-    removed = "".join(f"-{line}\n" for line in step.old.splitlines())
-    head = (
-        f"Update File: {step.target}\n@@" if step.kind == "replace" else f"Add File: {step.target}"
-    )
-    return f"*** Begin Patch\n*** {head}\n{removed}{added}*** End Patch\n"
-
-
-def _just_read(asked: CompletionRequest) -> str:
-    """The text of the file that was just read: it comes after a few facts and an empty line."""
-    return asked.results[-1].text.partition("\n\n")[2] if asked.results else ""
-
 
 _CONFLICT = "<<<<<<< "
 """What git puts before the first of two versions."""
@@ -253,7 +175,7 @@ def _review(ticket: DemoTicket, prompt: str) -> _Block:
 
 
 def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
-    since = _since_prompt(asked)
+    since = since_prompt(asked)
     done = sum(isinstance(item, api.ToolCall) for item in since)
     steps = ticket.rework if ticket.ask and ticket.ask in prompt else ticket.steps
     if any(isinstance(item, api.ToolResult) and _CONFLICT in item.text for item in since):
@@ -269,16 +191,6 @@ def _work(asked: CompletionRequest, ticket: DemoTicket, prompt: str) -> Answer:
         "evidence": [f"{ticket.check} passes."],
     }
     return _block("It is done.", report)
-
-
-def _since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
-    """The tools that were called since the prompt, and their results; newest first."""
-    since: list[api.ConversationItem] = []
-    for item in reversed(asked.conversation):
-        if isinstance(item, api.TextMessage) and item.role == "user" and asked.newest in item.text:
-            break
-        since.append(item)
-    return since
 
 
 def _ticket(prompt: str) -> DemoTicket:

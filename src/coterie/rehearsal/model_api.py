@@ -18,7 +18,7 @@ from coterie.rehearsal.lenient_json import compact
 Dialect = Literal["anthropic", "responses", "chat", "gemini"]
 """The wire format a request came in."""
 
-Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "other"]
+Client = Literal["claude", "codex", "gemini", "qwen", "opencode", "builtin", "stand-in", "other"]
 """The program that asks, by its User-Agent."""
 
 Stop = Literal["end", "length", "refusal"]
@@ -91,6 +91,9 @@ class CompletionRequest:
     """The JSON Schema that the reply must follow, where one was given."""
     size: int = 0
     """How many bytes the request had."""
+    workflow: str = ""
+    member: str = ""
+    """For whom its agent asks, and in which workflow; empty where the address does not say."""
 
     @cached_property
     def newest(self) -> str:

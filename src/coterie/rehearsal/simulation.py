@@ -1,19 +1,27 @@
-"""The responder without a script: it answers by role, briefly, and says that it is a stand-in.
+"""The responder without a script: it answers what it is asked, and says that it is a stand-in.
 
-Like a model, it learns its role from the system texts and its task from the newest message.  The
-same question gets the same answer.  It calls a tool only to read a file that the message names.
+Like a model, it learns its role from the system texts and its task from the newest message.  Where
+that shows a JSON object as the shape of the answer, it gives one, whatever the workflow is called;
+where it wants work done, it writes files by the tools that it is offered.  The same question gets
+the same answer.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from coterie.rehearsal import model_api as api
+from coterie.rehearsal.filling import Filling
 from coterie.rehearsal.lenient_json import compact, items, mapping, text
 from coterie.rehearsal.model_api import CompletionRequest, reply
+from coterie.rehearsal.prompt_facts import PromptFacts, files_in
+from coterie.rehearsal.shape import shape_in
+from coterie.rehearsal.tool_steps import ToolStep, call_for, can_edit, next_step
 
 _STAND_IN = "stand-in for a model in this rehearsal"
 _ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
@@ -27,6 +35,15 @@ _READ = re.compile(
     r"(?P<file>[\w./-]*\w\.\w{1,8})\b",
     re.IGNORECASE,
 )
+_CHANGES = re.compile(
+    r"\b(?:add|append|change|create|edit|fix|implement|make|mend|refactor|rename|rewrite|update"
+    r"|write)\b",
+    re.IGNORECASE,
+)
+_UNTOUCHED = re.compile(
+    r"\b(?:do not|don't|without|never) (?:chang|edit|touch|writ)", re.IGNORECASE
+)
+"""How a prompt says that it wants to hear about work and not to have it done."""
 _FOLDER = re.compile(
     r"(?:<cwd>|[Ww]orking directory: |working in the directory: |Directories:\*\*\n\s*- )"
     r"(?P<folder>/[^\n<]*)"
@@ -43,18 +60,61 @@ _READERS: Mapping[api.Client, tuple[str, str]] = {
 
 
 class Simulation:
-    """A responder that knows nothing, and says so."""
+    """A responder that knows nothing, says so, and does what it is asked for all the same."""
 
     async def answer(self, asked: CompletionRequest) -> api.Answer:
-        """Two sentences as the role, or a call that reads the file that was named."""
+        """The JSON object that is asked for, a step of the work, or two sentences as the role."""
         message = newest_message(asked)
         if asked.schema:
-            return reply(compact(minimal_value(asked.schema)))
+            return _filled(asked, Filling(asked.schema, PromptFacts.of(message)), message)
+        shape, said = shape_in(message)
+        if shape is not None:
+            return _filled(asked, Filling(shape, PromptFacts.of(said)), said)
+        if is_job(asked, message):
+            return _do(asked, PromptFacts.of(message))
         if asked.results:
             return reply(_about_results(asked))
         if call := _reading(asked, message):
             return reply(f"I look at {_named(message)} first.", [call])
         return reply(_as_role(asked, message))
+
+
+def _filled(asked: CompletionRequest, filling: Filling, said: str) -> api.Answer:
+    """An object of the shape that is asked for, once the work that it reports is done."""
+    words = f"As a {_STAND_IN}, I answer:"
+    if filling.reports_work and not _UNTOUCHED.search(said):
+        step = next_step(asked, filling.facts.outputs, _folder(asked))
+        if isinstance(step, ToolStep):
+            return reply("", [call_for(step, asked)])
+        facts = replace(filling.facts, files=filling.facts.outputs, trouble=step)
+        filling = replace(filling, facts=facts)
+        words = _outcome(step, facts.outputs)
+    value = filling.value()
+    if asked.schema:
+        return reply(compact(value))
+    return reply(f"{words}\n```json\n{json.dumps(value, ensure_ascii=False, indent=1)}\n```")
+
+
+def _do(asked: CompletionRequest, facts: PromptFacts) -> api.Answer:
+    """A job that is to be done, step by step, and what came of it in words."""
+    step = next_step(asked, facts.outputs, _folder(asked))
+    if isinstance(step, ToolStep):
+        return reply("", [call_for(step, asked)])
+    who, _ = role(asked)
+    opening = f"{_capital(who) or 'Here'}, a {_STAND_IN}."
+    return reply(f"{opening} {_outcome(step, facts.outputs)}")
+
+
+def _outcome(problem: str, files: tuple[str, ...]) -> str:
+    return f"I could not do it: {problem}" if problem else f"I wrote to {', '.join(files)}."
+
+
+def is_job(asked: CompletionRequest, message: str) -> bool:
+    """Whether files are to be written: all that one member is given, unless it is a question; of
+    what is said in a talk, what names a file to change."""
+    if not can_edit(asked) or message.rstrip().endswith("?"):
+        return False
+    return asked.workflow == "solo" or bool(_CHANGES.search(message) and files_in(message))
 
 
 def newest_message(asked: CompletionRequest) -> str:

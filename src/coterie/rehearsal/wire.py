@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 from typing import cast
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote, unquote
 
 from coterie.model import instant
 from coterie.rehearsal import model_api as api
@@ -24,18 +24,25 @@ from coterie.rehearsal.model_api import CompletionRequest
 _CREDENTIAL_HEADERS = frozenset(
     {"x-api-key", "x-goog-api-key", "authorization", "proxy-authorization", "cookie"}
 )
+_ASKER = re.compile(r"/rehearsal/(?P<workflow>[^/]+)/(?P<member>[^/]+)/")
 _KEY = re.compile(r"(?<=[?&]key=)[^&]*")
 _SYSTEM_ROLES = ("system", "developer")
 _CLIENTS: Mapping[str, api.Client] = {
     "claude-cli": "claude",
     "codex": "codex",
     "coterie-builtin": "builtin",
+    "coterie-stand-in": "stand-in",
     "coterie": "codex",  # its app-server names itself after the program that drives it
     "geminicli": "gemini",
     "qwencode": "qwen",
     "opencode": "opencode",
     "": "other",
 }
+
+
+def address_for(url: str, workflow: str, member: str) -> str:
+    """The address at which a member's agent finds the stand-in for its model."""
+    return f"{url}/rehearsal/{quote(workflow, safe='')}/{quote(member, safe='')}"
 
 
 def unix_time(later: float = 0.0) -> int:
@@ -113,6 +120,11 @@ class ParsedRequest:
         return Credential(next((value for value in found if value), ""))
 
     @property
+    def _asker(self) -> dict[str, str]:
+        found = _ASKER.match(self.path)
+        return {name: unquote(part) for name, part in found.groupdict().items()} if found else {}
+
+    @property
     def redacted_target(self) -> str:
         """The target with any key in it hidden."""
         return _KEY.sub("hidden", self.http.target)
@@ -146,6 +158,7 @@ class ParsedRequest:
             stream=self.body.get("stream") is True,
             schema=schema or None,
             size=self.size,
+            **self._asker,
         )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coterie.app.run import script_in
+from coterie.app.rehearsals import script_in
 from coterie.errors import ConfigError
 from coterie.rehearsal.model_api import (
     Answer,
@@ -209,8 +209,8 @@ def mistakes(script: object) -> str:
         ),
         (
             {"when": {"client": "emacs"}, "replies": [{}]},
-            "when.client must be 'claude', 'codex', 'gemini', 'qwen', 'opencode', 'builtin' or "
-            "'other'",
+            "when.client must be 'claude', 'codex', 'gemini', 'qwen', 'opencode', 'builtin', "
+            "'stand-in' or 'other'",
         ),
         ({"replies": [{"tools": [{"name": "Bash"}]}]}, "replies[0].tools[0].input is missing"),
     ],

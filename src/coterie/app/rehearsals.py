@@ -1,0 +1,96 @@
+"""Rehearsals: who answers in place of the models, and which agents are stood in for as a whole."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import anyio.to_thread
+
+from coterie.agents.table import KNOWN_AGENTS
+from coterie.app.teams import TeamView
+from coterie.config.files import read_document
+from coterie.config.registry import Registry
+from coterie.config.registry_edit import place
+from coterie.config.team_members import agents_of
+from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
+from coterie.model.task import DEMO, TaskCreated
+from coterie.model.team import Member, base_of
+from coterie.rehearsal import stand_in
+from coterie.rehearsal.wire import address_for
+
+if TYPE_CHECKING:
+    from coterie.rehearsal.model_api import Responder
+    from coterie.rehearsal.script import Script
+
+WhyStoodIn = Literal["unknown", "missing"]
+"""Why a program takes an agent's place: nobody here can lead it to another model, or it is not
+installed."""
+
+
+def stood_in_for(view: TeamView, registry: Registry) -> dict[str, WhyStoodIn]:
+    """The agents of a team that a rehearsal never runs, by name, with why.  Looks for programs."""
+    agents = {**registry.agents, **agents_of(view.team)}
+    used = {member.agent for member in view.team.ai_members}
+    return stood_in({name: agent for name, agent in agents.items() if name in used})
+
+
+def stood_in(agents: Mapping[str, AgentDefinition]) -> dict[str, WhyStoodIn]:
+    """The agents that a rehearsal never runs, by name, with why.  Looks for programs."""
+    found: dict[str, WhyStoodIn] = {}
+    for name, agent in agents.items():
+        facts = KNOWN_AGENTS.of(agent)
+        own = facts is not None and facts.adapter.name == KNOWN_AGENTS.adapter_name(agent)
+        if not own or facts is None or (facts.shell is None and facts.is_program):
+            found[name] = "unknown"
+        elif place(KNOWN_AGENTS, agent) is None or (facts.needs and not find_spec(facts.needs)):
+            found[name] = "missing"
+    return found
+
+
+def in_its_place(agent: AgentDefinition, member: Member, address: str) -> AgentDefinition:
+    """The program that stands in for a member's agent, under its name."""
+    may_write = member.permissions.mode != "read"
+    rights = stand_in.MAY_WRITE if may_write else stand_in.READS_ONLY
+    return AgentDefinition(
+        name=agent.name,
+        display_name=agent.display_name,
+        command=sys.executable,
+        base_args=("-I", "-S", stand_in.__file__, address, rights),
+        capabilities=Capabilities(completion_detection="jsonl", completion_types=("result",)),
+        adapter=GENERIC,
+    )
+
+
+def member_address(url: str, workflow: str, member: Member) -> str:
+    """Where a member's agent finds the stand-in for its model."""
+    return address_for(url, workflow, base_of(member.id))
+
+
+@asynccontextmanager
+async def served(created: TaskCreated) -> AsyncGenerator[str]:
+    """The address of the stand-in for a task's models, for the length of the block."""
+    from coterie.rehearsal.demo_shop import DemoShop
+    from coterie.rehearsal.script import ScriptedResponder
+    from coterie.rehearsal.server import RehearsalServer
+    from coterie.rehearsal.simulation import Simulation
+
+    responder: Responder = Simulation()
+    if created.script == DEMO:
+        responder = DemoShop()
+    elif created.script is not None:
+        script = await anyio.to_thread.run_sync(script_in, Path(created.script))
+        responder = ScriptedResponder(script, responder)
+    async with RehearsalServer(responder) as server:
+        yield server.url
+
+
+def script_in(path: Path) -> Script:
+    """The script of a rehearsal in a file; raises ConfigError where it is none.  Blocks."""
+    from coterie.rehearsal.script import parse_script
+
+    return parse_script(read_document(path).data, str(path))

@@ -1,0 +1,225 @@
+"""Fills the shape of an answer: what a stand-in for a model says, field by field.
+
+What a field means is read from its name and its type, never from the prompt that it stands in, so
+that a workflow nobody here has seen gets an answer it can use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from coterie.rehearsal.lenient_json import Json, items, mapping, text
+from coterie.rehearsal.prompt_facts import Part, PromptFacts, slug
+from coterie.rehearsal.shape import SHOWN
+
+_GOOD = re.compile(
+    r"clear|complete[d]?|approve[ds]?|accept(?:ed)?|pass(?:ed)?|done|ok|yes|success(?:ful)?|green"
+    r"|finished|ready|go|valid|true",
+    re.IGNORECASE,
+)
+_BAD = re.compile(
+    r"blocked|error|fail(?:ed|ure)?|reject(?:ed)?|no|open|changes?[_ -]?requested|invalid|unclear"
+    r"|needs?[_ -].*|false|abort(?:ed)?|timeout",
+    re.IGNORECASE,
+)
+_TROUBLE = re.compile(
+    r"issues?|risks?|(?:open_?)?questions?|requested_?changes|next_?actions?|errors?|problems?"
+    r"|blockers?|concerns?|warnings?|findings?|failures?|missing",
+    re.IGNORECASE,
+)
+_MAIN_TROUBLE = re.compile(r"issues?|errors?|problems?|blockers?|failures?", re.IGNORECASE)
+_FILES = re.compile(r".*(?:file|output|path|artifact|resource|uri|changed)s?", re.IGNORECASE)
+_AFTER = re.compile(r"dependenc(?:y|ies)|depends_?on|after|requires|blocked_?by", re.IGNORECASE)
+_STEPS = re.compile(r".*(?:step|action|todo)s?", re.IGNORECASE)
+_ID = re.compile(r"id|key|name|.*_id|.*Id", re.ASCII)
+_LEFT_OUT = re.compile(r"command|ask_?user|capability|cmd|script", re.IGNORECASE)
+"""What an example shows and only some answers have: who gives it wants something done."""
+_WORTH_IT = re.compile(r"evidence|notes?|acceptance_?criteria|.*steps?", re.IGNORECASE)
+_DEEPEST = 8
+
+STAND_IN = "A stand-in for a model says so in a rehearsal."
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Fills one shape with what is known from a prompt."""
+
+    shape: Mapping[str, object]
+    facts: PromptFacts
+
+    def value(self) -> object:
+        """The whole answer."""
+        return self._value(self.shape, "", None, 0)
+
+    @property
+    def reports_work(self) -> bool:
+        """Whether the answer tells of files that were written, so that they must be first."""
+        fields = self._properties(self.shape)
+        files = any(_FILES.fullmatch(name) and self._is_list(part) for name, part in fields.items())
+        return files and any(self._ends(self._resolved(part)) for part in fields.values())
+
+    def _ends(self, part: Json) -> bool:
+        """Whether a field says how work ended, and not only what is thought of it."""
+        choices = [text(one) for one in items(part.get("enum"))]
+        return any(map(_GOOD.fullmatch, choices)) and any(map(_BAD.fullmatch, choices))
+
+    def _value(
+        self, given: Mapping[str, object], name: str, part: Part | None, depth: int
+    ) -> object:
+        shape = self._resolved(given)
+        if "const" in shape:
+            return shape["const"]
+        if choices := items(shape.get("enum")):
+            return self._choice(choices, shape)
+        kind = shape.get("type")
+        kind = text((items(kind) or [kind])[0]).lower() or _implied(shape)
+        match kind:
+            case "object":
+                return self._object(shape, part, depth)
+            case "array":
+                return self._list(shape, name, part, depth)
+            case "boolean":
+                return not (_TROUBLE.fullmatch(name) or _BAD.fullmatch(name))
+            case "integer" | "number":
+                return _number(shape, kind)
+            case "null":
+                return None
+            case _:
+                return self._text(shape, name, part)
+
+    def _choice(self, choices: list[object], shape: Json) -> object:
+        if "default" in shape and shape["default"] in choices:
+            return shape["default"]
+        wanted, other = (_BAD, _GOOD) if self.facts.trouble else (_GOOD, _BAD)
+
+        def rank(one: object) -> int:
+            said = str(one)
+            return 0 if wanted.fullmatch(said) else 2 if other.fullmatch(said) else 1
+
+        return min(choices, key=rank)
+
+    def _object(self, shape: Json, part: Part | None, depth: int) -> Json:
+        if depth > _DEEPEST:
+            return {}
+        fields = self._properties(shape)
+        required = {text(name) for name in items(shape.get("required"))}
+        shown = {text(name) for name in items(shape.get(SHOWN))}
+        made: Json = {}
+        for name, given in fields.items():
+            wanted = name in required or (
+                not _LEFT_OUT.fullmatch(name)
+                and (name in shown or _FILES.fullmatch(name) or _WORTH_IT.fullmatch(name))
+            )
+            if wanted:
+                value = self._value(given, name, part, depth + 1)
+                if name in required or value not in ({}, None, ""):
+                    made[name] = value
+        return made
+
+    def _list(self, shape: Json, name: str, part: Part | None, depth: int) -> list[object]:
+        each = self._resolved(mapping(shape.get("items")))
+        inner = self._properties(each)
+        if any(map(_ID.fullmatch, inner)) and part is None and not _TROUBLE.fullmatch(name):
+            return [self._value(each, name, one, depth + 1) for one in self.facts.parts()]
+        if inner and not _TROUBLE.fullmatch(name):
+            return [self._value(each, name, part, depth + 1)]
+        said = list(self._lines(name, part))
+        least = shape.get("minItems")
+        while isinstance(least, int) and len(said) < least:
+            said.append(self._value(each, name, part, depth + 1))
+        return said
+
+    def _lines(self, name: str, part: Part | None) -> list[object]:
+        """What a list of texts says."""
+        facts = self.facts
+        if _TROUBLE.fullmatch(name):
+            return [facts.trouble] if facts.trouble and _MAIN_TROUBLE.fullmatch(name) else []
+        if _AFTER.fullmatch(name):
+            return list(part.after) if part else []
+        files = (part.file,) if part else facts.files
+        if _FILES.fullmatch(name):
+            return [] if facts.trouble else list(files)
+        if _STEPS.fullmatch(name):
+            return [f"Write {file}." for file in files] or [_short(facts.goal)]
+        return [STAND_IN]
+
+    def _text(self, shape: Json, name: str, part: Part | None) -> str:
+        longest = shape.get("maxLength")
+        said = self._said(shape, name, part)
+        return said[:longest] if isinstance(longest, int) else said
+
+    def _said(self, shape: Json, name: str, part: Part | None) -> str:
+        facts, examples = self.facts, [text(one) for one in items(shape.get("examples"))]
+        for fits, say in self._meanings(part):
+            if fits(name):
+                return say()
+        if examples and re.fullmatch(r"[a-z][a-z_]+", examples[0]):
+            return examples[0]  # a word of the workflow's own, such as "pending"
+        if shape.get("format") == "date-time":
+            return "2026-01-01T00:00:00Z"
+        if facts.trouble:
+            return facts.trouble
+        return _short(part.description if part else facts.goal) or STAND_IN
+
+    def _meanings(
+        self, part: Part | None
+    ) -> list[tuple[Callable[[str], object], Callable[[], str]]]:
+        facts = self.facts
+        ids = [one.id for one in facts.parts()] if part else []
+        people = facts.people
+        turn = ids.index(part.id) if part and part.id in ids else 0
+        who = people[turn % len(people)] if people else ""
+        return [
+            (re.compile(r"(?:role|worker|member|owner|assignee)(?:_?id)?").fullmatch, lambda: who),
+            (re.compile(r"ticket_?id", re.I).fullmatch, lambda: facts.ticket or slug(facts.goal)),
+            (_ID.fullmatch, lambda: part.id if part else slug(facts.goal)),
+            (_FILES.fullmatch, lambda: part.file if part else next(iter(facts.files), "")),
+            (re.compile(r"notes?|evidence|reason").fullmatch, lambda: facts.trouble or STAND_IN),
+        ]
+
+    def _resolved(self, given: Mapping[str, object]) -> Json:
+        """A shape with its reference followed, and the first of its choices that is no null."""
+        shape = dict(given)
+        for _ in range(_DEEPEST):
+            named = text(shape.get("$ref")).rpartition("/")[2]
+            known = mapping(self.shape.get("$defs")) | mapping(self.shape.get("definitions"))
+            choices = [mapping(one) for one in items(shape.get("anyOf") or shape.get("oneOf"))]
+            whole = [mapping(one) for one in items(shape.get("allOf"))]
+            if named in known:
+                rest = {key: value for key, value in shape.items() if key != "$ref"}
+                shape = mapping(known[named]) | rest
+            elif choices or whole:
+                real = [one for one in choices if one.get("type") != "null"] or choices or whole
+                rest = {k: v for k, v in shape.items() if k not in ("anyOf", "oneOf", "allOf")}
+                shape = real[0] | rest
+            else:
+                break
+        return shape
+
+    def _properties(self, shape: Mapping[str, object]) -> dict[str, Json]:
+        found = mapping(self._resolved(shape).get("properties"))
+        return {name: mapping(part) for name, part in found.items()}
+
+    def _is_list(self, part: Json) -> bool:
+        return self._resolved(part).get("type") == "array"
+
+
+def _implied(shape: Json) -> str:
+    if "properties" in shape:
+        return "object"
+    return "array" if "items" in shape else ""
+
+
+def _number(shape: Json, kind: str) -> float:
+    for key in ("maximum", "minimum"):
+        bound = shape.get(key)
+        if isinstance(bound, int | float):
+            return int(bound) if kind == "integer" else bound
+    return 1
+
+
+def _short(said: str, longest: int = 160) -> str:
+    line = " ".join(said.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"

@@ -1,0 +1,155 @@
+"""What a stand-in for a model learns from a prompt: what it is about, which files, which people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+_GOAL = re.compile(
+    r"^[^\n:]*\b(?:goal|wants?|task|request|asked for)\b[^\n:]*:[ \t]*\n*(?P<goal>[^\n]+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PATH = re.compile(r"(?<![\w/.@:-])(?:[\w-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,7}\b(?![/@])")
+_NO_FILE = re.compile(r"(?:e\.g|i\.e|a\.m|p\.m|www\..*|.*\.(?:com|org|net|io))", re.IGNORECASE)
+_BULLET = re.compile(r"^[ \t]*[-*][ \t]+(?P<text>.*)$", re.MULTILINE)
+_WRITING = re.compile(
+    rf"(?:(?:add|change|create|edit|make|update|write)\s+)?`?{_PATH.pattern}`?\.?\s*", re.IGNORECASE
+)
+"""A step, or an output, that is nothing but a file."""
+_PEOPLE = re.compile(
+    r"^[^\n]*\b(?:workers?|members?|roles?)\b[^\n]*:[ \t]*\n(?P<list>(?:[ \t]*[-*] [^\n]*\n?)+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_PERSON = re.compile(r"^[ \t]*[-*] (?P<id>[A-Za-z0-9][\w.#-]*)[ \t]*(?::|$)", re.MULTILINE)
+_TICKET = re.compile(r"\bticket (?P<id>[A-Za-z]+\d+)\b", re.IGNORECASE)
+_WISH = re.compile(r"\bsays: (?P<wish>[^\n]+)")
+_MOST_FILES, _MOST_PARTS, _SLUG = 4, 4, 28
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a goal."""
+
+    id: str
+    description: str
+    file: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PromptFacts:
+    """What a prompt is about, as far as a stand-in can tell."""
+
+    goal: str
+    files: tuple[str, ...] = ()
+    """Named in a list, or else anywhere."""
+    people: tuple[str, ...] = ()
+    """Who may be given work."""
+    ticket: str = ""
+    wish: str = ""
+    """What somebody wants changed of an earlier answer."""
+    trouble: str = ""
+    """Why what is asked for could not be done."""
+
+    @classmethod
+    def of(cls, prompt: str) -> PromptFacts:
+        """What stands in a prompt, which comes without the shape of the answer."""
+        bullets = [match["text"] for match in _BULLET.finditer(prompt)]
+        steps = [text for text in bullets if _WRITING.fullmatch(text)]
+        listed = files_in("\n".join(steps or bullets))
+        people = _PEOPLE.search(prompt)
+        ticket, wish = _TICKET.search(prompt), _WISH.search(prompt)
+        return cls(
+            goal=_goal(prompt),
+            files=(listed or files_in(prompt))[:_MOST_FILES],
+            people=tuple(_PERSON.findall(people["list"])) if people else (),
+            ticket=ticket["id"] if ticket else "",
+            wish=wish["wish"].strip() if wish else "",
+        )
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The files to write: those that are named, where a line can be added; else a new one."""
+        named = tuple(one if comment(one) else f"{one}.md" for one in self.files)
+        of_ticket = f"{self.ticket.lower()}-" if self.ticket else ""
+        return named or (f"{of_ticket}{slug(self.goal)}.md",)
+
+    def parts(self) -> tuple[Part, ...]:
+        """The goal as two to four parts, each with a file of its own; the last ends the work."""
+        said = [(slug(piece), piece) for piece in _pieces(self.goal)] or [
+            ("outline", f"Outline: {self.goal}"),
+            ("work", f"Work out: {self.goal}"),
+        ]
+        if self.wish:
+            said.append((slug(self.wish), self.wish))
+        *first, last = [*said[: _MOST_PARTS - 1], ("check", f"Check what was done: {self.goal}")]
+        names = list(_unique(name for name, _ in first))
+        folder, used = slug(self.goal), set[str]()
+        parts: list[Part] = []
+        for name, (_, text) in zip(names, first, strict=True):
+            own = [one for one in files_in(text) if one not in used and comment(one)]
+            file = own[0] if own else f"{folder}/{name}.md"
+            used.add(file)
+            parts.append(Part(name, text, file))
+        return (*parts, Part(*last, f"{folder}/{last[0]}.md", tuple(names)))
+
+
+def _goal(prompt: str) -> str:
+    found = _GOAL.search(prompt)
+    if found:
+        return found["goal"].strip()
+    for paragraph in prompt.split("\n\n"):
+        line = " ".join(paragraph.split())
+        if line and not line.startswith("You are ") and not line.endswith(":"):
+            return line
+    return " ".join(prompt.split())
+
+
+def files_in(text: str) -> tuple[str, ...]:
+    """The files that a text names, each once."""
+    found = (match[0] for match in _PATH.finditer(text))
+    return tuple(dict.fromkeys(one for one in found if not _NO_FILE.fullmatch(one)))
+
+
+def _pieces(goal: str) -> list[str]:
+    """The parts that a goal names itself, where it names two or more."""
+    for between in (r"\s*[;\n]\s*", r"\s*,\s*(?:and\s+)?|\s+and\s+"):
+        pieces = [piece.strip(" .!-*") for piece in re.split(between, goal)]
+        pieces = [piece for piece in pieces if len(piece) > 1]
+        if len(pieces) > 1:
+            first = pieces[: _MOST_PARTS - 2]
+            rest = pieces[_MOST_PARTS - 2 :]
+            return [*first, "; ".join(rest)] if rest else first
+    return []
+
+
+def slug(text: str) -> str:
+    """A short name for files and ids, made of a text in any language."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    short = "-".join(words)[:_SLUG].strip("-")
+    return short or f"goal-{crc32(text.encode(errors='replace')):08x}"
+
+
+def _unique(names: Iterable[str]) -> Iterator[str]:
+    seen: dict[str, int] = {"check": 1}
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        yield name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+_COMMENTS = {
+    "{}": "md txt rst adoc",
+    "# {}": "py sh bash rb pl yml yaml toml cfg ini r jl dockerfile",
+    "// {}": "js jsx mjs ts tsx go rs java kt swift c h cc cpp hpp cs php scala dart",
+    "-- {}": "sql lua hs",
+    "/* {} */": "css scss",
+    "<!-- {} -->": "html htm xml svg vue",
+}
+
+
+def comment(file: str) -> str:
+    """How a line that changes nothing is written in a file; empty where nobody here knows."""
+    ending = file.rpartition(".")[2].lower()
+    return next((form for form, known in _COMMENTS.items() if ending in known.split()), "")

@@ -1,0 +1,224 @@
+"""What a stand-in for a model does with tools: a step, by the tool that its client has for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
+from typing import Literal
+
+from coterie.rehearsal import model_api as api
+from coterie.rehearsal.model_api import CompletionRequest
+from coterie.rehearsal.prompt_facts import comment
+
+StepKind = Literal["read", "create", "replace", "overwrite", "append", "run"]
+
+
+@dataclass(frozen=True)
+class ToolStep:
+    """One tool call, whichever agent it is that makes it."""
+
+    kind: StepKind
+    target: str
+    """The file, or the command to run."""
+    old: str = ""
+    new: str = ""
+
+
+_TOOLS: Mapping[api.Client, Mapping[StepKind, tuple[str, Mapping[str, str]]]] = {
+    "claude": {
+        "read": ("Read", {"file_path": "{target}"}),
+        "create": ("Write", {"file_path": "{target}", "content": "{new}"}),
+        "replace": (
+            "Edit",
+            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
+        ),
+        "run": ("Bash", {"command": "{target}"}),
+    },
+    "codex": {
+        "read": ("exec_command", {"cmd": "cat {target}"}),
+        "run": ("exec_command", {"cmd": "{target}"}),
+    },
+    "gemini": {
+        "read": ("read_file", {"file_path": "{target}"}),
+        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
+        "replace": (
+            "replace",
+            {
+                "file_path": "{target}",
+                "instruction": "Change {target}.",
+                "old_string": "{old}",
+                "new_string": "{new}",
+            },
+        ),
+        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
+    },
+    "qwen": {
+        "read": ("read_file", {"file_path": "{target}"}),
+        "create": ("write_file", {"file_path": "{target}", "content": "{new}"}),
+        "replace": (
+            "edit",
+            {"file_path": "{target}", "old_string": "{old}", "new_string": "{new}"},
+        ),
+        "run": ("run_shell_command", {"command": "{target}", "description": "Run tests."}),
+    },
+    "opencode": {
+        "read": ("read", {"filePath": "{target}"}),
+        "create": ("write", {"filePath": "{target}", "content": "{new}"}),
+        "replace": (
+            "edit",
+            {"filePath": "{target}", "oldString": "{old}", "newString": "{new}"},
+        ),
+        "run": ("bash", {"command": "{target}", "description": "Run tests."}),
+    },
+    "builtin": {
+        "read": ("readFile", {"path": "{target}"}),
+        "create": ("editFile", {"path": "{target}", "oldStr": "", "newStr": "{new}"}),
+        "replace": ("editFile", {"path": "{target}", "oldStr": "{old}", "newStr": "{new}"}),
+        "run": ("runCommand", {"command": "{target}"}),
+    },
+    "stand-in": {
+        "read": ("read_file", {"path": "{target}"}),
+        "create": ("write_file", {"path": "{target}", "text": "{new}"}),
+        "replace": ("edit_file", {"path": "{target}", "old": "{old}", "new": "{new}"}),
+    },
+}
+_PATCH = "apply_patch"
+"""Codex's one tool for files."""
+
+
+def can_edit(asked: CompletionRequest) -> bool:
+    """Whether the client offers a tool that writes files."""
+    if asked.client == "codex":
+        return _PATCH in asked.tools
+    tools = _TOOLS.get(asked.client, {})
+    return "create" in tools and tools["create"][0] in asked.tools
+
+
+def call_for(step: ToolStep, asked: CompletionRequest) -> api.ToolCall:
+    """The call of the client's own tool that takes a step."""
+    client = asked.client if asked.client in _TOOLS else "builtin"
+    if client == "codex" and step.kind not in ("read", "run"):
+        return api.ToolCall(_PATCH, _patch(step))
+    if step.kind == "append":
+        # None of them can add to a file, so its last lines are replaced.
+        end = _last_lines(just_read(asked))
+        step = replace(step, kind="replace", old=end, new=f"{end}\n{step.new.rstrip()}")
+    if step.kind == "overwrite" and client == "builtin":
+        # It has no tool for that, so all of the text that it just read is replaced.
+        step = replace(step, kind="replace", old=just_read(asked), new=step.new.rstrip("\n"))
+    name, arguments = _TOOLS[client]["create" if step.kind == "overwrite" else step.kind]
+    fields = {"target": step.target, "old": step.old, "new": step.new}
+    return api.ToolCall(name, {key: value.format(**fields) for key, value in arguments.items()})
+
+
+def _patch(step: ToolStep) -> str:
+    added = "".join(f"+{line}\n" for line in step.new.splitlines())
+    removed = "".join(f"-{line}\n" for line in step.old.splitlines())
+    changes = step.kind in ("replace", "append")
+    head = f"Update File: {step.target}\n@@" if changes else f"Add File: {step.target}"
+    return f"*** Begin Patch\n*** {head}\n{removed}{added}*** End Patch\n"
+
+
+_LINE_NUMBER = re.compile(r"^\s*\d+(?:→|\t|\| ?|: )", re.MULTILINE)
+_ANCHOR = 12
+"""So many last lines of a file are enough to find its end by."""
+
+
+def just_read(asked: CompletionRequest) -> str:
+    """The text of the file that was just read, without what the client's tool puts around it."""
+    given = asked.results[-1].text if asked.results else ""
+    match asked.client:
+        case "builtin":  # a few facts and an empty line come first; one line is a fact itself
+            one_line = re.search(r"^text: (.*)$", given, re.MULTILINE)
+            return one_line[1] if one_line else given.partition("\n\n")[2]
+        case "claude":
+            return _LINE_NUMBER.sub("", given.partition("<system-reminder>")[0])
+        case "opencode":
+            inside = re.search(r"<(file|content)>\n?(.*?)\n?(?:\n\(End of file|</\1>)", given, re.S)
+            return _LINE_NUMBER.sub("", inside[2] if inside else given)
+        case _:
+            return given
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.rstrip("\n").split("\n")[-_ANCHOR:])
+
+
+def since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
+    """The tools that were called since the prompt, and their results; newest first."""
+    since: list[api.ConversationItem] = []
+    for item in reversed(asked.conversation):
+        if isinstance(item, api.TextMessage) and item.role == "user" and asked.newest in item.text:
+            break
+        since.append(item)
+    return since
+
+
+_ABSENT = re.compile(
+    r"no such file|not found|does not exist|ENOENT|there is no|exited with code [1-9]",
+    re.IGNORECASE,
+)
+_FAILED = re.compile(
+    r"^\W*(?:error|failed)|denied|rejected|not permitted|verification failed", re.IGNORECASE
+)
+_SAYS_FAILED: tuple[api.Dialect, ...] = ("anthropic", "gemini")
+"""In these formats a result says itself whether it is a failure; in others its text must."""
+_BRIEF = 400
+"""What a tool says of a failure is shorter than this; what is longer is a file."""
+_CONFLICT_MARKS = re.compile(r"^(?:<{7}|={7}|>{7}|\|{7})(?: .*)?\n", re.MULTILINE)
+WORDS = "A stand-in for a model wrote this in a rehearsal"
+
+
+def next_step(asked: CompletionRequest, files: Sequence[str], folder: str) -> ToolStep | str:
+    """The next step of writing to these files; else what went wrong, and nothing if all is done.
+
+    A file is read first, for it may be there: then a line is added to it, and a conflict in it
+    settled by keeping both sides.
+    """
+    if not can_edit(asked):
+        return "There is no tool here that writes files."
+    since = list(reversed(since_prompt(asked)))
+    results = {item.call_id: item for item in since if isinstance(item, api.ToolResult)}
+    calls = [item for item in since if isinstance(item, api.ToolCall)]
+    for file in files:
+        target = _target(asked, file, folder)
+        place = re.compile(rf"(?<![\w-]){re.escape(target)}(?![\w-])")
+        mine = [results.get(call.id) for call in calls if place.search(call.arguments)]
+        match mine:
+            case []:
+                return ToolStep("read", target)
+            case [read]:
+                return _writing(asked, file, target, read)
+            case [*_, written] if written is not None and _is_failure(asked, written, _FAILED):
+                return " ".join(written.text.split())[:_BRIEF]
+            case _:
+                pass
+    return ""
+
+
+def _writing(
+    asked: CompletionRequest, file: str, target: str, read: api.ToolResult | None
+) -> ToolStep:
+    form = comment(file)
+    text = "" if read is None else just_read(asked)
+    if read is None or _is_failure(asked, read, _ABSENT) or not text.strip():
+        title = PurePosixPath(file).stem.replace("-", " ").replace("_", " ")
+        return ToolStep("create", target, new=f"{form.format(f'{title}: {WORDS}.')}\n")
+    if _CONFLICT_MARKS.search(text):
+        settled = _CONFLICT_MARKS.sub("", text).rstrip("\n")
+        return ToolStep("replace", target, old=text.rstrip("\n"), new=settled)
+    return ToolStep("append", target, new=form.format(f"{WORDS}, below what was there."))
+
+
+def _is_failure(asked: CompletionRequest, result: api.ToolResult, says_so: re.Pattern[str]) -> bool:
+    if result.failed or asked.dialect in _SAYS_FAILED:
+        return result.failed
+    return len(result.text) < _BRIEF and says_so.search(result.text) is not None
+
+
+def _target(asked: CompletionRequest, file: str, folder: str) -> str:
+    """A file as a client's tools take it: most want no relative path."""
+    relative = asked.client in ("codex", "builtin", "stand-in")
+    return file if relative else str(PurePosixPath(folder, file))
