@@ -117,8 +117,8 @@ def short(update: Update) -> str:
             return f"{said} {json.dumps(more)}" if more else said
         case Asked(display=display):
             return f"asks {update.kind} {display.title!r} {display.content!r}"
-        case Waiting(reason):
-            return f"waits for {reason}"
+        case Waiting(waits_for, detail):
+            return f"waits for {waits_for}: {detail}"
         case _:
             return ended(update)
 

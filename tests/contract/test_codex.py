@@ -475,9 +475,9 @@ async def test_an_error_that_will_be_tried_again_ends_nothing(house: House) -> N
         error({"message": "the last"}, willRetry=False),
     )
     assert await played(house, rows) == [
-        Waiting("model: 429, retry 2 of 5"),
-        Waiting("model: no network, retry 2 of 5"),
-        Waiting("model: no answer"),
+        Waiting("model", "429, retry 2 of 5"),
+        Waiting("model", "no network, retry 2 of 5"),
+        Waiting("model", "no answer"),
         TurnCompleted("", None),
     ]
 

@@ -565,7 +565,7 @@ async def test_a_turn_goes_on_until_its_background_is_done(played: Stage) -> Non
     end = updates[-1]
     assert isinstance(end, TurnCompleted)
     assert end.text == "Started it.\n\nIt has ended."
-    assert some(updates, Waiting) == [Waiting("background: sleep 1; echo done")]
+    assert some(updates, Waiting) == [Waiting("command", "sleep 1; echo done")]
     assert end.usage is not None
     assert end.usage.output_tokens is not None
     stage.expect(says("Next."))
@@ -638,7 +638,7 @@ async def test_a_rate_limit_is_waited_out(played: Stage) -> None:
     stage, channel = played, played.channel
     stage.expect(ErrorReply(429, "slow down", retry_after=0.1), says("Now."))
     updates = await turn(channel, "hi")
-    assert some(updates, Waiting) == [Waiting("model: 429, retry 1 of 10")]
+    assert some(updates, Waiting) == [Waiting("model", "429, retry 1 of 10")]
     assert isinstance(updates[-1], TurnCompleted)
 
 

@@ -709,7 +709,7 @@ async def failing(house: House, *answers: Answer) -> Taken:
 
 async def test_a_rate_limit(lived_in: House) -> None:
     taken = await failing(lived_in, *[ErrorReply(429, "Too many.", 0.1)] * 2)
-    assert taken.of(Waiting) == [Waiting("model: 429, retry 1 of 1")]
+    assert taken.of(Waiting) == [Waiting("model", "429, retry 1 of 1")]
     assert taken.end == TurnFailed(
         "rate_limit",
         "the model's rate limit is reached. "

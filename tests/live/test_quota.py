@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import pytest
 
 from coterie.app.project import App
 from coterie.app.run import StartRequest
+from coterie.model import instant
 from coterie.model.record import MemberRecord, MessageRecord, Record
 from coterie.model.task import Caps
 from coterie.model.team import Member, Team
@@ -49,10 +49,10 @@ class Watching:
         self.records.append(record)
 
     @property
-    def waits(self) -> list[str]:
+    def waits(self) -> list[MemberRecord]:
         """What members waited for."""
         told = (record for record in self.records if isinstance(record, MemberRecord))
-        return [record.reason for record in told if record.state == "waiting"]
+        return [record for record in told if record.state == "waiting"]
 
     @property
     def said(self) -> list[str]:
@@ -106,7 +106,8 @@ async def test_the_task_parks_until_the_limit_ends(
     assert (result.status, result.reason) == ("waiting", "rate_limit")
     assert len(server.turns) == 1, "it was asked again before the end of the limit"
     [wait] = watching.waits
-    assert re.fullmatch(r"rate limit until \d\d:\d\d UTC \((59|60) min\)", wait)
+    assert wait.waits_for == "limit"
+    assert 58 * 60 < instant.seconds_until(wait.until or "") <= HOUR
 
 
 async def test_the_task_goes_on_by_itself_when_the_limit_ends(house: House) -> None:

@@ -247,7 +247,7 @@ class App:
         return timeline.follow(self.storage, task_id, is_run)
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
-        """Agents whose process runs now."""
+        """The members of tasks that run now, and what each does."""
         return await self._look.running(task_id)
 
     async def costs(self, task_id: str | None = None, since: str = "") -> list[Cost]:
@@ -281,6 +281,13 @@ class App:
     async def stop(self, task_id: str) -> bool:
         """Park a task and wait until its owner let go; False when nobody ran it."""
         return await steering.stop(self._look, task_id)
+
+    async def stop_member(self, task_id: str, member: str) -> bool:
+        """End one member's agent, and wait until it is gone; False when nobody ran the task.
+
+        The task goes on; when the member's turn comes, or came, the user is asked what now.
+        """
+        return await steering.stop_member(self._look, task_id, member)
 
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""

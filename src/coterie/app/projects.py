@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from coterie.config import settings
 from coterie.config.files import Notice
@@ -25,12 +25,15 @@ from coterie.config.settings import AllSettings, Setting
 from coterie.errors import AnswerRefused, CoterieError, NotFound, NotOurs, UsageError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import choose, refuse_lost_words
-from coterie.model.record import QuestionView, TaskView
+from coterie.model.record import QuestionView, RunningMember, TaskView
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
     # Opening a project imports everything; most commands that ask which one it is do not.
     from coterie.app.project import Answered, App
+
+
+T = TypeVar("T")
 
 
 def project_around(directory: Path | None) -> Project | None:
@@ -134,6 +137,66 @@ class OpenQuestions:
     """Of projects that could not be opened; they do not hide the others."""
     tasks: tuple[TaskView, ...] = ()
     """The tasks of the project around us, where they were wanted too."""
+
+
+@dataclass(frozen=True)
+class MembersAtWork:
+    """Who does what now, in every known project."""
+
+    members: tuple[RunningMember, ...]
+    failures: tuple[CoterieError, ...]
+
+
+async def members_at_work(projects: ProjectsAtWork) -> MembersAtWork:
+    """The members of every task that runs, and what each does."""
+    found, failures = await _in_each(projects, lambda app: app.running())
+    return MembersAtWork(tuple(one for members in found for one in members), failures)
+
+
+@dataclass(frozen=True)
+class AllStopped:
+    """What was stopped, and where."""
+
+    stopped: tuple[tuple[Path, TaskView], ...]
+    failures: tuple[CoterieError, ...]
+
+
+async def stop_all(projects: ProjectsAtWork) -> AllStopped:
+    """Park every task that runs; one that does not let go does not keep the others running."""
+    failures: list[CoterieError] = []
+
+    async def stop(app: App) -> list[tuple[Path, TaskView]]:
+        stopped: list[tuple[Path, TaskView]] = []
+        running = [view for view in await app.tasks() if view.pid is not None]
+        for view in running:
+            if view.parent_id is not None:  # it ends with its parent
+                continue
+            try:
+                if await app.stop(view.id):
+                    stopped.append((app.root, view))
+            except CoterieError as error:
+                failures.append(error)
+        return stopped
+
+    found, unopened = await _in_each(projects, stop)
+    return AllStopped(tuple(one for some in found for one in some), (*failures, *unopened))
+
+
+async def _in_each(
+    projects: ProjectsAtWork, body: Callable[[App], Awaitable[T]]
+) -> tuple[list[T], tuple[CoterieError, ...]]:
+    """What comes of it in each project; one that cannot be opened does not hide the others."""
+    from coterie.app.project import App
+
+    found: list[T] = []
+    failures: list[CoterieError] = []
+    for project in projects.projects:
+        try:
+            async with App.open(project.root, project.home) as app:
+                found.append(await body(app))
+        except CoterieError as error:
+            failures.append(error)
+    return found, tuple(failures)
 
 
 async def waiting(projects: ProjectsAtWork, *, with_tasks: bool = False) -> OpenQuestions:

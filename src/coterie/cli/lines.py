@@ -89,9 +89,10 @@ def describe(record: Record) -> RecordText | None:
             return _tool_call(record)
         case InteractionRecord():
             return _interaction(record)
-        case MemberRecord(question=None) if record.state in _MARKS and record.reason:
-            what = f"{record.state}: {one_line(record.reason)}"
-            return RecordText(record.member, what, _MARKS[record.state], "asks")
+        case MemberRecord(question=None) if record.state in _MARKS:
+            from coterie.cli.doing import in_words
+
+            return RecordText(record.member, in_words(record), _MARKS[record.state], "asks")
         case TicketRecord():
             return RecordText(record.owner or US, _ticket(record))
         case ErrorRecord():

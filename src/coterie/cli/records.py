@@ -101,12 +101,13 @@ def task(view: TaskView) -> dict[str, object]:
 
 
 def running(member: RunningMember) -> dict[str, object]:
-    """A member whose agent runs."""
+    """A member of a task that runs."""
     return {
         **asdict(member),
         "folder": str(member.folder),
         "home": str(member.home) if member.home else None,
         "label": member.label,
+        "project": str(member.project),
     }
 
 

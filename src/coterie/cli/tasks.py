@@ -1,6 +1,4 @@
-"""`tasks`, `log`, `ps`: what there is, what happened, who runs now; `stop`, `resume`, `cancel`,
-`accept`.
-"""
+"""`tasks`, `log`: what there is, what happened; `resume`, `cancel`, `accept`."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ import click
 
 from coterie.cli import records, report
 from coterie.cli.main import Call, command, here, look, named, pass_call
-from coterie.cli.text import Span, ago, counted, one_line, table, warned
+from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
-from coterie.model.record import RunningMember, TaskView
+from coterie.model.record import TaskView
 from coterie.model.task import ENDED
 
 if TYPE_CHECKING:
@@ -75,58 +73,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
     named(call, id_, body)
 
 
-@command("ps", "coterie ps")
-@pass_call
-def ps(call: Call) -> None:
-    """The agents whose process runs now, in this project."""
-
-    found = look(call, lambda app: app.running())
-    if found is None:
-        return
-    call.records("member", map(records.running, found))
-    head = ("  AGENT-MEMBER", "MODE", "PID", "STATE", "SINCE", "MEMORY", "TASK", "THREAD", "HOME")
-    rows = [head, *(_member_row(member) for member in found)]
-    lines = table(rows, call.width, painted=lambda cell: warned(cell, call.paint))
-    call.lines(lines if found else ["Nobody runs now."])
-    call.line("What could run: coterie agents")
-
-
-def _member_row(member: RunningMember) -> tuple[str, ...]:
-    why = f": {one_line(member.reason)}" if member.reason else ""
-    return (
-        f"  {member.label}",
-        member.mode,
-        str(member.pid or "-"),
-        f"{member.state}{why}",
-        ago(member.since) or "-",
-        f"{member.memory // 1_000_000} MB" if member.memory else "-",
-        member.task,
-        (member.thread or "-")[:8],
-        str(member.home or member.folder),
-    )
-
-
 _SHORT = 7
-
-
-@command("stop", "coterie stop k3f9")
-@click.argument("id_", metavar="ID")
-@pass_call
-def stop(call: Call, id_: str) -> None:
-    """Park a task: its agents end, nothing is lost, resume goes on."""
-
-    async def body(app: App, task_id: str) -> tuple[TaskView, bool]:
-        ran = await app.stop(task_id)
-        return await _view(app, task_id), ran
-
-    view, ran = named(call, id_, body)
-    call.record("task", records.task(view) | {"stopped": ran})
-    if view.status in ENDED:
-        call.line(f"{view.id} has ended ({view.status}).")
-    elif ran:
-        call.line(f"Stopped, kept: coterie resume {view.id}")
-    else:
-        call.line(f"Nobody ran {view.id}.  coterie resume {view.id}")
 
 
 @command("cancel", "coterie cancel k3f9")

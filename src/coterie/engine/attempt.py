@@ -14,6 +14,8 @@ from coterie.engine.resuming import EarlierAttempts
 from coterie.model import instant
 from coterie.model.conversation import Brief, Limits
 from coterie.model.journal import (
+    AppendAudit,
+    AppendThread,
     CloseTurn,
     OpenStep,
     OpenTurn,
@@ -26,7 +28,15 @@ from coterie.model.journal import (
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
 from coterie.model.tool_call import DENIED, AuditEntry
-from coterie.model.update import REHEARSED, ToolCallFinished, ToolCallStarted, Usage, sum_of
+from coterie.model.update import (
+    REHEARSED,
+    Remembered,
+    ToolCallFinished,
+    ToolCallStarted,
+    Usage,
+    Waiting,
+    sum_of,
+)
 
 _EARLY = 0.001
 """Timers may fire this much too soon, in seconds."""
@@ -135,7 +145,7 @@ class Attempt:
     """The sum of its model calls so far, where the agent reports each."""
     keeps_files: bool = False
     """Whether a snapshot of the files was taken, since the agent may change some."""
-    waiting_for: str = ""
+    waiting: Waiting | None = None
     """What the agent last reported to wait for."""
     started: float = field(default_factory=monotonic)
     _denied: dict[str, str] = field(default_factory=dict[str, str])
@@ -152,6 +162,11 @@ class Attempt:
     def name(self) -> str:
         """The name of its step."""
         return self.step.name
+
+    @property
+    def is_calling(self) -> bool:
+        """Whether a tool call of it has begun and not ended."""
+        return bool(self._calls)
 
     @property
     def milliseconds(self) -> int:
@@ -226,6 +241,19 @@ class Attempt:
         if why:
             update = replace(update, is_error=True, output={**update.output, DENIED: why})
         return self._audited(begun, update, round((monotonic() - since) * 1000))
+
+    def remember(self, told: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:
+        """What is added to a thread that we keep, with the tool calls that it is about."""
+        writes: list[Write] = []
+        for place, entry in enumerate(told.entries, told.place):
+            kept = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
+            writes.append(AppendThread(self.task_id, told.thread, place, kept))
+        records: list[ToolCallRecord] = []
+        for call in told.calls:
+            row, record = self.tool_call(call)
+            writes.append(AppendAudit(row))
+            records.append(record)
+        return writes, records
 
     def _audited(
         self, begun: ToolCallStarted, ended: ToolCallFinished | None = None, took: int | None = None

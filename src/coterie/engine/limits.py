@@ -183,6 +183,6 @@ class RateLimiter:
                 begun.append(self._now())
                 return
             left = begun[0] + MINUTE - self._now()
-            reason = f"{most} turns a minute are allowed; the next in {left:.0f} s"
-            self._run.show_state(member, "waiting", reason)
+            allowed = f"{most} turns a minute are allowed"
+            self._run.keep_state(member, "waiting", "limit", allowed, instant.after(left))
             await self._sleep(left)

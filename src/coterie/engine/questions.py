@@ -13,6 +13,7 @@ from coterie.model.question_text import display_of
 from coterie.model.record import InteractionRecord, MemberRecord
 from coterie.model.step_name import parse
 from coterie.model.task import Stopped, UserInteractionRequested, UserInteractionResponded
+from coterie.model.team import base_of
 from coterie.ports import InboxStore, Parked, Storage
 
 
@@ -26,10 +27,12 @@ class Questions:
         self._of_agents: dict[str, Interaction] = {}
         """What agents ask in their turns and is waited for now, by its id."""
 
-    async def withdraw(self, reason: str) -> None:
-        """Close what agents ask in their turns: nobody needs it any more."""
+    async def withdraw(self, reason: str, member: str | None = None) -> None:
+        """Close what agents, or one member's, ask in their turns: nobody needs it any more."""
         for asked in list(self._of_agents.values()):
-            await close_question(self._run.storage.inbox, asked, reason)
+            author = asked.author_actor_id
+            if member in (None, author, base_of(author)):
+                await close_question(self._run.storage.inbox, asked, reason)
 
     async def ask(self, name: str, question: Ask, *, by_agent: bool = False) -> Answer:
         """The answer, from the journal or from the user.  Raises Parked when patience ends.
@@ -88,9 +91,8 @@ class Questions:
         if waited:
             run.observer.saw(InteractionRecord(question.interaction, author))
             task, now = run.task.task_id, instant.now()
-            run.observer.saw(
-                MemberRecord(task, author, "waiting", interaction_id, now, question=interaction_id)
-            )
+            record = MemberRecord(task, author, "waiting", "", now, interaction_id, "you")
+            run.observer.saw(record)
             if by_agent:
                 self._of_agents[interaction_id] = question.interaction
             with anyio.move_on_after(run.patience):

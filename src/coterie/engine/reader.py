@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import anyio.to_thread
 import psutil
 
 from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
+from coterie.model.about import FailedTurn
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
 from coterie.model.task import ENDED, TaskRow, TaskState, fold
-from coterie.model.team import Member
+from coterie.model.team import Member, Team
+from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Storage
 
 
@@ -118,51 +121,145 @@ class TaskReader:
         )
 
     async def running(self, task_id: str | None = None) -> list[RunningMember]:
-        """Agents whose process runs now."""
+        """The members of tasks that run now whose agent lives or who have something to do, with
+        what each does; of one task or of all."""
         found: list[RunningMember] = []
         for lease in await self.storage.leases.all():
-            if task_id not in (None, lease.task_id) or await self.runner(lease) is None:
-                continue
-            children = await anyio.to_thread.run_sync(
-                _still_there, await self.storage.leases.children(lease.task_id)
-            )
-            if children:
-                found += await self._of_task(lease.task_id, children)
+            if task_id in (None, lease.task_id) and await self.runner(lease) is not None:
+                found += await self._of_task(lease)
         return found
 
-    async def _of_task(self, task_id: str, children: list[ChildLease]) -> list[RunningMember]:
+    async def _of_task(self, lease: Lease) -> list[RunningMember]:
+        storage, task_id = self.storage, lease.task_id
+        children = await anyio.to_thread.run_sync(
+            _still_there, await storage.leases.children(task_id)
+        )
+        turns = await storage.journal.turns(task_id)
+        known = {turn.member: turn for turn in turns}
+        facts = _Facts(
+            processes={child.member: child for child in children},
+            turns={
+                turn.member: turn
+                for turn in turns
+                # One of an older token was cut by a crash.
+                if turn.outcome is None and turn.token == lease.token
+            },
+            last_turns=known,
+            kept={row.member: row for row in await storage.member_states(task_id)},
+            asked={
+                question.interaction.author_actor_id: question
+                for question in await storage.inbox.questions()
+                if question.interaction.task_id == task_id
+            },
+            calls=_open_calls(await storage.audit.of_task(task_id)),
+        )
         team = (await self.state(task_id)).created.team
-        kept = {row.member: row for row in await self.storage.member_states(task_id)}
-        asking = {
-            question.interaction.author_actor_id: question.interaction.interaction_id
-            for question in await self.storage.inbox.questions()
-            if question.interaction.task_id == task_id
-        }
-        turns = await self.storage.journal.turns(task_id)
-        open_turns = {turn.member: turn for turn in turns if turn.outcome is None}
         threads = {turn.member: turn.thread for turn in turns if turn.thread}
-        found: list[RunningMember] = []
-        for child in children:
-            state, reason, since = _member_state(child, open_turns.get(child.member), kept, asking)
-            member = team.seated(child.member)
-            folder = self.folder_of(team.name, member) if member else self.root
-            found.append(
-                RunningMember(
-                    task=task_id,
-                    member=child.member,
-                    agent=child.agent,
-                    pid=child.pid,
-                    state=state,
-                    reason=reason,
-                    since=since,
-                    folder=folder,
-                    mode=member.permissions.mode if member else "ask",
-                    home=Path(member.home_dir) if member and member.home_dir else folder / "home",
-                    thread=threads.get(child.member),
-                    memory=await anyio.to_thread.run_sync(_memory, child.pid),
-                )
-            )
-        return found
+        return [
+            await self._member(task_id, team, facts, seat, threads.get(seat))
+            for seat in dict.fromkeys((*facts.processes, *facts.turns, *facts.asked, *facts.kept))
+            if (member := team.seated(seat)) is not None
+            and member.type == "ai"
+            and facts.is_at_work(seat)
+        ]
+
+    async def _member(
+        self, task_id: str, team: Team, facts: _Facts, seat: str, thread: str | None
+    ) -> RunningMember:
+        member = team.seated(seat)
+        assert member is not None
+        folder = self.folder_of(team.name, member)
+        process = facts.processes.get(seat)
+        pid = process.pid if process else None
+        return replace(
+            facts.doing(seat),
+            task=task_id,
+            agent=process.agent if process else member.agent or "",
+            pid=pid,
+            folder=folder,
+            mode=member.permissions.mode,
+            home=Path(member.home_dir) if member.home_dir else folder / "home",
+            thread=thread,
+            memory=await anyio.to_thread.run_sync(_memory, pid),
+            project=self.root,
+        )
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What is recorded of the members of one task, from which follows what each does now."""
+
+    processes: Mapping[str, ChildLease]
+    turns: Mapping[str, Turn]
+    """The turns that are open."""
+    last_turns: Mapping[str, Turn]
+    kept: Mapping[str, SetMemberState]
+    asked: Mapping[str, Question]
+    calls: Mapping[str, AuditEntry]
+    """The tool calls that have begun and not ended."""
+
+    def is_at_work(self, seat: str) -> bool:
+        """Whether its agent lives, or it has something to do or to wait for."""
+        busy = seat in self.processes or seat in self.turns or seat in self.asked
+        return busy or self._waits_for_limit(seat)
+
+    def _waits_for_limit(self, seat: str) -> bool:
+        """Whether it waits for the end of a limit before its next turn."""
+        kept, last = self.kept.get(seat), self.last_turns.get(seat)
+        if kept is None or kept.waits_for != "limit" or seat in self.turns:
+            return False
+        return last is None or kept.since >= last.opened_at
+
+    def doing(self, seat: str) -> RunningMember:
+        """What a member does."""
+        kept, turn, process = self.kept.get(seat), self.turns.get(seat), self.processes.get(seat)
+        if question := self.asked.get(seat):
+            return _asks(seat, question)
+        if kept and self._waits_for_limit(seat):
+            return _as_kept(kept, None)
+        if turn is None:
+            began = process.started_at if process else ""
+            return _doing(seat, "idle" if process and process.pid else "starting", began)
+        call = self.calls.get(seat)
+        if call and call.timestamp < turn.opened_at:
+            call = None
+        if kept and kept.since >= turn.opened_at:
+            return _as_kept(kept, call)
+        if call and (command := command_of(call.input or {})):
+            row = _doing(seat, "waiting", call.timestamp, command)
+            return replace(row, waits_for="command")
+        return _doing(seat, "working", turn.opened_at, call.tool_name if call else "")
+
+
+def _doing(seat: str, state: MemberState, since: str, reason: str = "") -> RunningMember:
+    return RunningMember("", seat, "", None, state, reason, since, Path())
+
+
+def _as_kept(kept: SetMemberState, call: AuditEntry | None) -> RunningMember:
+    reason = kept.reason
+    if kept.waits_for == "command" and call:
+        reason = command_of(call.input or {}) or call.tool_name
+    row = _doing(kept.member, cast("MemberState", kept.state), kept.since, reason)
+    return replace(row, waits_for=kept.waits_for, until=kept.until)
+
+
+def _asks(seat: str, question: Question) -> RunningMember:
+    about = question.interaction.about
+    is_stuck = isinstance(about, FailedTurn) and about.failure == "timeout"
+    row = _doing(seat, "stuck" if is_stuck else "waiting", question.asked_at)
+    return replace(row, waits_for="you", question=question.interaction.interaction_id)
+
+
+def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
+    """By member: the newest tool call that has begun and not ended."""
+    running: dict[tuple[str, str], AuditEntry] = {}
+    for entry in entries:
+        key = entry.author_actor_id, entry.tool_call_id
+        if entry.kind == "ToolCallRequested":
+            running[key] = entry
+        else:
+            running.pop(key, None)
+    return {member: entry for (member, _), entry in running.items()}
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:
@@ -185,16 +282,3 @@ def _answer(question: Question) -> str:
     if given is None or given.author_actor_id == NOBODY:
         return ""
     return given.choice
-
-
-def _member_state(
-    child: ChildLease, turn: Turn | None, kept: dict[str, SetMemberState], asking: dict[str, str]
-) -> tuple[MemberState, str, str]:
-    if turn is None:
-        return ("starting" if child.pid is None else "idle"), "", child.started_at
-    if child.member in asking:
-        return "waiting", f"asks {asking[child.member]}", turn.opened_at
-    quiet = kept.get(child.member)
-    if quiet is not None and quiet.state == "quiet" and quiet.since >= turn.opened_at:
-        return "quiet", quiet.reason, quiet.since
-    return "working", "", turn.opened_at

@@ -30,7 +30,15 @@ from coterie.model import instant, step_name
 from coterie.model.about import WorkflowChange
 from coterie.model.conversation import Message
 from coterie.model.interaction import Ask, Option
-from coterie.model.journal import AppendEvent, Fence, RequestKind, SupersedeSteps, TaskHistory, Turn
+from coterie.model.journal import (
+    AppendEvent,
+    Fence,
+    Request,
+    RequestKind,
+    SupersedeSteps,
+    TaskHistory,
+    Turn,
+)
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
     ENDED,
@@ -226,20 +234,27 @@ class _Run:
         seen, requests = history.seen, history.requests
         while True:
             for request in requests:
-                if not self._run.is_new(request.id):
-                    continue
-                if request.kind == "say":
-                    self._run.hear(request)
-                elif request.kind == "interrupt":
-                    await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
-                    if self._turns is not None:
-                        await self._turns.interrupt()
-                else:
-                    self._is_canceled = request.kind == "cancel"
-                    self._stop = Stopped("stopped")
-                    scope.cancel()
+                if self._run.is_new(request.id):
+                    await self._act_on(request, scope)
             seen = await self._storage.changed(seen)
             requests = await self._storage.inbox.requests(self._state.id)
+
+    async def _act_on(self, request: Request, scope: anyio.CancelScope) -> None:
+        match request.kind:
+            case "say":
+                self._run.hear(request)
+            case "interrupt":
+                await self._storage.inbox.discard_requests(self._state.id, ["interrupt"])
+                if self._turns is not None:
+                    await self._turns.interrupt()
+            case "stop_member":
+                self._run.stops.stop(request.id, request.text)
+                if self._turns is not None:
+                    await self._turns.stop_member(request.text)
+            case "stop" | "cancel":
+                self._is_canceled = request.kind == "cancel"
+                self._stop = Stopped("stopped")
+                scope.cancel()
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
@@ -14,6 +16,7 @@ from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
 from coterie.model.task import ENDED, TaskCanceled
+from coterie.model.team import base_of
 from coterie.tools.permission import Rule
 
 LETTING_GO = 15.0
@@ -109,6 +112,46 @@ async def stop(look: TaskReader, task_id: str) -> bool:
     return True
 
 
+async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
+    """End one member's agent and wait until it is gone; False when nobody ran the task.
+
+    The turn that it is in fails, or else its next one, and then the user is asked what now.
+    """
+    state = await look.state(task_id)
+    member = state.created.team.seated(name)
+    if member is None or member.type == "human":
+        here = ", ".join(one.id for one in state.created.team.ai_members)
+        raise NotFound(f'No member "{name}" to stop in {task_id}. Here: {here}.')
+    if await look.runner_of(task_id) is None:
+        return False
+    below = await _session_below(look, task_id)
+    busy = [one for one in await look.running() if one.task in below and _is(name, one.member)]
+    places = {one.task for one in busy} or {task_id}
+    for place in places:
+        await look.storage.inbox.request(place, "stop_member", YOU, name)
+
+    async def is_there() -> bool:
+        found = [one for place in places for one in await look.running(place)]
+        mine = [one for one in found if _is(name, one.member)]
+        return any(one.pid or (one.state != "idle" and one.waits_for != "you") for one in mine)
+
+    await _until_let_go(look, task_id, is_there)
+    return True
+
+
+def _is(name: str, seat: str) -> bool:
+    return name in (seat, base_of(seat))
+
+
+async def _session_below(look: TaskReader, task_id: str) -> set[str]:
+    """A task and the tasks below it."""
+    found = {task_id}
+    for row in await look.storage.events.tasks():  # parents come before their children
+        if row.parent_id in found:
+            found.add(row.id)
+    return found
+
+
 async def cancel(look: TaskReader, claimant: Claimant, task_id: str) -> None:
     """End a task for good."""
     state = await look.state(task_id)
@@ -125,11 +168,15 @@ async def cancel(look: TaskReader, claimant: Claimant, task_id: str) -> None:
     await look.storage.leases.park(fence)
 
 
-async def _until_let_go(look: TaskReader, task_id: str) -> None:
+async def _until_let_go(
+    look: TaskReader, task_id: str, is_held: Callable[[], Awaitable[object]] | None = None
+) -> None:
+    """Wait until nobody runs the task any more, or until something else `is_held` no longer."""
     seen = 0
+    is_held = is_held or partial(look.runner_of, task_id)
     try:
         async with asyncio.timeout(LETTING_GO):
-            while await look.runner_of(task_id) is not None:
+            while await is_held():
                 try:
                     async with asyncio.timeout(LOOK):
                         seen = await look.storage.changed(seen)

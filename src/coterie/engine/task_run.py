@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -41,7 +42,8 @@ from coterie.model.step_name import StepName, parse
 from coterie.model.task import (
     TaskCreated,
 )
-from coterie.model.team import Member
+from coterie.model.team import Member, base_of
+from coterie.model.update import WaitsFor
 from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
 
 
@@ -240,6 +242,47 @@ class RunServices:
     """Names in a repository that agents take settings from: no edit there goes unasked."""
 
 
+class MemberStops:
+    """Which members the user has stopped.  What such a member does is cut off, and a turn of it
+    fails: the one that it was in, or else its next."""
+
+    def __init__(self) -> None:
+        self._requests: dict[int, str] = {}
+        """What was asked for, and is not done yet: by the request, whom it names."""
+        self._scopes: dict[str, anyio.CancelScope] = {}
+        """By member: what it does now."""
+
+    def stop(self, request: int, seat: str) -> None:
+        """The user stopped a member, or one of its instances."""
+        self._requests[request] = seat
+        for busy, scope in self._scopes.items():
+            if seat in (busy, base_of(busy)):
+                scope.cancel()
+
+    @contextmanager
+    def stoppable(self, seat: str) -> Generator[None]:
+        """What a member does in the block is cut off where it is stopped, or was."""
+        with anyio.CancelScope() as scope:
+            self._scopes[seat] = scope
+            if self._of(seat):
+                scope.cancel()
+            try:
+                yield
+            finally:
+                del self._scopes[seat]
+
+    def taken(self, seat: str) -> list[int]:
+        """The requests that are done, now that a turn of the member has failed."""
+        done = self._of(seat)
+        for request in done:
+            del self._requests[request]
+        return done
+
+    def _of(self, seat: str) -> list[int]:
+        named = (seat, base_of(seat))
+        return [request for request, whom in self._requests.items() if whom in named]
+
+
 @dataclass
 class TaskRun:
     """One run of one task."""
@@ -258,6 +301,7 @@ class TaskRun:
     """What people said and the workflow has not taken in yet."""
     has_words: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
+    stops: MemberStops = field(default_factory=MemberStops)
     _seen: set[int] = field(default_factory=set[int])
 
     def is_new(self, request_id: int) -> bool:
@@ -312,6 +356,21 @@ class TaskRun:
             return
         record = MemberRecord(self.task.task_id, member.id, state, reason, instant.now())
         self.observer.saw(record)
+
+    def keep_state(
+        self,
+        member: Member,
+        state: MemberState,
+        waits_for: WaitsFor | None = None,
+        reason: str = "",
+        until: str | None = None,
+    ) -> None:
+        """Show a state that cannot be known from what is recorded anyway, and keep it, so that it
+        is known to other processes too."""
+        task, now = self.task.task_id, instant.now()
+        self.post(SetMemberState(task, member.id, state, reason, now, waits_for, until))
+        record = MemberRecord(task, member.id, state, reason, now)
+        self.observer.saw(replace(record, waits_for=waits_for, until=until))
 
     def _warn_of(self, name: str, author: str) -> None:
         known = ", ".join(member.id for member in self.task.team.in_order)

@@ -26,22 +26,19 @@ from coterie.model.interaction import Ask, Response
 from coterie.model.journal import (
     AppendAudit,
     AppendMessage,
-    AppendThread,
     CloseStep,
-    SetMemberState,
     Step,
+    TakeRequest,
     Turn,
     Write,
 )
 from coterie.model.record import (
     DeltaRecord,
     ErrorRecord,
-    MemberState,
     MessageRecord,
-    ToolCallRecord,
 )
 from coterie.model.task import RateLimited
-from coterie.model.team import Member
+from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked
@@ -81,6 +78,15 @@ class TurnRunner:
             await channel.interrupt()
         await self._questions.withdraw("the turn was broken off")
 
+    async def stop_member(self, seat: str) -> None:
+        """End a member's agent; what it is doing was told to stop already."""
+        await self._questions.withdraw("the member was stopped", seat)
+        idle = [known for known in self._known if known not in self._running]
+        for known in idle:
+            member = self._run.task.team.seated(known)
+            if member is not None and seat in (known, base_of(known)):
+                await self._run.channels.close(member)
+
     async def take(
         self, step: Step, is_new: bool, member: Member, number: int, brief: Brief | None
     ) -> Message | TurnFailed:
@@ -98,8 +104,9 @@ class TurnRunner:
                 if self._budgets.are_set:
                     await self._budgets.check(attempt)
                 if member.turns_per_minute is not None:
-                    await self._rate_limiter.begin(member)
-                end = await self._attempt(attempt, past)
+                    with self._run.stops.stoppable(member.id):
+                        await self._rate_limiter.begin(member)
+                end = await self._attempt_unless_stopped(attempt, past)
                 is_new, past = False, []
                 if not isinstance(end, TurnFailed):
                     return self._close(attempt, end)
@@ -123,12 +130,20 @@ class TurnRunner:
         run, member = self._run, attempt.member
         run.post(attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
-        reason = f"rate limit until {until[11:16]} UTC ({round(left / 60)} min)"
-        self._set_state(member, "waiting", reason)
+        run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
             raise Parked(RateLimited(member.id, until))
-        await anyio.sleep(max(left, 0.0))
-        self._set_state(member, "working", "")
+        with run.stops.stoppable(member.id):
+            await anyio.sleep(max(left, 0.0))
+        run.keep_state(member, "working")
+
+    async def _attempt_unless_stopped(self, attempt: Attempt, past: list[Turn]) -> update.End:
+        run = self._run
+        with run.stops.stoppable(attempt.member.id):
+            return await self._attempt(attempt, past)
+        if not attempt.opened_at:
+            await run.commit(*attempt.open(past))
+        return TurnFailed("stopped", "you stopped it", retry=False)
 
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
         run, member = self._run, attempt.member
@@ -207,17 +222,13 @@ class TurnRunner:
         run, member = self._run, attempt.member
         limits = run.channels.limits(member)
         with anyio.CancelScope() as scope:
-            clock = TurnClock(limits, lambda silent: self._quiet(member, silent), scope.cancel)
+            clock = TurnClock(limits, lambda _: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
                     async for told in updates:
-                        if clock.is_quiet:
-                            self._set_state(member, "working", "")
-                        elif attempt.waiting_for and not isinstance(told, update.Waiting):
-                            run.show_state(member, "working")
-                        attempt.waiting_for = (
-                            told.reason if isinstance(told, update.Waiting) else ""
-                        )
+                        if clock.is_quiet or (attempt.waiting and attempt.waiting != told):
+                            attempt.waiting = None
+                            run.keep_state(member, "working")
                         clock.touch()
                         if isinstance(told, TurnCompleted | TurnFailed | TurnInterrupted):
                             return told
@@ -227,8 +238,8 @@ class TurnRunner:
                 clock.stop()
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
-        run.show_state(member, "stuck", f"no end within {limits.total:g} s")
-        why = f" (it waited for {attempt.waiting_for})" if attempt.waiting_for else ""
+        waiting = attempt.waiting
+        why = f" (it waited for the {waiting.waits_for}: {waiting.detail})" if waiting else ""
         hint = "Try again, or give the member more time in the team file: timeoutMs."
         return TurnFailed("timeout", f"no end within {limits.total:g} s: stuck{why}", hint=hint)
 
@@ -247,8 +258,9 @@ class TurnRunner:
                 await self._remember(attempt, told)
             case update.Spent(usage):
                 await self._spend(attempt, attempt.used(usage) or usage)
-            case update.Waiting(reason):
-                run.show_state(attempt.member, "waiting", reason)
+            case update.Waiting() if told != attempt.waiting:  # told once, however often it comes
+                attempt.waiting = told
+                run.keep_state(attempt.member, "waiting", told.waits_for, told.detail)
             case _:
                 pass
 
@@ -290,15 +302,7 @@ class TurnRunner:
         return (await self._questions.ask(name, question, by_agent=by_agent)).response
 
     async def _remember(self, attempt: Attempt, told: update.Remembered) -> None:
-        writes: list[Write] = []
-        for place, entry in enumerate(told.entries, told.place):
-            kept = json.dumps(entry, ensure_ascii=False, separators=(",", ":"))
-            writes.append(AppendThread(attempt.task_id, told.thread, place, kept))
-        records: list[ToolCallRecord] = []
-        for call in told.calls:
-            entry, record = attempt.tool_call(call)
-            writes.append(AppendAudit(entry))
-            records.append(record)
+        writes, records = attempt.remember(told)
 
         def show() -> None:
             for record in records:
@@ -350,8 +354,12 @@ class TurnRunner:
         if last:
             result = run.services.redactor.value({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.task_id, attempt.name, json.dumps(result)))
+        if failure.kind == "stopped":
+            writes += map(TakeRequest, run.stops.taken(member.id))
         run.post(*writes)
-        run.show_state(member, "gone", failure.message)
+        run.show_state(member, "stuck" if failure.kind == "timeout" else "gone", failure.message)
+        if failure.kind == "stopped":  # they know, and are asked what now
+            return
         tail = failure.stderr_tail.strip()
         run.observer.saw(
             ErrorRecord(
@@ -365,14 +373,10 @@ class TurnRunner:
             )
         )
 
-    def _quiet(self, member: Member, silent: float) -> None:
-        self._set_state(member, "quiet", f"nothing for {silent:.0f} s; its process is alive")
-
-    def _set_state(self, member: Member, state: MemberState, reason: str) -> None:
-        """Show a state that another process should be able to see too."""
-        run = self._run
-        run.post(SetMemberState(run.task.task_id, member.id, state, reason, instant.now()))
-        run.show_state(member, state, reason)
+    def _quiet(self, attempt: Attempt) -> None:
+        waiting = attempt.waiting
+        waits_for = "command" if attempt.is_calling else waiting.waits_for if waiting else "model"
+        self._run.keep_state(attempt.member, "quiet", waits_for, waiting.detail if waiting else "")
 
 
 _ASKS = (update.Asked, update.Delegated, update.Spent)

@@ -7,7 +7,7 @@ fixed width, so the order of the text is the order of time.
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Annotated
 
@@ -60,6 +60,11 @@ def seconds_between(earlier: str, later: str) -> float:
 def seconds_until(moment: str) -> float:
     """How long it is from now; negative for what is past."""
     return seconds_between(now(), moment)
+
+
+def after(seconds: float) -> str:
+    """The instant so long from now; for a negative length, before it."""
+    return of(datetime.fromisoformat(now()) + timedelta(seconds=seconds))
 
 
 def _checked(text: str) -> str:

@@ -15,6 +15,7 @@ from coterie.model.conversation import Message
 from coterie.model.task import Event
 from coterie.model.ticket import Ticket, TicketState
 from coterie.model.tool_call import AuditEntry
+from coterie.model.update import WaitsFor
 
 if TYPE_CHECKING:  # a format of its own, which only a session with tickets needs
     from coterie.model.envelope import Envelope
@@ -97,7 +98,8 @@ class ChildLease:
     pid: int | None = None
 
 
-RequestKind = Literal["say", "stop", "cancel", "interrupt"]
+RequestKind = Literal["say", "stop", "cancel", "interrupt", "stop_member"]
+"""`stop_member` names a member in its text, and stands until a turn of that member has failed."""
 
 
 @dataclass(frozen=True)
@@ -240,13 +242,18 @@ class SupersedeSteps(NamedTuple):
 
 
 class SetMemberState(NamedTuple):
-    """A member's state that another process should see; only the rare ones are kept."""
+    """A member's state that another process should see; only the rare ones are kept.
+
+    All others are known from what is recorded anyway: the open turn, call and question.
+    """
 
     task_id: str
     member: str
     state: str
     reason: str
     since: str
+    waits_for: WaitsFor | None = None
+    until: str | None = None
 
 
 Write = (

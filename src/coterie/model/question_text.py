@@ -54,13 +54,16 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
 }
 """By what a question is about: its title and description."""
+_STOPPED = "{member} was stopped (turn {turn})"
 _NO_MANAGER = "{member} (manager) gives no answer that can be used"
 
 
 def display_of(subject: about.About, content: str = "") -> Display:
     """What the person reads; `content` is what they have to look at besides."""
     title, description = _TEXTS[type(subject)]
-    if isinstance(subject, about.FailedTurn) and subject.manages:
+    if isinstance(subject, about.FailedTurn) and subject.failure == "stopped":
+        title = _STOPPED
+    elif isinstance(subject, about.FailedTurn) and subject.manages:
         title = _NO_MANAGER
     words = {**vars(subject), **_derived(subject)}
     return Display(

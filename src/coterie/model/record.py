@@ -13,7 +13,7 @@ from coterie.model.task import Status, Stop, TaskRow, TaskState
 from coterie.model.team import Member, Mode
 from coterie.model.ticket import TicketState
 from coterie.model.tool_call import DENIED, AuditEntry, Effect
-from coterie.model.update import Usage
+from coterie.model.update import Usage, WaitsFor
 
 MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
 
@@ -37,9 +37,14 @@ class MemberRecord:
     member: str
     state: MemberState
     reason: str = ""
+    """More about it, in the words of its agent; nothing is decided by it."""
     since: str = ""
     question: str | None = None
     """For one that waits for an answer: to which question."""
+    waits_for: WaitsFor | None = None
+    """For one that waits, or is quiet: for what."""
+    until: str | None = None
+    """For one that waits for a limit: when that ends."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +221,7 @@ class TaskView(TaskRow):
 
 @dataclass(frozen=True)
 class RunningMember:
-    """A member whose agent runs, as `ps` shows it."""
+    """A member of a task that runs, and what it does now, as `ps` shows it."""
 
     task: str
     member: str
@@ -233,6 +238,13 @@ class RunningMember:
     """The agent's own id of the conversation."""
     memory: int | None = None
     """Bytes that its whole process tree holds."""
+    waits_for: WaitsFor | None = None
+    """For one that waits, or is quiet: for what."""
+    until: str | None = None
+    """For one that waits for a limit: when that ends."""
+    question: str | None = None
+    """For one that waits for an answer: to which question."""
+    project: Path = Path()
 
     @property
     def label(self) -> str:

@@ -66,6 +66,12 @@ class AuditEntry:
     duration_ms: int | None = None
 
 
+def command_of(given: Mapping[str, object]) -> str:
+    """The command that a tool call runs, by its input; empty for a call of another kind."""
+    command = given.get("command")
+    return command if isinstance(command, str) else ""
+
+
 @dataclass(frozen=True)
 class ChainedEntry:
     """A row of the audit in its place in the chain: its hash is over `previous` and itself."""

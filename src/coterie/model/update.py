@@ -158,11 +158,17 @@ class Delegated:
     """Who should do it; None: the user chooses."""
 
 
+WaitsFor = Literal["you", "limit", "command", "model"]
+"""What a member that waits is waiting for; of a limit it is known until when."""
+
+
 @dataclass(frozen=True)
 class Waiting:
-    """The agent says what it waits for: approval, a rate limit, a command, the model."""
+    """The agent says what it waits for."""
 
-    reason: str
+    waits_for: WaitsFor
+    detail: str = ""
+    """Which command, or what the model says, for people: nothing is decided by it."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +180,17 @@ class TurnCompleted:
 
 
 FailureKind = Literal[
-    "exit", "timeout", "missing", "refused", "protocol", "signed_out", "rate_limit", "model"
+    "exit",
+    "timeout",
+    "missing",
+    "refused",
+    "protocol",
+    "signed_out",
+    "rate_limit",
+    "model",
+    "stopped",
 ]
+"""Why a turn failed; `stopped`: the user stopped the member."""
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coterie.engine.limits import RateLimiter
 from coterie.engine.task_run import Journal, TaskRun
+from coterie.model import instant
 from coterie.model.journal import Fence
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated
@@ -63,10 +66,12 @@ async def test_the_third_turn_of_two_a_minute_waits_and_says_so() -> None:
     await pace.begin(wren)
     assert clock.slept == [50.0, 10.0]
     told = [record for record in recorder.records if isinstance(record, MemberRecord)]
-    assert [(one.member, one.state, one.reason) for one in told] == [
-        ("wren", "waiting", "2 turns a minute are allowed; the next in 50 s"),
-        ("wren", "waiting", "2 turns a minute are allowed; the next in 10 s"),
+    assert [(one.member, one.state, one.waits_for) for one in told] == [
+        ("wren", "waiting", "limit"),
+        ("wren", "waiting", "limit"),
     ]
+    left = [instant.seconds_until(one.until or "") for one in told]
+    assert left == [pytest.approx(50, abs=5), pytest.approx(10, abs=5)]
     await storage.close()
 
 

@@ -121,7 +121,7 @@ class ModelRequest:
                 wait = self._wait(trouble, pause)
                 self._squeeze(trouble, size(said))
                 self.said = ""
-                yield Waiting(f"the model, once more in {wait:g} s: {trouble.failure.message}")
+                yield Waiting("model", f"once more in {wait:g} s: {trouble.failure.message}")
             await self._breaker.run(partial(anyio.sleep, wait))
 
     async def _once(self, conversation: Conversation) -> AsyncGenerator[Update]:

@@ -259,10 +259,7 @@ class ClaudeTurn:
         return ()
 
     def _progress(self, message: Object) -> Iterable[update.Update]:
-        seconds = number(message.get("elapsed_time_seconds"))
-        return (
-            update.Waiting(f"command: {text(message.get('tool_name'))}, {seconds:.0f} s so far"),
-        )
+        return (update.Waiting("command", text(message.get("tool_name"))),)
 
     def _rate_limit(self, message: Object) -> Iterable[update.Update]:
         info = mapping(message.get("rate_limit_info"))
@@ -278,7 +275,7 @@ class ClaudeTurn:
         if self._state != "idle":
             self._owed = False
         elif self.tasks:
-            return (update.Waiting(f"background: {', '.join(self.tasks.values())}"),)
+            return (update.Waiting("command", ", ".join(self.tasks.values())),)
         return ()
 
     def _tasks_changed(self, message: Object) -> Iterable[update.Update]:
@@ -300,7 +297,7 @@ class ClaudeTurn:
         elif word == "rate_limit" and until and seconds_until(until) > _LONG:
             self.failure = failures.told(failures.LIMIT, status, until=until)
         what = status or (word if word != "unknown" else "no answer")
-        return (update.Waiting(f"model: {what}, retry {tried} of {most}"),)
+        return (update.Waiting("model", f"{what}, retry {tried} of {most}"),)
 
 
 def _shown(piece: str) -> tuple[update.Update, ...]:

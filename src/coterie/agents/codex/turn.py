@@ -70,12 +70,12 @@ def gone(end: AgentProcessEnded) -> update.TurnFailed:
 
 
 def waiting(error: Object) -> update.Waiting:
-    """An error that Codex itself tries to get over: `model: 429, retry 2 of 10`."""
+    """An error of the model that Codex itself tries to get over: `429, retry 2 of 10`."""
     _, status = _info(error)
     found = _RETRY.search(str(error.get("message", "")))
     count = f", retry {found[1]} of {found[2]}" if found else ""
     why = str(status) if status else clean(str(error.get("additionalDetails") or "no answer"))[:200]
-    return update.Waiting(f"model: {why}{count}")
+    return update.Waiting("model", f"{why}{count}")
 
 
 def readable(tail: str) -> str:

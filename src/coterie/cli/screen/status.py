@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from coterie.app.views import granted_tokens
+from coterie.cli.doing import in_words
 from coterie.cli.text import (
     FULL,
     NO_COLOUR,
@@ -68,7 +69,7 @@ STOPS, HELP = "^C stop, keep", "/help"
 @dataclass
 class _Doing:
     state: MemberState = "idle"
-    reason: str = ""
+    words: str = ""
     since: float = 0.0
 
 
@@ -113,10 +114,10 @@ class ChatStatus:
     def saw(self, record: Record) -> None:
         match record:
             case MemberRecord() if not self.is_person(record.member):
-                self._note(record.member, record.state, record.reason)
+                self._note(record)
             case ToolCallRecord():
-                busy = record.status == "started"
-                self._note(record.member, "working", record.name if busy else "")
+                busy = record.name if record.status == "started" else ""
+                self._note(MemberRecord(record.task, record.member, "working", busy))
             case DeltaRecord():
                 self._tail = (self._tail + record.text)[-_TAIL:]
             case MessageRecord():
@@ -130,10 +131,11 @@ class ChatStatus:
             case _:
                 pass
 
-    def _note(self, member: str, state: MemberState, reason: str) -> None:
-        before = self._doing.get(member)
-        since = before.since if before and before.state == state else time.monotonic()
-        self._doing[member] = _Doing(state, reason, since)
+    def _note(self, record: MemberRecord) -> None:
+        before = self._doing.get(record.member)
+        same = before is not None and before.state == record.state
+        since = before.since if before and same else time.monotonic()
+        self._doing[record.member] = _Doing(record.state, in_words(record), since)
 
     def _question(self, record: InteractionRecord) -> None:
         name = record.interaction.interaction_id
@@ -244,10 +246,7 @@ class ChatStatus:
         mark = _MARKS[doing.state]
         if doing.state == "idle":
             return f"{mark} {shown}"
-        took, reason = clocked(time.monotonic() - doing.since), one_line(doing.reason)
-        if doing.state == "working":  # the reason is the tool in use
-            return f"{mark} {shown} working{f' ({reason})' if reason else ''} {took}"
-        return f"{mark} {shown} {doing.state} {took}{f': {reason}' if reason else ''}"
+        return f"{mark} {shown} {doing.words} {clocked(time.monotonic() - doing.since)}"
 
     def _named(self, name: str) -> str:
         """A member's name; that it never asks stands wherever it is shown."""

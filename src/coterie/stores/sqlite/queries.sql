@@ -266,7 +266,8 @@ UPDATE turns SET step = ? || step WHERE task_id = ? AND step = ?
 
 -- name: set_member_state
 INSERT INTO member_states ({SetMemberState}) VALUES ({SetMemberState?})
-ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, since = excluded.since
+ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, since = excluded.since,
+    waits_for = excluded.waits_for, until = excluded.until
 
 -- name: drop_member_state
 DELETE FROM member_states WHERE task_id = ? AND member = ?

@@ -163,9 +163,9 @@ class ValuesContract(OpenedStorage):
         assert [replace(request, at=sent[0].at) for request in found] == sent
 
     async def test_member_states_and_threads(self, storage: Storage, fence: Fence) -> None:
-        (state,) = examples(journal.SetMemberState, task_id=TASK, state="waiting")
-        await storage.commit(fence, state)
-        assert await storage.member_states(TASK) == [state]
+        for state in examples(journal.SetMemberState, task_id=TASK, state="waiting"):
+            await storage.commit(fence, state)
+            assert await storage.member_states(TASK) == [state]
         (entry,) = examples(journal.AppendThread, task_id=TASK, place=1)
         await storage.commit(fence, entry)
         assert await storage.conversation.thread(entry.thread) == [entry.entry]
