@@ -119,7 +119,7 @@ CASES = {
     ),
     "quiet in a command": Case(
         [TURN, call("ToolCallRequested", 3, command="npm test"), state("quiet", 4, "command")],
-        "quiet: a command has not ended (npm test)",
+        "quiet: a command has not ended, npm test",
         {"state": "quiet", "waits_for": "command", "reason": "npm test"},
     ),
     "quiet in an earlier turn": Case(
@@ -127,7 +127,7 @@ CASES = {
     ),
     "stuck": Case(
         [TURN, CloseTurn(TASK, "turn/1", 1, at(3), "failed", "any words", None), asks(STUCK)],
-        "stuck at its limit (q1)",
+        "stuck at its limit: q1",
         {"state": "stuck", "waits_for": "you", "question": "q1"},
     ),
 }

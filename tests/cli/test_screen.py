@@ -421,7 +421,7 @@ def test_every_state_has_its_mark_and_its_word() -> None:
             " ● ada working (the model has not answered) 0s   ○ rex   ○ you",
             " ◌ ada waiting 0s: the model has not answered   ○ rex   ○ you",
             " ◌ ada quiet 0s: the model has not answered   ○ rex   ○ you",
-            " ■ ada stuck 0s: the model has not answered   ○ rex   ○ you",
+            " ■ ada stuck at its limit 0s: the model has not answered   ○ rex   ○ you",
             " ■ ada gone 0s: the model has not answered   ○ rex   ○ you",
             " ○ ada   ○ rex   ○ you",
         ]

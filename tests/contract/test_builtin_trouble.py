@@ -58,9 +58,7 @@ async def test_what_passes_is_waited_out(tmp_path: Path, model: str, fault: obje
         taken = await it.once(it.member(model=model))
         assert taken.text == "There."
         assert len(it.bodies) == 3
-        assert all(
-            one.reason.startswith("the model, once more in 0 s: ") for one in taken.of(Waiting)
-        )
+        assert all(one.detail.startswith("once more in 0 s: ") for one in taken.of(Waiting))
         assert len(taken.of(Waiting)) == 2
         assert len(taken.of(Spent)) == 1
 
@@ -78,7 +76,7 @@ async def test_a_limit_that_ends_soon_is_waited_for(tmp_path: Path) -> None:
     async with house(tmp_path, {"fault": 429, "retryAfter": 0.05}, says("Now.")) as it:
         taken = await it.once()
     assert taken.text == "Now."
-    assert "once more in 0.05 s" in taken.of(Waiting)[0].reason
+    assert "once more in 0.05 s" in taken.of(Waiting)[0].detail
 
 
 async def test_a_service_that_is_not_there(tmp_path: Path) -> None:
@@ -166,7 +164,7 @@ async def test_what_no_service_should_send(tmp_path: Path) -> None:
     async with house(tmp_path, broken, says("Better.")) as it:
         taken = await it.once(it.member(model=WIRES[2]))
     assert taken.text == "Better."
-    assert "sent what is no reply" in taken.of(Waiting)[0].reason
+    assert "sent what is no reply" in taken.of(Waiting)[0].detail
 
 
 @pytest.mark.parametrize("model", WIRES[:2])

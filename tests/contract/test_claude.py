@@ -426,7 +426,7 @@ async def test_what_is_not_known_breaks_nothing(stage: Stage) -> None:
         told = await turn(channel, "go")
         assert shorts(told) == snapshot(
             [
-                "waits for command: , 0 s so far",
+                "waits for command: ",
                 "says 'A�B'",
                 "says '\\n\\nTwo.'",
                 """\

@@ -425,3 +425,19 @@ async def test_what_a_worker_needs_is_asked_of_the_user(
             "Which key?\nThe user says: the blue one",
         ]
         assert len([one for one in orders if isinstance(one, Report)]) == 2
+
+
+@pytest.mark.parametrize("choice", ["retry", "replace"])
+async def test_a_worker_that_was_stopped_works_again_when_the_user_says_so(
+    project: Path, choice: str
+) -> None:
+    say = but(Split_the_goal=plan(part("a", assigned_to={"role_id": "wren"})))
+    async with session(project, config=SchedulerConfig(retries=0)) as on:
+        await on.on.storage.inbox.request(TASK, "stop_member", "you", "wren")
+        assert await on.run(say) == "waiting question"
+        assert await on.states() == {"T1": "blocked"}
+        assert await on.answer(choice) == "wren was stopped (turn 1)"
+        assert await on.run(say) == "completed done 1 done"
+        (ticket,) = await on.tickets()
+        assert ticket.owner == {"retry": "wren", "replace": "finn"}[choice]
+        assert await on.on.storage.inbox.requests(TASK) == []

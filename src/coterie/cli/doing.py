@@ -15,22 +15,26 @@ _WAITS: Mapping[WaitsFor, str] = {
     "model": "waits for the model",
 }
 _QUIET: Mapping[WaitsFor, str] = {
-    "command": "quiet: a command has not ended",
-    "model": "quiet: the model has not answered",
+    "command": "a command has not ended",
+    "model": "the model has not answered",
 }
 _STATES: Mapping[MemberState, str] = {"stuck": "stuck at its limit"}
 
 
-def in_words(member: MemberRecord | RunningMember) -> str:
-    """`waits for you: q4`, `waits for a limit until 14:05`, `quiet: the model has not answered`."""
-    state, waits_for = member.state, member.waits_for
-    said = _STATES.get(state, state)
-    if waits_for is not None and state in ("waiting", "quiet"):
-        words = _WAITS if state == "waiting" else _QUIET
-        said = words.get(waits_for, state)
+def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
+    """`waits for you: q4`, `waits for a limit until 14:05`, `quiet 4m: the model has not answered`.
+
+    `took` is how long it has done so, where that is known.
+    """
+    more = member.question or one_line(member.reason)
+    took = f" {took}" if took else ""
+    if member.state == "working":  # the reason is the tool in use
+        return f"working{f' ({more})' if more else ''}{took}"
+    said = _STATES.get(member.state, member.state)
+    if member.state == "waiting" and member.waits_for:
+        said = _WAITS[member.waits_for]
     if member.until:
         said += f" until {clock(member.until)[:-3]}"
-    more = member.question or one_line(member.reason)
-    if not more:
-        return said
-    return f"{said} ({more})" if state in ("working", "quiet", "stuck") else f"{said}: {more}"
+    if member.state == "quiet" and member.waits_for in _QUIET:
+        more = ", ".join(part for part in (_QUIET[member.waits_for], more) if part)
+    return f"{said}{took}{f': {more}' if more else ''}"

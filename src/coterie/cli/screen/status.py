@@ -68,9 +68,12 @@ STOPS, HELP = "^C stop, keep", "/help"
 
 @dataclass
 class _Doing:
-    state: MemberState = "idle"
-    words: str = ""
+    record: MemberRecord = MemberRecord("", "", "idle")
     since: float = 0.0
+
+    @property
+    def state(self) -> MemberState:
+        return self.record.state
 
 
 class ChatStatus:
@@ -135,7 +138,7 @@ class ChatStatus:
         before = self._doing.get(record.member)
         same = before is not None and before.state == record.state
         since = before.since if before and same else time.monotonic()
-        self._doing[record.member] = _Doing(record.state, in_words(record), since)
+        self._doing[record.member] = _Doing(record, since)
 
     def _question(self, record: InteractionRecord) -> None:
         name = record.interaction.interaction_id
@@ -246,7 +249,8 @@ class ChatStatus:
         mark = _MARKS[doing.state]
         if doing.state == "idle":
             return f"{mark} {shown}"
-        return f"{mark} {shown} {doing.words} {clocked(time.monotonic() - doing.since)}"
+        took = clocked(time.monotonic() - doing.since)
+        return f"{mark} {shown} {in_words(doing.record, took)}"
 
     def _named(self, name: str) -> str:
         """A member's name; that it never asks stands wherever it is shown."""

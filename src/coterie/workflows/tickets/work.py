@@ -1,4 +1,4 @@
-"""A ticket's stages before review: prepared, worked on, and got going again where it is blocked."""
+"""A ticket's stages before review: prepared and worked on."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from dataclasses import dataclass
 import anyio.to_thread
 
 from coterie.errors import GitFailed
-from coterie.model.about import NobodyCapable, OutsideEdits, TicketHelp
 from coterie.model.envelope import (
     ArtifactRef,
     Error,
     Instruction,
     InstructionProposal,
-    Payload,
     Report,
 )
-from coterie.model.interaction import Ask, Option, Validation
 from coterie.model.record import ErrorRecord
 from coterie.model.team import Member
 from coterie.model.ticket import Ticket
 from coterie.model.update import TurnFailed
-from coterie.workflows.chat import STOP, answer_or_stop
-from coterie.workflows.tickets.messenger import COTERIE, Draft, PayloadRequest
+from coterie.workflows.tickets.blocked import OUTSIDE, BlockedStage
+from coterie.workflows.tickets.messenger import Draft, PayloadRequest
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
 from coterie.workspace.session_files import keep_artifact
@@ -31,10 +28,6 @@ from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
 """Of more than these nobody would look at each."""
-_GIVE = "give-"
-"""What stands before a worker's id in the choice that gives it a ticket."""
-_OUTSIDE = "outside_worktree"
-"""The code of the error about changes to the user's own files."""
 
 
 async def run_ticket(services: SessionServices, ticket_id: str) -> None:
@@ -207,7 +200,7 @@ class WorkStage(TicketRun):
         report = result.report
         files = ", ".join(result.strays)
         error = Error(
-            code=_OUTSIDE,
+            code=OUTSIDE,
             message=f"While {seat} worked on {self.id}, files outside its folder changed: {files}",
             resolution_hint="Work in your own folder only. Nothing was put back.",
         )
@@ -215,7 +208,7 @@ class WorkStage(TicketRun):
         drafts = (self.to_manager(seat, payload), self.to_owner(error))
         await self.move("blocked", error.message, *drafts)
         record = ErrorRecord(
-            _OUTSIDE, error.message, "coterie inbox", seat, task=self.services.task.task_id
+            OUTSIDE, error.message, "coterie inbox", seat, task=self.services.task.task_id
         )
         self.services.context.tell(record)
 
@@ -256,131 +249,3 @@ def _failure(failure: TurnFailed) -> Error:
         message=failure.message or failure.kind,
         resolution_hint=failure.hint or "It is tried again, by another worker if there is one.",
     )
-
-
-class BlockedStage(TicketRun):
-    """Gets a blocked ticket going again: retried, instructed anew, or given up."""
-
-    async def unblock(self) -> None:
-        """From blocked to in_progress, or to error where it was blocked too often."""
-        newest = next(iter(self.newest_payloads), None)
-        if isinstance(newest, Error) and newest.code == _OUTSIDE:
-            await self._ask_whose_edit(newest)
-        elif self.times("blocked") > self.services.config.retries:
-            await self._retries_exceeded(newest)
-        elif isinstance(newest, Error):
-            # Its agent failed, not the instruction: that stays.
-            seat = await self.services.workers.assign(self.part, self.failed_workers)
-            await self.move("in_progress", f"again, by {seat}", owner=seat)
-        else:
-            await self._instruct()
-
-    async def _retries_exceeded(self, newest: Payload | None) -> None:
-        """Where all who can do it failed, and others are there who cannot, the user decides."""
-        others = self.services.workers.unable(self.part)
-        crashed = isinstance(newest, Error) and self.last_source != COTERIE
-        if not (crashed and others):
-            await self._give_up()
-            return
-        choice = await self._ask_who(others)
-        if choice == "plan":
-            await self._give_up()
-        elif choice == STOP.id:  # the run was stopped here once; it is asked about again
-            await self.services.tracker.note(self.id, "resumed", "the run was stopped here")
-        else:
-            seat = choice.removeprefix(_GIVE)
-            if choice == "retry":
-                seat = await self.services.workers.assign(self.part, self.failed_workers)
-            await self.move("in_progress", f"again, by {seat}: you decided", owner=seat)
-
-    async def _ask_who(self, others: Sequence[Member]) -> str:
-        """Who shall do a ticket that nobody could who has the capability."""
-        able = self.services.workers.able(self.part)
-        names = " or ".join(one.id for one in able)
-        gives = [
-            Option(
-                id=f"{_GIVE}{one.id}",
-                label=f"give it to {one.id}",
-                detail=f"who can {', '.join(one.capabilities) or 'nothing in particular'}",
-            )
-            for one in others
-        ]
-        question = Ask(
-            COTERIE,
-            "Select",
-            NobodyCapable(
-                ticket=self.id,
-                title=self.ticket.title,
-                capability=self.part.capability or ", ".join(able[0].capabilities),
-                workers=tuple(one.id for one in able),
-                reason=self.ticket.reason,
-            ),
-            options=(
-                Option(id="retry", label=f"{names} tries again", style="primary"),
-                *gives,
-                Option(id="plan", label="let the manager plan anew"),
-                STOP,
-            ),
-            intent=[self.id, len(self.ticket.history)],
-        )
-        answer = await answer_or_stop(self.services.context, self.step("who"), question)
-        return answer.response.selected_option_id or STOP.id
-
-    async def _give_up(self) -> None:
-        why = self.ticket.reason
-        error = Error(
-            code="retries_exceeded",
-            message=f"{self.id} was blocked {self.times('blocked')} times: {why}",
-            resolution_hint="The manager plans anew, or you: coterie tickets reset.",
-        )
-        await self.move("error", why, self.to_manager(COTERIE, error))
-
-    async def _instruct(self) -> None:
-        """Have the manager instruct the worker anew, with the user's help where it asks for it."""
-        owner = self.ticket.owner or ""
-        reason = self.ticket.reason
-        instruction = await self.ask_manager("unblock", Instruction, worker=owner, trouble=reason)
-        if instruction.ask_user:
-            instruction = await self._with_users_help(instruction, instruction.ask_user)
-        draft = Draft(self.services.manager.id, owner, instruction, self.id)
-        await self.move("in_progress", "instructed anew", draft)
-
-    async def _with_users_help(self, instruction: Instruction, wanted: str) -> Instruction:
-        question = Ask(
-            self.services.manager.id,
-            "Input",
-            TicketHelp(ticket=self.id, question=wanted),
-            "request_info",
-            validation=Validation(required=True),
-        )
-        answer = await self.services.context.ask(self.manager_step("help"), question)
-        given = answer.response.input_value or ""
-        asked = "\n".join(dict.fromkeys((instruction.summary, wanted)))
-        return instruction.model_copy(
-            update={
-                "summary": f"{asked}\nThe user says: {given}",
-                "resources": (*instruction.resources, given),
-            }
-        )
-
-    async def _ask_whose_edit(self, error: Error) -> None:
-        """Only the user knows who changed files outside the ticket's folder."""
-        owner = self.ticket.owner or ""
-        question = Ask(
-            COTERIE,
-            "Select",
-            OutsideEdits(ticket=self.id, worker=owner, message=error.message),
-            options=(
-                Option(id="mine", label="I changed them: go on", style="primary"),
-                Option(id="redo", label=f"not I: {owner} works on {self.id} again"),
-            ),
-            intent=[self.id, len(self.ticket.history)],
-        )
-        answer = await self.services.context.ask(self.step("outside"), question)
-        if answer.response.selected_option_id != "mine":
-            await self.move("in_progress", f"again, by {owner}: {error.message}")
-            return
-        await self.move("in_progress", "the user changed those files")
-        reports = [one for one in self.newest_payloads[:2] if isinstance(one, Report)]
-        if reports and reports[0].status == "completed":
-            await self.move("awaiting_review", f"{owner} reported")

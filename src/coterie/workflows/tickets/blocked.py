@@ -1,0 +1,175 @@
+"""A ticket that is blocked: retried, instructed anew, given to whom the user says, or given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coterie.model.about import FailedTurn, NobodyCapable, OutsideEdits, TicketHelp
+from coterie.model.envelope import Error, Instruction, Payload, Report
+from coterie.model.interaction import Ask, Option, Validation
+from coterie.model.team import Member, base_of
+from coterie.workflows.chat import STOP, answer_or_stop
+from coterie.workflows.tickets.messenger import COTERIE, Draft
+from coterie.workflows.tickets.ticket_run import TicketRun
+
+OUTSIDE = "outside_worktree"
+"""The code of the error about changes to the user's own files."""
+_STOPPED = "worker_stopped"
+"""The code of the error about a worker that the user stopped."""
+_GIVE = "give-"
+"""What stands before a worker's id in the choice that gives it a ticket."""
+
+
+class BlockedStage(TicketRun):
+    """Gets a blocked ticket going again: retried, instructed anew, or given up."""
+
+    async def unblock(self) -> None:
+        """From blocked to in_progress, or to error where it was blocked too often."""
+        newest = next(iter(self.newest_payloads), None)
+        if isinstance(newest, Error) and newest.code == OUTSIDE:
+            await self._ask_whose_edit(newest)
+        elif isinstance(newest, Error) and newest.code == _STOPPED:
+            await self._ask_what_now(newest)
+        elif self.times("blocked") > self.services.config.retries:
+            await self._retries_exceeded(newest)
+        elif isinstance(newest, Error):
+            # Its agent failed, not the instruction: that stays.
+            seat = await self.services.workers.assign(self.part, self.failed_workers)
+            await self.move("in_progress", f"again, by {seat}", owner=seat)
+        else:
+            await self._instruct()
+
+    async def _retries_exceeded(self, newest: Payload | None) -> None:
+        """Where all who can do it failed, and others are there who cannot, the user decides."""
+        others = self.services.workers.unable(self.part)
+        crashed = isinstance(newest, Error) and self.last_source != COTERIE
+        if not (crashed and others):
+            await self._give_up()
+            return
+        choice = await self._ask_who(others)
+        if choice == "plan":
+            await self._give_up()
+        elif choice == STOP.id:  # the run was stopped here once; it is asked about again
+            await self.services.tracker.note(self.id, "resumed", "the run was stopped here")
+        else:
+            seat = choice.removeprefix(_GIVE)
+            if choice == "retry":
+                seat = await self.services.workers.assign(self.part, self.failed_workers)
+            await self.move("in_progress", f"again, by {seat}: you decided", owner=seat)
+
+    async def _ask_who(self, others: Sequence[Member]) -> str:
+        """Who shall do a ticket that nobody could who has the capability."""
+        able = self.services.workers.able(self.part)
+        names = " or ".join(one.id for one in able)
+        gives = [
+            Option(
+                id=f"{_GIVE}{one.id}",
+                label=f"give it to {one.id}",
+                detail=f"who can {', '.join(one.capabilities) or 'nothing in particular'}",
+            )
+            for one in others
+        ]
+        question = Ask(
+            COTERIE,
+            "Select",
+            NobodyCapable(
+                ticket=self.id,
+                title=self.ticket.title,
+                capability=self.part.capability or ", ".join(able[0].capabilities),
+                workers=tuple(one.id for one in able),
+                reason=self.ticket.reason,
+            ),
+            options=(
+                Option(id="retry", label=f"{names} tries again", style="primary"),
+                *gives,
+                Option(id="plan", label="let the manager plan anew"),
+                STOP,
+            ),
+            intent=[self.id, len(self.ticket.history)],
+        )
+        answer = await answer_or_stop(self.services.context, self.step("who"), question)
+        return answer.response.selected_option_id or STOP.id
+
+    async def _give_up(self) -> None:
+        why = self.ticket.reason
+        error = Error(
+            code="retries_exceeded",
+            message=f"{self.id} was blocked {self.times('blocked')} times: {why}",
+            resolution_hint="The manager plans anew, or you: coterie tickets reset.",
+        )
+        await self.move("error", why, self.to_manager(COTERIE, error))
+
+    async def _instruct(self) -> None:
+        """Have the manager instruct the worker anew, with the user's help where it asks for it."""
+        owner = self.ticket.owner or ""
+        reason = self.ticket.reason
+        instruction = await self.ask_manager("unblock", Instruction, worker=owner, trouble=reason)
+        if instruction.ask_user:
+            instruction = await self._with_users_help(instruction, instruction.ask_user)
+        draft = Draft(self.services.manager.id, owner, instruction, self.id)
+        await self.move("in_progress", "instructed anew", draft)
+
+    async def _with_users_help(self, instruction: Instruction, wanted: str) -> Instruction:
+        question = Ask(
+            self.services.manager.id,
+            "Input",
+            TicketHelp(ticket=self.id, question=wanted),
+            "request_info",
+            validation=Validation(required=True),
+        )
+        answer = await self.services.context.ask(self.manager_step("help"), question)
+        given = answer.response.input_value or ""
+        asked = "\n".join(dict.fromkeys((instruction.summary, wanted)))
+        return instruction.model_copy(
+            update={
+                "summary": f"{asked}\nThe user says: {given}",
+                "resources": (*instruction.resources, given),
+            }
+        )
+
+    async def _ask_what_now(self, error: Error) -> None:
+        """The user stopped the worker: only they know who should go on."""
+        owner = self.ticket.owner or ""
+        subject = FailedTurn(
+            member=owner,
+            turn=self.times("blocked"),
+            failure="stopped",
+            message=error.message,
+            ticket=self.id,
+        )
+        without = base_of(owner)
+        others = self.services.workers.able(self.part, [without])
+        replace = Option(id="replace", label=f"another worker does {self.id}")
+        options = (
+            Option(id="retry", label=f"{owner} goes on", style="primary"),
+            *([replace] if any(one.id != without for one in others) else []),
+            STOP,
+        )
+        question = Ask(owner, "Select", subject, options=options, intent=[self.id])
+        answer = await answer_or_stop(self.services.context, self.step("stopped"), question)
+        seat = owner
+        if answer.response.selected_option_id == replace.id:
+            seat = await self.services.workers.assign(self.part, [without])
+        await self.move("in_progress", f"again, by {seat}", owner=seat)
+
+    async def _ask_whose_edit(self, error: Error) -> None:
+        """Only the user knows who changed files outside the ticket's folder."""
+        owner = self.ticket.owner or ""
+        question = Ask(
+            COTERIE,
+            "Select",
+            OutsideEdits(ticket=self.id, worker=owner, message=error.message),
+            options=(
+                Option(id="mine", label="I changed them: go on", style="primary"),
+                Option(id="redo", label=f"not I: {owner} works on {self.id} again"),
+            ),
+            intent=[self.id, len(self.ticket.history)],
+        )
+        answer = await self.services.context.ask(self.step("outside"), question)
+        if answer.response.selected_option_id != "mine":
+            await self.move("in_progress", f"again, by {owner}: {error.message}")
+            return
+        await self.move("in_progress", "the user changed those files")
+        reports = [one for one in self.newest_payloads[:2] if isinstance(one, Report)]
+        if reports and reports[0].status == "completed":
+            await self.move("awaiting_review", f"{owner} reported")
