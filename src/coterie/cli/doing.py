@@ -35,6 +35,6 @@ def in_words(member: MemberRecord | RunningMember, took: str = "") -> str:
         said = _WAITS[member.waits_for]
     if member.until:
         said += f" until {clock(member.until)[:-3]}"
-    if member.state == "quiet" and member.waits_for in _QUIET:
-        more = ", ".join(part for part in (_QUIET[member.waits_for], more) if part)
+    if member.state == "quiet" and member.waits_for:
+        more = ", ".join(part for part in (_QUIET.get(member.waits_for), more) if part)
     return f"{said}{took}{f': {more}' if more else ''}"
