@@ -55,7 +55,7 @@ class Forked:
 
 def _file(text: str = "") -> IO[bytes]:
     file = os.fdopen(os.memfd_create("stream"), "w+b")
-    file.write(text.encode())
+    file.write(text.encode(errors="surrogateescape"))
     file.seek(0)
     return file
 

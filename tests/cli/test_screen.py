@@ -322,11 +322,35 @@ async def test_tab_completes_names_and_commands() -> None:
         await it.until(lambda: "breaks off the turn" in it.output.written)
 
 
-async def test_an_unknown_command_is_no_message() -> None:
+async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
     async with scene() as it:
-        await it.press("/frobnicate\r")
-        await it.until(lambda: "No command /frobnicate" in it.output.written)
+        await it.press("/hel\r")
+        await it.until(lambda: "No command /hel" in it.output.written)
+        await it.until(lambda: it.screen._prompt.buffer.text == "/hel")  # pyright: ignore[reportPrivateUsage]
+        await it.press("p\r")
+        await it.until(lambda: "breaks off the turn" in it.output.written)
         assert it.app.told == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/etc/hosts is wrong",
+        "/etc/hosts",
+        "/end of line is not handled",
+        "/usr/lib/python3.11/json/decoder.py:355: in raw_decode",
+        "/stop now",
+        "/",
+        "//",
+        "/T4 is wrong",
+        " /tmp",
+    ],
+)
+async def test_a_line_that_only_begins_with_a_slash_is_said(line: str) -> None:
+    async with scene() as it:
+        await it.press(f"{line}\r")
+        await it.until(lambda: it.app.told)
+        assert (it.app.told, it.stopped) == ([("say", "k3f9", line.strip())], [])
 
 
 async def test_the_first_line_is_the_goal() -> None:

@@ -34,11 +34,38 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
+# A shell with job control, as far as ^Z needs one.
+UNDER_A_SHELL = """
+import os, signal, sys
+child = os.fork()
+if child == 0:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    os.tcsetpgrp(0, os.getpid())
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+_, status = os.waitpid(child, os.WUNTRACED)
+if os.WIFSTOPPED(status):
+    os.tcsetpgrp(0, os.getpid())
+    print("the shell has it", flush=True)
+    os.tcsetpgrp(0, child)
+    os.kill(child, signal.SIGCONT)
+    _, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
 class Terminal:
     """A program on a pseudo-terminal, read as text."""
 
     def __init__(
-        self, cli: Cli, *words: str, columns: int = 80, term: str = "xterm-256color"
+        self,
+        cli: Cli,
+        *words: str,
+        columns: int = 80,
+        term: str = "xterm-256color",
+        shell: tuple[str, ...] = (),
     ) -> None:
         self.master, self.slave = pty.openpty()
         self.resize(columns)
@@ -46,7 +73,7 @@ class Terminal:
         self.glass = Glass()
         self.decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self.child = subprocess.Popen(
-            [sys.executable, "-c", ON_TERMINAL, sys.executable, "-m", "coterie", *words],
+            [sys.executable, "-c", ON_TERMINAL, sys.executable, *shell, "-m", "coterie", *words],
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
@@ -332,3 +359,41 @@ def test_a_folder_that_came_along_is_asked_about(cli: Cli, open_terminal: Any) -
             terminal.type(f"{answer}\r")
         assert terminal.ended() == code
         assert ("is yours now" in terminal.glass.shown) == (answer == "t")
+
+
+def test_escape_in_a_job_is_not_its_end(cli: Cli, open_terminal: Any) -> None:
+    terminal = open_terminal("do", "--agent", "ada", "ada-hangs now")
+    terminal.until("working")
+    terminal.type("\x1b")
+    terminal.until("your turn")
+    assert cli("tasks", "--json").of("task")[0]["status"] == "waiting"
+    terminal.type("try something else\r")
+    terminal.until("ada heard 'try something else'")
+    assert terminal.ended() == 0
+    assert "why      done" in terminal.glass.shown
+
+
+def test_a_job_that_was_broken_off_and_ended_is_not_done(cli: Cli, open_terminal: Any) -> None:
+    terminal = open_terminal("do", "--agent", "ada", "ada-hangs now")
+    terminal.until("working")
+    terminal.type("\x1b")
+    terminal.until("your turn")
+    terminal.type("/end\r")
+    assert terminal.ended() == 1
+    assert "you ended it" in terminal.glass.shown
+    assert cli("tasks", "--json").of("task")[0]["status"] == "failed"
+
+
+def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(cli: Cli, open_terminal: Any) -> None:
+    cli.team("ada", "rex")
+    terminal = open_terminal("chat", shell=("-c", UNDER_A_SHELL))
+    terminal.until("What should they do?")
+    terminal.type("hel\x1a")
+    terminal.until("the shell has it")
+    terminal.until("> hel")
+    terminal.type("lo\r")
+    terminal.until("ada heard 'hello'")
+    terminal.until("speak next")
+    terminal.type("/end\r")
+    assert terminal.ended() == 0
+    assert "^Z" not in terminal.glass.shown

@@ -78,7 +78,7 @@ class Agents:
         agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
         with suppress(CoterieError):  # the checks of the doctor say what is wrong with it
             agents |= self.registry().agents
-        there = ((agent, program(agent.command)) for agent in agents.values())
+        there = ((agent, registry_edit.program_of(agent)) for agent in agents.values())
         return [
             agent.model_copy(update={"command": path, "version": versions.get(agent.name)})
             for agent, path in there
@@ -128,12 +128,11 @@ class Doctor:
     @cached_property
     def agents(self) -> tuple[AgentHealth, ...]:
         """Every agent that is registered or known by name."""
-        commands = {known.name: (known.name, known.adapter.name) for known in KNOWN_AGENTS.all}
-        registry = self._registry
-        if isinstance(registry, Registry):
-            for agent in registry.agents.values():
-                commands[agent.name] = (agent.command, KNOWN_AGENTS.adapter_name(agent))
-        return tuple(_agent(name, *found) for name, found in commands.items())
+        now = instant.now()
+        agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
+        if isinstance(self._registry, Registry):
+            agents |= self._registry.agents
+        return tuple(map(_agent, agents.values()))
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
@@ -210,13 +209,17 @@ async def _count(project: Project) -> int:
         return len(await app.tasks())
 
 
-def _agent(name: str, command: str, adapter: str) -> AgentHealth:
-    known = KNOWN_AGENTS.get(name)
+def _agent(agent: AgentDefinition) -> AgentHealth:
+    """As it would be started: by its entry, whatever it is called."""
+    name, adapter, known = agent.name, KNOWN_AGENTS.adapter_name(agent), KNOWN_AGENTS.of(agent)
     if known is not None and not known.is_program:
-        return _own(known)
-    where = program(command)
+        if known.adapter.name == adapter:
+            return _own(name, known)
+        known = None  # a program that only has its name
+    where = registry_edit.place(KNOWN_AGENTS, agent)
     if where is None:
-        return AgentHealth(name, None, "not installed", False, known.install if known else command)
+        how = known.install if known else agent.command
+        return AgentHealth(name, None, "not installed", False, how)
     version = version_of(where)
     if not has_adapter(adapter):
         return AgentHealth(name, version, "installed", False, f"there is no adapter {adapter}")
@@ -229,12 +232,12 @@ def _agent(name: str, command: str, adapter: str) -> AgentHealth:
     return AgentHealth(name, version, state, True, then)
 
 
-def _own(known: AgentFacts) -> AgentHealth:
+def _own(name: str, known: AgentFacts) -> AgentHealth:
     """An agent that is no program: one that is a part of Coterie needs its extra, and a key."""
     if known.needs is not None and not is_included(known):
-        return AgentHealth(known.name, None, "not installed", False, known.install)
+        return AgentHealth(name, None, "not installed", False, known.install)
     if not known.keys:
-        return AgentHealth(known.name, None, "installed", True, "ready")
+        return AgentHealth(name, None, "installed", True, "ready")
     if not has_key(known):
-        return AgentHealth(known.name, None, "no model key", False, known.sign_in)
-    return AgentHealth(known.name, None, "model key", True, "ready")
+        return AgentHealth(name, None, "no model key", False, known.sign_in)
+    return AgentHealth(name, None, "model key", True, "ready")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -376,7 +375,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    _open_streams()
+    terminal.open_streams()
     call = Call()
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     call.json, call.debug = "--json" in before, "--debug" in before
@@ -387,14 +386,3 @@ def run(arguments: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
         return _loaded("failure:show_failure")(error, call)
     return code if isinstance(code, int) else 0
-
-
-def _open_streams() -> None:
-    """Make sure that there is something to write to, and that any text can be written."""
-    # They are None where the shell closed them.
-    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115
-    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # An agent may say what this terminal cannot show; that must not end a command.
-            stream.reconfigure(errors="replace")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.app.agents import AgentHealth, Agents, Doctor, HealthCheck, Registry, Scan, program
+from coterie.app.agents import AgentHealth, Agents, Doctor, HealthCheck, Registry, Scan
 from coterie.app.teams import STARTER, Teams
 from coterie.cli.main import Call, command, here, list_group, made, pass_call, show_notices
 from coterie.cli.text import one_line, table, wrap
@@ -233,7 +233,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     entry, registry = Agents().add(name, program_, facts, use_pty=pty, replacing=replace)
     call.record("agent", fields_of(entry))
     call.line(f"Added {name} to {registry.path}.")
-    if program(entry.command) is None:
+    if Agents().place(entry) is None:
         call.note(f"! {entry.command} is not found on PATH; it is registered all the same.")
 
 

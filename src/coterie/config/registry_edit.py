@@ -91,7 +91,12 @@ def program(command: str, path: str | None = None) -> str | None:
 
 def place(known: KnownAgents, agent: AgentDefinition, path: str | None = None) -> str | None:
     """Where a registered agent is, or None where it is not there any more."""
-    return "in Coterie" if known.is_part_of_coterie(agent) else program(agent.command, path)
+    return "in Coterie" if known.is_part_of_coterie(agent) else program_of(agent, path)
+
+
+def program_of(agent: AgentDefinition, path: str | None = None) -> str | None:
+    """The program of an agent, where it would be started: its entry may have a PATH of its own."""
+    return program(agent.command, agent.env.get("PATH") or path)
 
 
 def scan(
@@ -128,7 +133,7 @@ def _entry(
     """The entry to be written, or None where it stands already."""
     if old is None:
         return found.facts.definition(found.command, found.version, now)
-    gone = program(old.command, search) is None
+    gone = program_of(old, search) is None
     command = found.command if gone else old.command
     version = found.version if command == found.command and found.version else old.version
     if (command, version) == (old.command, old.version):

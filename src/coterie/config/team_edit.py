@@ -13,7 +13,7 @@ from coterie.config.files import Document, parse_json, parse_toml, read_document
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import has_key, program
+from coterie.config.registry_edit import has_key, program_of
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path
@@ -244,6 +244,6 @@ def ready(registry: Registry, is_spoken: Callable[[str | None], bool]) -> list[s
 
 def _is_usable(known: KnownAgents, agent: AgentDefinition) -> bool:
     if not known.is_part_of_coterie(agent):
-        return program(agent.command) is not None
+        return program_of(agent) is not None
     facts = known.of(agent)
     return facts is not None and has_key(facts)

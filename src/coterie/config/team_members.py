@@ -14,6 +14,8 @@ from coterie.config.mistakes import did_you_mean, listing, quoted
 from coterie.config.registry import Registry
 from coterie.errors import ConfigError
 from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
+from coterie.model.conversation import YOU
+from coterie.model.interaction import NOBODY
 from coterie.model.team import Member, Team, breaks_isolation
 from coterie.model.workspace import shown
 
@@ -89,6 +91,7 @@ _Complaint = tuple[str, str, str | None]
 def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
     if member.id.casefold() in _TAKEN:
         yield "id", f"is {quoted(member.id)}, which is the name of a file beside it", None
+    yield from _of_others(member)
     size = len(member.system_instruction.encode())
     if size > LONGEST_PROMPT:
         yield (
@@ -99,6 +102,19 @@ def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
     yield from _agent(member, around.registry)
     yield from _folders(member, around)
     yield from _worktree(member, around.project)
+
+
+def _of_others(member: Member) -> Iterator[_Complaint]:
+    """Names by which the record and the screen know somebody else."""
+    for key, name in zip(("id", "name", "displayName"), member.names, strict=True):
+        if name.casefold() == NOBODY:
+            yield key, f"is {quoted(name)}, which is Coterie itself; take another", None
+        elif name.casefold() == YOU and member.type != "human":
+            who = "the person at the terminal"
+            yield key, f"is {quoted(name)}, which is {who}; an agent needs another", None
+        else:
+            continue
+        return
 
 
 def _worktree(member: Member, project: Path | None) -> Iterator[_Complaint]:

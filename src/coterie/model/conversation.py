@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -83,16 +84,49 @@ def _ends_in_fence(text: str) -> bool:
 END = "/end"
 """What a person types to end a conversation."""
 
-_MENTION = re.compile(r"(?<![\w@/.])@(?P<name>[A-Za-z0-9][\w.-]*)")
+_MENTION = re.compile(r"(?<![@/.])@(?P<name>[^\W_][\w.-]*)")
 
 
-def parse_human_markers(message: str) -> Marked:
-    """The same for what a person wrote: `@name` picks the speaker, `/end` is `[DONE]`."""
+def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
+    """The same for what a person wrote: `@name` picks the speaker, `/end` is `[DONE]`.
+
+    Of names that are `known` the longest counts: it may hold spaces, and where people write
+    without any, what follows is no part of it.
+    """
     if message.strip().lower() == END:
         return Marked("", (), True)
     marked = parse_markers(message)
-    mentioned = [match["name"].rstrip(".-") for match in _MENTION.finditer(marked.text)]
+    if "@" not in marked.text:
+        return marked
+    names = sorted(known, key=len, reverse=True)
+    mentioned = [
+        _name_at(marked.text, match, names)
+        for match in _MENTION.finditer(marked.text)
+        if not _in_word(marked.text[: match.start()][-1:])
+    ]
     return marked._replace(names=(*marked.names, *mentioned))
+
+
+def _name_at(text: str, match: re.Match[str], known: Sequence[str]) -> str:
+    """The known name that stands at a mention, else all that could be one."""
+    written = _folded(text[match.start("name") :][:_TAIL])
+    for name in known:
+        if written.startswith(folded := _folded(name)):
+            after = written[len(folded) :].lstrip(".-")
+            if not _in_word(after[:1]):
+                return name
+    return match["name"].rstrip(".-")
+
+
+def _in_word(character: str) -> bool:
+    """Whether a character beside a name belongs to its word: not in scripts without spaces."""
+    is_letter = character.isalnum() or character == "_"
+    return is_letter and unicodedata.category(character) != "Lo"
+
+
+def _folded(name: str) -> str:
+    """One form for all ways of writing a name."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 RUNAWAY = 20
@@ -114,7 +148,9 @@ def marked_by(team: Team, author: str, text: str) -> Marked:
     """What a member or the person at the terminal said, with its markers taken off and read."""
     member = team.get(author)
     human = member is None or member.type == "human"
-    return parse_human_markers(text) if human else parse_markers(text)
+    if not human:
+        return parse_markers(text)
+    return parse_human_markers(text, (name for one in team.members for name in one.names if name))
 
 
 def opening_message(task: TaskCreated) -> Message | None:

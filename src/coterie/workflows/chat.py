@@ -15,7 +15,7 @@ from coterie.model.about import FailedTurn
 from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.task import Ended, Stopped, TaskCreated
-from coterie.model.team import Member
+from coterie.model.team import Member, Team
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 
@@ -69,7 +69,7 @@ class _Talk:
     def _next(self) -> Member | Ended:
         newest = self._newest
         if newest is None or (newest.cut and self._caps.floor == "ask"):
-            return self._human()
+            return _human(self._team)
         named = self._team.get(newest.next) if newest.next else None
         member = named or following(self._order, self._last_member)
         if member.type == "human":
@@ -77,7 +77,7 @@ class _Talk:
         cap = self._cap_reached()
         if cap is None:
             return member
-        return self._human() if self._caps.floor == "ask" else self._end(cap)
+        return _human(self._team) if self._caps.floor == "ask" else self._end(cap)
 
     def _cap_reached(self) -> str | None:
         caps, rounds = self._caps, self._rounds
@@ -86,11 +86,6 @@ class _Talk:
         if caps.max_turns is None and rounds.turns >= RUNAWAY:
             return "max_turns"
         return None
-
-    def _human(self) -> Member:
-        """Who gets the floor: the team's human, else the person at the terminal."""
-        humans = [member for member in self._order if member.type == "human"]
-        return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
 
     def _is_human(self, member_id: str) -> bool:
         member = self._team.get(member_id)
@@ -125,16 +120,38 @@ class Solo:
     version = 1
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
-        """Work to the end; what people say meanwhile is a further turn."""
+        """Work to the end; what people say meanwhile is a further turn.
+
+        A turn that was broken off is not the end: whoever did so is asked how it should go on.
+        """
         member = task.team.ai_members[0]
-        number = 1
-        reply, _ = await turn_or_skip(context, number, member)
-        while reply is not None and await context.heard(step_name.said(number)):
+        number, reply = 1, await _reply(context, 1, member)
+        while reply is not None:
+            said = await context.heard(step_name.said(number))
+            word = said[-1] if said else None
+            if word is None and reply.cut:
+                number += 1
+                word = await _reply(context, number, _human(task.team))
+            summary = reply.text.strip().partition("\n")[0][:200]
+            if word is None:
+                return Ended("done", summary)
+            if word.done:
+                return Ended("ended", summary, failed=reply.cut)
             number += 1
-            reply, _ = await turn_or_skip(context, number, member)
-        if reply is None:
-            return Ended("skipped", f"{member.id} could not do it", failed=True)
-        return Ended("done", reply.text.strip().partition("\n")[0][:200])
+            reply = await _reply(context, number, member)
+        return Ended("skipped", f"{member.id} could not do it", failed=True)
+
+
+def _human(team: Team) -> Member:
+    """Who gets the floor: the team's human, else the person at the terminal."""
+    humans = [member for member in team.in_order if member.type == "human"]
+    return humans[0] if humans else Member(id=YOU, name=YOU, display_name="You", type="human")
+
+
+async def _reply(context: Context, number: int, member: Member) -> Message | None:
+    """What a member says in a turn; None where that is skipped."""
+    reply, _ = await turn_or_skip(context, number, member)
+    return reply
 
 
 async def answer_or_stop(context: Context, name: str, question: Ask) -> Answer:

@@ -49,6 +49,31 @@ def test_parse_human(message: str, expected: Marked) -> None:
     assert parse_human_markers(message) == expected
 
 
+KNOWN = ("lilei", "李雷", "han", "韩梅梅", "rex", "rex-2", "Ada Lovelace", "José", "민수", "मोहन")
+
+
+@pytest.mark.parametrize(
+    ("message", "names"),
+    [
+        ("@李雷 你看看", ("李雷",)),
+        ("@李雷看看这个", ("李雷",)),
+        ("请@李雷看看，再给@韩梅梅。", ("李雷", "韩梅梅")),
+        ("@李雷，你好", ("李雷",)),
+        ("@민수야 봐", ("민수",)),
+        ("@मोहन देखो", ("मोहन",)),
+        ("@jose\u0301 look", ("José",)),
+        ("@ada lovelace, please", ("Ada Lovelace",)),
+        ("@rex-2 and @rex.", ("rex-2", "rex")),
+        ("@rex-3", ("rex-3",)),
+        ("@rexy", ("rexy",)),
+        ("@王芳看看", ("王芳看看",)),
+        ("mail lilei@rex.org or é@rex.org", ()),
+    ],
+)
+def test_whom_a_person_mentions(message: str, names: tuple[str, ...]) -> None:
+    assert parse_human_markers(message, KNOWN).names == names
+
+
 words = st.text(st.sampled_from("ab [](){}:,\n`~DONEXT@"), max_size=60)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from coterie.app.project import App
 
 Action = Callable[[], Awaitable[None]]
+_COMMAND = re.compile(r"/[A-Za-z]+")
+"""What looks like one word of command, known or not."""
 
 
 class ScreenActions(Protocol):
@@ -73,7 +76,8 @@ class InputHandler:
         self._app = app
 
     def typed(self, line: str) -> None:
-        self.soon(partial(self._take, line.strip()))
+        # A space before the slash makes it a word to the team.
+        self.soon(partial(self._take, line.strip(), slash=line.startswith("/")))
 
     def stop(self) -> None:
         """Ctrl-C, or Ctrl-D on an empty line."""
@@ -130,11 +134,11 @@ class InputHandler:
         except anyio.WouldBlock:
             self._around.print([" ! too much was typed at once; the last line was not sent"])
 
-    async def _take(self, line: str) -> None:
+    async def _take(self, line: str, *, slash: bool) -> None:
         if self.card_open and self._app is not None:
             await self.card.answer(self._app, line, lambda note: self._around.print([note]))
-        elif line.startswith("/"):
-            await self._command(line)
+        elif slash and (action := self._command(line)):
+            await action()
         elif self._app is not None:
             await self._say(self._app, line)
         else:
@@ -158,26 +162,36 @@ class InputHandler:
             lines.append(f'   {question.author_actor_id}  "{one_line(question.permission.said)}"')
         self._around.print(lines)
 
-    async def _command(self, line: str) -> None:
-        word = line.split(maxsplit=1)[0]
-        special = self._around.command(word)
-        if special is not None:
-            await special()
-            return
-        match word if word in self._board.commands else "":
-            case "/help":
-                self._around.print(self._board.keys())
-            case "/who":
-                self._around.print(self._board.who())
-            case "/stop":
-                self.stop()
-            case "/end":
-                await self._end()
-            case "/tasks":
-                await self._tasks()
-            case _:
-                known = " ".join(self._board.commands)
-                self._around.print([f" ! No command {word}. Here: {known}"])
+    def _command(self, line: str) -> Action | None:
+        """What a line does that is a command and nothing more; None for a path, or a sentence."""
+        known: Mapping[str, Action] = {
+            "/help": self._help,
+            "/who": self._who,
+            "/stop": self._stop,
+            "/end": self._end,
+            "/tasks": self._tasks,
+        }
+        word = line.lower()
+        if word in self._board.commands and word in known:
+            return known[word]
+        special = self._around.command(line)
+        return special or (partial(self._refuse, line) if _COMMAND.fullmatch(line) else None)
+
+    async def _refuse(self, word: str) -> None:
+        """Probably mistyped; it stays where it can be mended."""
+        known = " ".join(self._board.commands)
+        said = f" ! No command {word}. Here: {known}"
+        self._around.print([f"{said}   (to say it, put a space before it)"])
+        self._around.fill(word)
+
+    async def _help(self) -> None:
+        self._around.print(self._board.keys())
+
+    async def _who(self) -> None:
+        self._around.print(self._board.who())
+
+    async def _stop(self) -> None:
+        self.stop()
 
     async def _end(self) -> None:
         if self._app is None:

@@ -196,7 +196,9 @@ class PromptArea:
         return rest
 
     def fill(self, line: str) -> None:
-        """A line to be edited before it is entered."""
+        """A line to be edited before it is entered; what is being typed is left alone."""
+        if self.buffer.text:
+            return
         self.buffer.text = line
         self.buffer.cursor_position = len(line)
 
@@ -297,11 +299,16 @@ class PromptArea:
         add("<sigint>", controls.stop)
         add("c-d", controls.stop, empty)
         add("escape", self._escape)
+        add("c-z", self._suspend)
         for key in CARD_KEYS:
             add(key, partial(controls.pressed, key), empty & card & choosing)  # type: ignore[arg-type]
         add("tab", self._complete, ~empty)  # type: ignore[arg-type]
         add("tab", controls.open_question, empty)
         return keys
+
+    def _suspend(self) -> None:
+        """Back to the shell, which stops us; `fg` goes on."""
+        self.application.suspend_to_background()
 
     def _escape(self) -> None:
         if self.buffer.complete_state is not None:

@@ -17,6 +17,7 @@ import anyio
 import anyio.to_thread
 from pydantic import ValidationError
 
+from coterie.errors import ConfigError
 from coterie.model.conversation import Brief
 from coterie.model.envelope import TYPES, Envelope, Error, Instruction, Payload, Report, Review
 from coterie.model.interaction import Option
@@ -24,6 +25,7 @@ from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
+from coterie.model.workspace import shown
 from coterie.ports import Context, Parked
 from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
 from coterie.workspace.session_files import check_signatures, make_session_key, session_key
@@ -175,7 +177,19 @@ def _read_prompts(root: Path) -> dict[str, Template]:
     own = root / ".coterie" / "prompts"
     found = {path.stem: path for path in _PROMPTS.glob("*.md")}
     found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
-    return {name: Template(path.read_text(encoding="utf-8")) for name, path in found.items()}
+    return {name: Template(_text_of(path)) for name, path in found.items()}
+
+
+def _text_of(prompt: Path) -> str:
+    try:
+        return prompt.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = f"{shown(prompt)}:{line} is not UTF-8 text."
+        raise ConfigError(problem, "Save it as UTF-8.", f"{prompt}:{line}") from None
+    except OSError as error:
+        problem = f"{shown(prompt)} cannot be read: {error.strerror}."
+        raise ConfigError(problem, "Mend it, or delete it to use ours.", str(prompt)) from None
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,124 @@
+"""What cost users five minutes each, once: odd names, odd input, an odd state of the project."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inline_snapshot import snapshot
+
+from tests.cli.command import Cli
+from tests.cli.crew import Crew, registered
+
+LATIN = "caf\udce9 est ferm\udce9"
+"""Text that is not UTF-8, as Python has it."""
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_traceback(cli: Cli, closed: str) -> None:
+    command = f'"$0" -m coterie do --agent ada "be quick" {closed}'
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr, "bug" in ran.stderr) == (0, False, False)
+    assert cli("tasks", "--json").of("task")[0]["status"] == "completed"
+
+
+def test_without_a_message_on_a_closed_stdin_nothing_is_begun(cli: Cli) -> None:
+    command = '"$0" -m coterie do --agent ada <&-'
+    ran = subprocess.run(
+        ["sh", "-c", command, sys.executable], capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == snapshot(
+        (2, '! There is no message.\n  coterie do "what should be done"\n')
+    )
+
+
+@pytest.mark.parametrize("words", [("chat", "--agents", "ada"), ("do", "--agent", "ada")])
+def test_a_message_that_is_not_utf_8_is_heard(cli: Cli, words: tuple[str, ...]) -> None:
+    piped = cli(*words, stdin=LATIN)
+    assert (piped.code, "caf<0xE9> est ferm<0xE9>" in piped.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda path: path.write_bytes(b"one\ncaf\xe9"), ".coterie/prompts/plan.md:2 is not UTF-8"),
+        (Path.mkdir, ".coterie/prompts/plan.md cannot be read: Is a directory."),
+    ],
+)
+def test_a_prompt_file_that_cannot_be_read_is_named(bare: Cli, make: object, problem: str) -> None:
+    crew = Crew(registered(bare)).furnish()
+    prompt = crew.root / ".coterie" / "prompts" / "plan.md"
+    prompt.parent.mkdir()
+    assert callable(make)
+    make(prompt)
+    ran = crew("run", "Add coupons")
+    assert (ran.code, problem in ran.err, "bug" in ran.err) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"id": "you", "agent": "ada"}, 'id is "you", which is the person at the terminal'),
+        ({"id": "You", "agent": "ada"}, 'id is "You", which is the person at the terminal'),
+        ({"id": "a", "agent": "ada", "displayName": "you"}, 'displayName is "you", which is the'),
+        ({"id": "coterie"}, 'id is "coterie", which is Coterie itself'),
+    ],
+)
+def test_a_name_that_means_somebody_else_is_refused(
+    cli: Cli, entry: dict[str, str], problem: str
+) -> None:
+    path = cli.team("ada")
+    path.write_text(json.dumps({"members": [{"id": "rex", "agent": "rex"}, entry]}))
+    checked = cli("team", "validate")
+    assert (checked.code, f"members[1].{problem}" in checked.err) == (2, True)
+
+
+def test_nobody_can_be_made_you_by_another_way(cli: Cli) -> None:
+    cli.team("ada", "you")
+    assert cli("team", "validate").code == 0, "a human may be called so"
+    assert cli("chat", "--agents", "you=ada", "hi").code == 2
+    assert cli("team", "add", "You", "--agent", "rex").code == 2
+
+
+def test_a_member_is_found_by_any_name_in_any_script(cli: Cli) -> None:
+    entries = [
+        {"id": "ada", "agent": "ada"},
+        {"id": "lilei", "agent": "rex", "displayName": "李雷"},
+    ]
+    cli.team("ada").write_text(json.dumps({"members": entries}))
+    ran = cli("chat", "--json", "--max-turns", "1", "请@李雷看看这个")
+    said = [line["member"] for line in ran.of("message")]
+    assert (said[-1], ran.of("error")) == ("lilei", [])
+
+
+def test_the_doctor_finds_what_would_be_started(cli: Cli) -> None:
+    registry = cli.house.coterie_home / "agents" / "config.json"
+    tools = cli.house.home / "tools"
+    tools.mkdir()
+    (tools / "mytool").symlink_to(sys.executable)
+    entries = json.loads(registry.read_text())["agents"]
+    generic = {**entries["ada"], "adapter": "generic"}
+    agents = {
+        "mine": {**generic, "command": "mytool", "env": {"PATH": f"{tools}:/usr/bin:/bin"}},
+        "builtin": generic,
+        "brain": {"command": "none", "adapter": "builtin"},
+        "gone": {"command": "/nowhere/at-all"},
+    }
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    found = {
+        one["name"]: (one["state"], one["ready"]) for one in cli("doctor", "--json").of("agent")
+    }
+    assert {name: found[name] for name in agents} == snapshot(
+        {
+            "mine": ("installed", True),
+            "builtin": ("installed", True),
+            "brain": ("no model key", False),
+            "gone": ("not installed", False),
+        }
+    )
+    assert cli("do", "--agent", "mine", "hi").code == 0
