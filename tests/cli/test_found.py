@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -122,3 +123,21 @@ def test_the_doctor_finds_what_would_be_started(cli: Cli) -> None:
         }
     )
     assert cli("do", "--agent", "mine", "hi").code == 0
+
+
+def test_a_file_name_that_is_no_text_is_worked_on_like_any_other(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    assert crew("run", "--yes", "Add coupons odd-name").code == 0
+    assert "caf<0xE9>.txt  +1  -0" in crew("diff", "last", "--stat").out
+    assert crew("accept", "last").code == 0
+    assert Path(os.fsdecode(bytes(crew.root) + b"/caf\xe9.txt")).read_text() == "closed\n"
+    assert "caf<0xE9>.txt" in crew("revert", "last").out
+
+
+def test_an_answer_that_is_not_utf_8_is_taken(cli: Cli) -> None:
+    cli.team("ada", "you")
+    cli("chat", "hello")
+    answered = cli("answer", "q1", "--say", LATIN)
+    assert (answered.code, "bug" in answered.err) == (0, False)
+    assert cli("resume", "last").code in (0, 3)
+    assert "0xE9> est" in cli("log", "last").out

@@ -326,7 +326,7 @@ async def test_an_unknown_command_is_no_message_and_can_be_mended() -> None:
     async with scene() as it:
         await it.press("/hel\r")
         await it.until(lambda: "No command /hel" in it.output.written)
-        await it.until(lambda: it.screen._prompt.buffer.text == "/hel")  # pyright: ignore[reportPrivateUsage]
+        await it.until(lambda: it.screen._prompt.buffer.text == "/hel")
         await it.press("p\r")
         await it.until(lambda: "breaks off the turn" in it.output.written)
         assert it.app.told == []

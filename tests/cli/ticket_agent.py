@@ -8,6 +8,7 @@ the goal make it do something else; those of `WORDS` hold for the last ticket, t
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -19,7 +20,8 @@ PLAN = (
     ("form", "Form", ("model", "rules")),
 )
 FORM = "T3"
-WORDS = ("with-check", "sent-back", "looked-at", "never-works", "hangs", "dies")
+WORDS = ("with-check", "sent-back", "looked-at", "never-works", "hangs", "dies", "odd-name")
+DOES = ("never-works", "hangs", "dies", "odd-name")
 
 
 def planned(prompt: str) -> object:
@@ -49,9 +51,7 @@ def instructed(prompt: str) -> object:
         criteria.append({"text": "the form can be built", "command": "mkdir -p built"})
     if "looked-at" in prompt:
         criteria.append({"text": "looks right on a phone"})
-    summary = " ".join(
-        ["Write it.", *(one for one in ("never-works", "hangs", "dies") if one in prompt)]
-    )
+    summary = " ".join(["Write it.", *(one for one in DOES if one in prompt)])
     return {"summary": summary, "steps": ["open an editor"], "acceptance_criteria": criteria}
 
 
@@ -69,7 +69,11 @@ def worked(prompt: str, ticket: str) -> tuple[str, object]:
     Path(name).write_text(f"again = {mended}\n")
     evidence = ["mended"] if mended else ["I ran it"]
     said = f"{name} is written." if ticket == FORM else ""
-    return said, {"status": "completed", "outputs": [name], "evidence": evidence}
+    outputs = [name]
+    if "odd-name" in prompt:  # a byte that is no text, and half of a character
+        Path(os.fsdecode(b"caf\xe9.txt")).write_text("closed\n")
+        outputs += ["caf\udce9.txt", "half \ud83d"]
+    return said, {"status": "completed", "outputs": outputs, "evidence": evidence}
 
 
 def answered(prompt: str) -> tuple[str, object]:

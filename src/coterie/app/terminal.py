@@ -33,6 +33,7 @@ def open_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # An agent may say what this terminal cannot show; that must not end a command.
             stream.reconfigure(errors="replace")
-    if isinstance(sys.stdin, io.TextIOWrapper):
+    stdin: object = sys.stdin
+    if isinstance(stdin, io.TextIOWrapper):
         # As with arguments: a byte that is no text is shown for what it is.
-        sys.stdin.reconfigure(errors="surrogateescape")
+        stdin.reconfigure(errors="surrogateescape")

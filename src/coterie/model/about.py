@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from coterie.model.instant import Instant
 from coterie.model.tool_call import Effect
+from coterie.model.visible import encodable
 
 Measure = Literal["tokens", "usd", "turns"]
 BudgetScope = Literal["task", "member", "day", "member's day"]
@@ -27,6 +28,12 @@ class Wire(BaseModel):
         extra="ignore",
         defer_build=True,  # most commands never meet a question
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: object) -> object:
+        """Names of files and replies of agents may hold what is no text; it is written out."""
+        return encodable(given)
 
 
 class _Subject(Wire):

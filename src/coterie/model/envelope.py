@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from coterie.model.instant import Instant
 from coterie.model.ticket import TicketState
+from coterie.model.visible import encodable
 
 VERSION = "1.0"
 ID = r"^[A-Za-z0-9][A-Za-z0-9._#-]{0,63}$"
@@ -35,6 +36,12 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 class _Payload(BaseModel):
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, given: object) -> object:
+        """Names of files and replies of agents may hold what is no text; it is written out."""
+        return encodable(given)
 
 
 class Needs(NamedTuple):

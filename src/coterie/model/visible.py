@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import cast
 
 _IGNORED = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
@@ -27,6 +29,7 @@ _LAST_BLANK = re.compile(r" (?=\n|\Z)")
 _LONG_GAP = 64
 """So many blanks in a row could push what follows out of sight; the last of them is shown."""
 _EMOJI = "\ufe0f"
+_NO_TEXT = re.compile("[\ud800-\udfff]")
 _BYTES = range(0xDC80, 0xDD00)
 """Where Python keeps the bytes of file names that are no text."""
 
@@ -44,6 +47,32 @@ def visible(text: str) -> str:
 def visible_line(text: str) -> str:
     """The same on one line, whose ends of lines are written out as well."""
     return visible(text).replace("\n", LINE_END)
+
+
+def visible_path(path: str) -> str:
+    """A path as text that can be kept and sent: as it is, unless a byte of it is no text."""
+    return visible_line(path) if _NO_TEXT.search(path) or CODE.search(path) else path
+
+
+def encodable(value: object) -> object:
+    """A value of JSON in which every text can be kept and sent as UTF-8.
+
+    Halves of a character are joined, and replaced where one is missing; a byte that is no text,
+    as in the name of a file, is written out.
+    """
+    if isinstance(value, str):
+        return value if value.isascii() or not _NO_TEXT.search(value) else _whole(value)
+    if isinstance(value, Mapping):
+        entries = cast("Mapping[str, object]", value)
+        return {key: encodable(one) for key, one in entries.items()}
+    if isinstance(value, list | tuple):
+        return [encodable(one) for one in cast("Sequence[object]", value)]
+    return value
+
+
+def _whole(text: str) -> str:
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    return _NO_TEXT.sub(lambda half: _code(half[0]) if ord(half[0]) in _BYTES else "\ufffd", joined)
 
 
 def printable(text: str) -> str:

@@ -19,7 +19,7 @@ from coterie.model.visible import patch_lines
 from coterie.model.workspace import unfinished_name
 from coterie.process.streams import whole
 from coterie.tools import workspace_files
-from coterie.tools.toolbox import Tool, ToolInput, ToolOutcome, Utf8Text
+from coterie.tools.toolbox import PathText, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import PathEntry, TextFile, ToolError
 
 LINES_COMPARED = 5000
@@ -164,7 +164,7 @@ class EditFileInput(ToolInput):
     """Replace one piece of a text file by another. oldStr must be in the file exactly and only
     once; take in lines around it until it is. With an empty oldStr a new file is made."""
 
-    path: Utf8Text = Field(description="The file, from the top of the workspace.")
+    path: PathText = Field(description="The file, from the top of the workspace.")
     old_str: Utf8Text = Field(
         description="What to replace, exactly as it is; empty: make a new file."
     )

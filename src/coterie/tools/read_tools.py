@@ -17,9 +17,19 @@ import anyio.to_thread
 from pydantic import Field
 
 from coterie.errors import GitFailed
+from coterie.model.visible import visible_path
 from coterie.process.launch import CapturedOutput, capture
 from coterie.tools import scan, workspace_files
-from coterie.tools.toolbox import MOST, Tool, ToolInput, ToolOutcome, Utf8Text, truncated, visible
+from coterie.tools.toolbox import (
+    MOST,
+    PathText,
+    Tool,
+    ToolInput,
+    ToolOutcome,
+    Utf8Text,
+    truncated,
+    visible,
+)
 from coterie.tools.workspace_files import COTERIE, GIT, TextFile, ToolError, WorkspaceRoot
 from coterie.workspace.git import repository_of
 
@@ -31,7 +41,7 @@ class ReadFileInput(ToolInput):
     """Read a text file. Gives its text without line numbers, and which lines those are. A long
     file comes in parts: go on with offset."""
 
-    path: Utf8Text = Field(description="The file, from the top of the workspace.")
+    path: PathText = Field(description="The file, from the top of the workspace.")
     offset: int = Field(1, ge=1, description="The first line to show, counted from 1.")
     limit: int = Field(LINES, ge=1, description="How many lines to show at most.")
 
@@ -177,7 +187,7 @@ class ListFilesInput(ToolInput):
     """List the files in a folder and below it, without those that git ignores. Where there are too
     many, folders are shown with the number of their files."""
 
-    path: Utf8Text = Field(".", description="The folder, from the top of the workspace.")
+    path: PathText = Field(".", description="The folder, from the top of the workspace.")
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,8 @@ class ListFiles(Tool[ListFilesInput]):
             finally:
                 os.close(folder)
         count = f"more than {MOST_FILES:,}" if len(files) >= MOST_FILES else f"{len(files):,}"
-        text = truncated(visible("\n".join(folded(files, MOST_LINES))))
+        names = map(visible_path, folded(files, MOST_LINES))
+        text = truncated(visible("\n".join(names)))
         return ToolOutcome({"path": place.path, "count": count, "files": text})
 
 
@@ -228,7 +239,7 @@ class GrepInput(ToolInput):
     over."""
 
     pattern: Utf8Text = Field(description="A regular expression, found anywhere in a line.")
-    path: Utf8Text = Field(".", description="The folder or file to search.")
+    path: PathText = Field(".", description="The folder or file to search.")
     glob: Utf8Text = Field("", description="Only files of this form, such as *.py or src/**/*.ts.")
 
 
@@ -285,7 +296,7 @@ class Grep(Tool[GrepInput]):
             for _, number in found:
                 if number <= len(lines):
                     text = visible(lines[number - 1].rstrip("\r"))
-                    yield f"{prefix}{name}:{number}:{text[:LONGEST_LINE]}"
+                    yield f"{visible_path(prefix + name)}:{number}:{text[:LONGEST_LINE]}"
 
     def _text(self, path: str) -> list[str]:
         try:

@@ -7,7 +7,7 @@ import difflib
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from coterie.model.tool_call import Action
+from coterie.model.visible import decoded, encodable
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.workspace_files import ToolError
 
@@ -32,6 +33,8 @@ def _encodable(text: str) -> str:
 
 Utf8Text = Annotated[str, AfterValidator(_encodable)]
 """A text that can be encoded as UTF-8."""
+PathText = Annotated[str, AfterValidator(_encodable), AfterValidator(decoded)]
+"""The path of a file as outcomes have it: `<0xE9>` stands for a byte that is no text."""
 
 
 class ToolInput(BaseModel):
@@ -180,7 +183,7 @@ class PreparedCall:
     @property
     def given(self) -> Mapping[str, object]:
         """Its arguments as a JSON object, for people and the audit."""
-        return self.asked.model_dump(mode="json", by_alias=True)
+        return cast("Mapping[str, object]", encodable(self.asked.model_dump(by_alias=True)))
 
 
 class Toolbox:
@@ -231,12 +234,14 @@ async def _explained(
     call: Callable[[ToolInput], Awaitable[ToolOutcome]], prepared: PreparedCall
 ) -> ToolOutcome:
     try:
-        return await call(prepared.asked)
+        outcome = await call(prepared.asked)
     except ToolError as refusal:
-        return ToolOutcome.refused(str(refusal))
+        outcome = ToolOutcome.refused(str(refusal))
     except OSError as error:
         where = ", ".join(prepared.action.paths) or prepared.tool.name
-        return ToolOutcome.refused(f"{where}: {error.strerror or error}")
+        outcome = ToolOutcome.refused(f"{where}: {error.strerror or error}")
+    # A byte of a file's name may be no text.
+    return replace(outcome, output=cast("Mapping[str, object]", encodable(outcome.output)))
 
 
 def _plain(name: str) -> str:

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.model.visible import decoded, guarded, printable, visible, visible_line
+from coterie.model.visible import (
+    decoded,
+    encodable,
+    guarded,
+    printable,
+    visible,
+    visible_line,
+    visible_path,
+)
 
 ANY = st.text(
     st.one_of(
@@ -74,3 +82,25 @@ def test_every_character_that_is_no_sign_is_written_out() -> None:
         sign = chr(point)
         if unicodedata.category(sign) in hidden and sign != "\n":
             assert visible(sign).startswith(("<U+", "<0x")), hex(point)
+
+
+@given(ANY)
+def test_a_path_can_be_kept_and_given_back(path: str) -> None:
+    visible_path(path).encode()
+    assert decoded(visible_path(path)) == path
+
+
+@pytest.mark.parametrize(
+    ("given_", "kept"),
+    [
+        ("plain", "plain"),
+        ("caf\udce9", "caf<0xE9>"),
+        ("\ud83d\ude00 and half \ud83d", "\U0001f600 and half \ufffd"),
+        (
+            {"a": ["\udcff", 1, {"b": ("\udc80",)}], "c": None},
+            {"a": ["<0xFF>", 1, {"b": ["<0x80>"]}], "c": None},
+        ),
+    ],
+)
+def test_what_is_kept_is_text(given_: object, kept: object) -> None:
+    assert encodable(given_) == kept

@@ -20,6 +20,7 @@ from typing import TypeVar
 import anyio.to_thread
 from pydantic import Field
 
+from coterie.model.visible import decoded, visible_path
 from coterie.tools.read_tools import files_below
 from coterie.tools.search.database import IndexDatabase
 from coterie.tools.search.passages import best_lines, digest, split_file
@@ -147,20 +148,22 @@ class CodeIndex:
         return len(new), len(changed), len(gone)
 
     def _present(self) -> dict[str, str]:
-        """The stamp of every file to index: times and size."""
+        """The stamp of every file to index, times and size, by its path as text."""
         found: dict[str, str] = {}
         with self._root.resolve(".") as top:
             for path in files_below(self._root, top.folder, "."):
                 with suppress(OSError):
                     state = os.stat(path, dir_fd=top.folder, follow_symlinks=False)
                     if stat.S_ISREG(state.st_mode) and self._root.may_read(path):
-                        found[path] = f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size}"
+                        found[visible_path(path)] = (
+                            f"{state.st_mtime_ns} {state.st_ctime_ns} {state.st_size}"
+                        )
         return found
 
     def _text(self, path: str) -> str:
         """The text of a file; empty if it is gone, too large, binary or generated."""
         try:
-            with self._root.resolve(path) as place, place.open_file() as file:
+            with self._root.resolve(decoded(path)) as place, place.open_file() as file:
                 data = file.read(LARGEST + 1)
         except (OSError, ToolError):
             return ""
