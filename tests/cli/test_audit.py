@@ -116,8 +116,8 @@ def test_the_chain_is_whole(audited: Cli) -> None:
     assert (ran.out, ran.code) == snapshot(
         (
             """\
-audit    8 rows, chain whole
-events   4 rows, chain whole
+audit      8 rows, chain whole
+events     4 rows, chain whole
 """,
             0,
         )

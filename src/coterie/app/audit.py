@@ -6,11 +6,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from coterie.app.project import App
+from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import UsageError
 from coterie.model.tool_call import DENIED, AuditEntry, ChainedEntry
+
+if TYPE_CHECKING:
+    from coterie.model.envelope_fault import EnvelopeCheck
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,13 @@ class AuditCheck:
     rows: int
     events: int
     problems: Sequence[str]
+    sessions: Sequence[EnvelopeCheck] = ()
+    """Every session with tickets, or the one that was asked for."""
+
+    @property
+    def all_problems(self) -> Sequence[str]:
+        """What is wrong with rows, and with envelopes."""
+        return [*self.problems, *(str(one) for found in self.sessions for one in found.new)]
 
 
 async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
@@ -71,10 +83,14 @@ async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     )
 
 
-async def check_audit(app: App) -> AuditCheck:
-    """Check every page of the database and both hash chains."""
+async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:
+    """Check every page of the database, both hash chains, and the envelopes of all sessions, or of
+    one."""
     rows, problems = await app.storage.audit.chain(), await app.problems()
-    return AuditCheck(len(rows), (await app.storage.events.head())[0], problems)
+    views = [one for one in await app.tasks() if one.workflow == TICKETS]
+    wanted = [one.id for one in views] if task_id is None else [task_id]
+    sessions = [await app.check_envelopes(one) for one in wanted]
+    return AuditCheck(len(rows), (await app.storage.events.head())[0], problems, sessions)
 
 
 def _uses(rows: Sequence[ChainedEntry], running: frozenset[str]) -> list[ToolUse]:

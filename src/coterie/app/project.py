@@ -50,6 +50,7 @@ from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
+    from coterie.model.envelope_fault import EnvelopeCheck
 
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
@@ -163,7 +164,8 @@ class App:
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
             )
-            services = run.with_session(services, self.root, self.storage.tickets, created)
+            tickets = self.storage.tickets
+            services = run.with_session(services, self.root, tickets, created, observer)
             result = await replace(engine, services=services).run(
                 task_id, members.channels, observer, patience
             )
@@ -265,6 +267,10 @@ class App:
     async def envelopes(self, task_id: str) -> list[Envelope]:
         """All that was said about a session's tickets, in order."""
         return await self._sessions.envelopes(task_id)
+
+    async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
+        """Whether every envelope of a session is what was written; files are written anew."""
+        return await self._sessions.check_envelopes(task_id)
 
     async def branch(self, task_id: str) -> str:
         """The branch of a session's approved work; empty where it has none."""

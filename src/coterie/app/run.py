@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
@@ -35,7 +35,6 @@ from coterie.ports import (
     Checks,
     ChildLog,
     Observer,
-    SessionFiles,
     Storage,
     TicketStore,
     Workflow,
@@ -46,6 +45,10 @@ from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
+
+if TYPE_CHECKING:
+    from coterie.model.envelope_fault import EnvelopeFault
+    from coterie.stores.envelope_files import EnvelopeFiles
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
@@ -316,7 +319,11 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
 
 
 def with_session(
-    services: RunServices, root: Path, store: TicketStore, created: TaskCreated
+    services: RunServices,
+    root: Path,
+    store: TicketStore,
+    created: TaskCreated,
+    observer: Observer,
 ) -> RunServices:
     """The services of a task whose workflow runs checks; of a session, its files are kept too."""
     if created.workflow in _WITHOUT_CHECKS:
@@ -324,15 +331,23 @@ def with_session(
     services = replace(services, checks=checks_of(root, created, services.redactor))
     if created.workflow != TICKETS:
         return services
-    return replace(services, session_files=session_files_of(root, store, created))
+    return replace(services, session_files=session_files_of(root, store, created, observer))
 
 
-def session_files_of(root: Path, store: TicketStore, created: TaskCreated) -> SessionFiles:
-    """What tells a session in files."""
+def session_files_of(
+    root: Path, store: TicketStore, created: TaskCreated, observer: Observer | None = None
+) -> EnvelopeFiles:
+    """What tells a session in files; the observer is told what somebody did to them."""
     from coterie.stores.envelope_files import EnvelopeFiles
 
     folder, session = Project(root).folder, created.session_id
-    return EnvelopeFiles(folder, store, session, signed=created.scheduler.sign)
+
+    def tell(fault: EnvelopeFault) -> None:
+        if observer is not None:
+            hint = f"coterie audit {session} --verify"
+            observer.saw(ErrorRecord("envelope_changed", f"{fault}.", hint, task=created.task_id))
+
+    return EnvelopeFiles(folder, store, session, signed=created.scheduler.sign, tell=tell)
 
 
 def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:

@@ -20,12 +20,14 @@ from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Turn
 from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
+from coterie.model.task import ENDED
 from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
+    from coterie.model.envelope_fault import EnvelopeCheck
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,19 @@ class Sessions:
         created = (await self.look.state(task_id)).created
         if created.workflow == TICKETS and await self.look.runner_of(task_id) is None:
             await session_files_of(self.look.root, self.look.storage.tickets, created).flush()
+
+    async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
+        """Whether every envelope of a session is what was written: in the database by its
+        signature, and in its file, which is written anew from the database where it is not."""
+        from coterie.model.envelope_fault import EnvelopeCheck
+
+        state = await self.look.state(task_id)
+        if state.created.workflow != TICKETS:
+            return EnvelopeCheck(task_id, 0, signed=False)
+        files = session_files_of(self.look.root, self.look.storage.tickets, state.created)
+        if await self.look.runner_of(task_id) is not None:
+            return await files.verify("live")
+        return await files.verify("whole" if state.status in ENDED else "cut")
 
     async def concluded(self, result: ResultRecord) -> ResultRecord:
         """The result of a run, with what its session checked and what comes next."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from coterie.app.costs import Cost, tally
 from coterie.app.project import App
@@ -15,6 +16,9 @@ from coterie.model.interaction import Interaction
 from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
 from coterie.model.team import Allowance, Tally, Team, base_of, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
+
+if TYPE_CHECKING:
+    from coterie.model.envelope_fault import EnvelopeFault
 
 AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
 """States in which a worker has a ticket in hand."""
@@ -37,6 +41,8 @@ class SessionView:
 
     detail: TaskDetail
     tickets: Sequence[TicketView]
+    faults: Sequence[EnvelopeFault] = ()
+    """Envelopes that are not what they were; looked for where one session is shown."""
 
     @property
     def id(self) -> str:
@@ -66,6 +72,12 @@ async def read_session(app: App, task_id: str | None = None) -> SessionView:
     return SessionView(await app.show(task_id), await app.tickets(task_id))
 
 
+async def read_checked(app: App, task_id: str) -> SessionView:
+    """A session, with what is wrong with its envelopes."""
+    found = await read_session(app, task_id)
+    return replace(found, faults=(await app.check_envelopes(task_id)).faults)
+
+
 async def _newest(app: App) -> str:
     for view in reversed(await app.tasks()):
         if view.workflow == TICKETS:
@@ -86,7 +98,7 @@ class TicketDetail:
 
 async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     """A ticket of a session; raises NotFound."""
-    found = await read_session(app, task_id)
+    found = await read_checked(app, task_id)
     known = [view.ticket.id for view in found.tickets]
     if ticket_id not in known:
         there = ", ".join(known) or "none"

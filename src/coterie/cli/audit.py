@@ -49,7 +49,11 @@ _SINCE = click.option(
     "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="The newest N of them.")
-@click.option("--verify", is_flag=True, help="Check that no row was changed, added or removed.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Check that no row and no envelope was changed, added or removed.",
+)
 @click.option("--export", "path", metavar="FILE", help="Rows as JSON lines into a file; - is here.")
 @pass_call
 def audit(
@@ -66,8 +70,11 @@ def audit(
         wanted = AuditFilter(task, given["member"], given["tool"], given["since"])
         return await read_audit(app, wanted)
 
+    async def check(app: App) -> AuditCheck:
+        return await check_audit(app, await app.find_task(id_) if id_ else None)
+
     if verify:
-        if checked := look(call, check_audit):
+        if checked := look(call, check):
             _show_check(call, checked)
         return
     found = look(call, read)
@@ -128,14 +135,23 @@ def _use_fields(use: ToolUse) -> Mapping[str, object]:
 
 
 def _show_check(call: Call, found: AuditCheck) -> None:
-    fields = {"rows": found.rows, "events": found.events, "whole": not found.problems}
-    call.record("audit_check", {**fields, "problems": found.problems})
-    for problem in found.problems:
+    problems = found.all_problems
+    envelopes = sum(one.count for one in found.sessions)
+    signed = sum(one.count for one in found.sessions if one.signed)
+    fields = {"rows": found.rows, "events": found.events, "whole": not problems}
+    counts = {"envelopes": envelopes, "signed": signed}
+    call.record("audit_check", {**fields, **counts, "problems": problems})
+    for problem in problems:
         call.note(f"! {one_line(problem)}")
-    if found.problems:
+    for fault in (fault for one in found.sessions for fault in one.faults if fault.earlier):
+        call.note(one_line(str(fault)))
+    if problems:
         raise click.exceptions.Exit(1)
-    call.line(f"audit    {counted(found.rows, 'row')}, chain whole")
-    call.line(f"events   {counted(found.events, 'row')}, chain whole")
+    call.line(f"audit      {counted(found.rows, 'row')}, chain whole")
+    call.line(f"events     {counted(found.events, 'row')}, chain whole")
+    if envelopes:
+        proof = f"{signed} signed, every signature right" if signed else "not signed"
+        call.line(f"envelopes  {envelopes}, every file as it was written; {proof}")
 
 
 def _export(call: Call, rows: Sequence[ChainedEntry], path: str) -> None:

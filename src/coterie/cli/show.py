@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.app.views import read_session, read_ticket
+from coterie.app.views import SessionView, read_checked, read_session, read_ticket
 from coterie.cli import card, records
 from coterie.cli.graph import graph
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
-from coterie.cli.text import Paint, about, clock, counted, field, warned
+from coterie.cli.text import Paint, about, clock, counted, field, one_line, warned
 from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table
 from coterie.errors import UsageError
@@ -49,10 +49,11 @@ def show(call: Call, id_: str) -> None:
 
 
 def _show_task(call: Call, id_: str) -> None:
-    session = named(call, id_, read_session)
+    session = named(call, id_, read_checked)
     detail, listed = session.detail, rows(session)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
+    _show_faults(call, session)
     call.records("ticket", (_fields(detail.view.id, row) for row in listed))
     if listed:
         call.lines(["", *_drawn(listed, call.width, call.paint), ""])
@@ -60,6 +61,14 @@ def _show_task(call: Call, id_: str) -> None:
     for view in detail.questions:
         if view.state == "open":
             call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
+
+
+def _show_faults(call: Call, session: SessionView) -> None:
+    """Say which envelopes are not what they were."""
+    for fault in session.faults:
+        fields = {"task": session.id, "file": fault.file, "kind": fault.kind}
+        call.record("envelope_fault", {**fields, "mended": fault.mended, "kept": fault.kept_as})
+        call.line(f"! {one_line(str(fault))}")
 
 
 def _show_question(call: Call, name: str) -> None:
@@ -125,6 +134,7 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
     }
     call.record("ticket", _fields(found.session.id, row) | more)
     call.lines(page_lines(found, row, call.width, call.paint))
+    _show_faults(call, found.session)
 
 
 class _Tickets(click.Group):

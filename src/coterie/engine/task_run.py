@@ -162,7 +162,10 @@ def redacted(write: Write, by: Redactor) -> Write:
         case CloseStep(result=text):
             kept = _json(text, by)
             return write if kept is text else write._replace(result=kept)
-        case AppendAudit() | AppendEvent() | AppendEnvelope() | PutTicket():
+        case AppendEnvelope(envelope=said, key=key):
+            kept = by.whole(said)  # signed after that: the signature is over what the file says
+            return AppendEnvelope(kept.signed(key) if key else kept)
+        case AppendAudit() | AppendEvent() | PutTicket():
             given = tuple(write)
             kept = by.whole(given)
             return write if kept is given else write._make(kept)

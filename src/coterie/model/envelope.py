@@ -35,6 +35,7 @@ Lines = Annotated[tuple[str, ...], BeforeValidator(_listed)]
 
 
 class _Payload(BaseModel):
+    # What is added later is None by default, and so left out: signatures made before still hold.
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
@@ -308,6 +309,15 @@ PAYLOADS: Mapping[PayloadType, type[Payload]] = dict(
 TYPES: Mapping[type[Payload], PayloadType] = {model: name for name, model in PAYLOADS.items()}
 _UNSIGNED_IF_EMPTY = ("ask_user", "check")
 """Payload fields that are younger than the first signatures, which were made without them."""
+_SIGNATURE = "signature"
+
+
+def signature_of(said: Mapping[str, object], key: bytes) -> str:
+    """The signature of what an envelope's file says: HMAC-SHA256 of that object without its
+    `signature`, as JSON in UTF-8 with sorted keys and no spaces."""
+    plain = {name: value for name, value in said.items() if name != _SIGNATURE}
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "hmac-sha256:" + hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
 class Envelope(BaseModel):
@@ -328,7 +338,9 @@ class Envelope(BaseModel):
         default=None, description="Which ticket it is about. Left out: the whole session."
     )
     signature: str | None = Field(
-        default=None, description="`hmac-sha256:…` over all the rest, where the session has a key."
+        default=None,
+        description="`hmac-sha256:…` of all the rest of this object, as JSON in UTF-8 with sorted "
+        "keys and no spaces, where the session has a key.",
     )
 
     @model_validator(mode="before")
@@ -366,17 +378,23 @@ class Envelope(BaseModel):
 
     def signed(self, key: bytes) -> Envelope:
         """The same with its signature."""
-        return self.model_copy(update={"signature": self._signature(key)})
+        return self.model_copy(update={_SIGNATURE: signature_of(self.said, key)})
 
     def is_signed_by(self, key: bytes) -> bool:
         """Whether nobody changed it since it was signed with this key."""
         given = (self.signature or "").encode()
-        return hmac.compare_digest(given, self._signature(key).encode())
+        fitting = (signature_of(said, key).encode() for said in (self.said, self._said_before()))
+        return any(hmac.compare_digest(given, one) for one in fitting)
 
-    def _signature(self, key: bytes) -> str:
-        plain = self.model_dump(mode="json", exclude={"signature"})
+    @property
+    def said(self) -> dict[str, object]:
+        """The object that is in its file."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def _said_before(self) -> dict[str, object]:
+        """What the first signatures were made of: fields that its file leaves out, too."""
+        plain = self.model_dump(mode="json")
         for name in _UNSIGNED_IF_EMPTY:
             if plain["payload"].get(name, "") is None:
                 del plain["payload"][name]
-        text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return "hmac-sha256:" + hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+        return plain

@@ -214,6 +214,8 @@ class AppendEnvelope(NamedTuple):
     """A message about tickets; the store gives it the session's next number."""
 
     envelope: Envelope
+    key: bytes | None = None
+    """What it is to be signed with, once it is as it will be kept; a store never sees it."""
 
 
 class PutTicket(NamedTuple):

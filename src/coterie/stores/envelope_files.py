@@ -2,27 +2,40 @@
 `<sequence>-<payload_type>.json` each, and a line each in `events.log`.
 
 They are written from the rows, after the commit, and put right wherever they differ: after a
-crash, or when somebody changed them.  The rows are what counts.
+crash, or when somebody changed them, which is told.  The rows are what counts; where a session is
+signed, they are believed as far as their signatures are right.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import anyio
 import anyio.to_thread
+from pydantic import ValidationError
 
-from coterie.errors import NotOurs
-from coterie.model import envelope as payloads
-from coterie.model.envelope import Envelope, Payload
+from coterie.errors import EnvelopeForged, NotOurs
+from coterie.model.envelope import Envelope, signature_of
+from coterie.model.envelope_fault import (
+    EnvelopeCheck,
+    EnvelopeFault,
+    Extent,
+    FaultKind,
+    kept_file,
+    put_aside,
+)
 from coterie.ports import TicketStore
+from coterie.stores.events_log import log_lines
 from coterie.stores.sqlite.failures import from_system
 from coterie.workspace.beneath import open_file, opened_folder
-from coterie.workspace.session_files import check_signatures, session_key
+from coterie.workspace.session_files import check_signatures, key_path, session_key
 
 Rows = Sequence[tuple[int, Envelope]]
 
@@ -32,21 +45,27 @@ _NEW = ".new"
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELAY = 0.05
 """Seconds that a write waits for more to be written with it: a few percent of a ticket's CPU."""
-_LONGEST = 300
-"""Of a line in `events.log`; the whole of it is in the envelope."""
 
 
 class EnvelopeFiles:
     """`ports.SessionFiles`: one session's folder below `logs/`, for the holder of its lease."""
 
     def __init__(
-        self, folder: Path, store: TicketStore, session: str, *, signed: bool = False
+        self,
+        folder: Path,
+        store: TicketStore,
+        session: str,
+        *,
+        signed: bool = False,
+        tell: Callable[[EnvelopeFault], None] = lambda _: None,
     ) -> None:
-        """`folder` is the project's `.coterie`; `signed`: every envelope must bear a signature."""
+        """`folder` is the project's `.coterie`; `signed`: every envelope must bear a signature;
+        `tell` is called for whatever somebody did to the files, once it is put right."""
         self._folder = folder
         self._store = store
         self._session = session
         self._signed = signed
+        self._tell = tell
         self._files = _Folder(folder, session)
         self._last = 0
         """The number of the last envelope that is in the files; 0: all are to be looked at."""
@@ -73,22 +92,63 @@ class EnvelopeFiles:
         async with self._writing:
             while True:
                 rows = await self._store.envelopes(self._session, self._last)
-                if not rows or await anyio.to_thread.run_sync(self._write, rows):
+                found = await anyio.to_thread.run_sync(self._write, rows) if rows else []
+                for fault in found or ():
+                    self._tell(fault)
+                if found is not None:
                     return
                 self._last = 0  # somebody changed the files while we were at it
 
-    def _write(self, rows: Rows) -> bool:
+    def _write(self, rows: Rows) -> list[EnvelopeFault] | None:
+        """What had been done to the files; None where all rows are needed."""
         if self._signed:
             check_signatures(self._session, rows, session_key(self._folder, self._session))
+        found: list[EnvelopeFault] = []
         try:
             if self._last == 0:
-                self._files.put_right(rows)
+                found = self._files.put_right(rows)
             elif not self._files.add(rows):
-                return False
+                return None
         except OSError as error:
             raise from_system(error, self._files.folder) from error
         self._last = rows[-1][0]
-        return True
+        return found
+
+    async def verify(self, extent: Extent) -> EnvelopeCheck:
+        """Whatever is wrong with any envelope; files are written anew where the rows can be
+        trusted, unless somebody else is writing them."""
+        # The names first: whoever runs the session may be writing further ones.
+        names = await anyio.to_thread.run_sync(self._files.names)
+        rows = await self._store.envelopes(self._session)
+        found = await anyio.to_thread.run_sync(self._verify, names, rows, extent)
+        faults = (*found, *put_aside(self._session, names))
+        return EnvelopeCheck(self._session, len(rows), self._signed, faults)
+
+    def _verify(self, names: Collection[str], rows: Rows, extent: Extent) -> list[EnvelopeFault]:
+        try:
+            key = session_key(self._folder, self._session) if self._signed and rows else None
+        except EnvelopeForged:
+            return [EnvelopeFault(self._session, "no_key", str(key_path(Path(), self._session)))]
+        found = [*self._of_rows(rows, key), *self._files.compare(rows, names, extent)]
+        if extent == "live" or any(fault.in_database for fault in found):
+            return [self._files.vouched(fault, key) for fault in found]
+        if found:
+            try:
+                self._files.put_right(rows)
+            except OSError:  # a disk that cannot be written: it is told all the same
+                return found
+        return [replace(fault, mended=True) for fault in found]
+
+    def _of_rows(self, rows: Rows, key: bytes | None) -> list[EnvelopeFault]:
+        """What is wrong with the rows themselves."""
+        last = rows[-1][0] if rows else 0
+        lost = sorted(set(range(1, last + 1)) - {sequence for sequence, _ in rows})
+        found = [EnvelopeFault(self._session, "lost", f"{one:06d}") for one in lost]
+        for sequence, envelope in rows if key else ():
+            if not envelope.is_signed_by(key or b""):
+                kind: FaultKind = "forged" if envelope.signature else "unsigned"
+                found.append(EnvelopeFault(self._session, kind, _name(sequence, envelope)))
+        return found
 
 
 class _Folder:
@@ -100,26 +160,93 @@ class _Folder:
         self._size = 0
         """How long the log is, unless somebody else wrote to it."""
 
-    def put_right(self, rows: Rows) -> None:
-        """Make the folder hold what the rows say, and all of it; `rows` are all there are."""
+    def names(self) -> Collection[str]:
+        """The files that are there."""
+        try:
+            with opened_folder(*self._place) as at:
+                return _listed(at)
+        except FileNotFoundError:
+            return frozenset()
+
+    def compare(self, rows: Rows, names: Collection[str], extent: Extent) -> list[EnvelopeFault]:
+        """Files that are not what the rows say; `names` are those that were there before the rows
+        were read."""
+        try:
+            with opened_folder(*self._place) as at:
+                found = self._compare(at, rows, names, extent)
+                return [*found, *self._compare_log(at, rows, extent)]
+        except FileNotFoundError:
+            gone = [_name(*row) for row in rows] if extent == "whole" else []
+            return [self._fault("missing", name) for name in gone]
+
+    def _compare(
+        self, at: int, rows: Rows, names: Collection[str], extent: Extent, *, mend: bool = False
+    ) -> list[EnvelopeFault]:
         wanted = {_name(sequence, envelope): envelope for sequence, envelope in rows}
-        lines = _lines(rows)
+        ours = {name for name in names if _OURS.fullmatch(name)}
+        newest = max(ours & wanted.keys(), default="")
+        found: list[EnvelopeFault] = []
+        for name, envelope in wanted.items():
+            data, is_there = _data(envelope), name in names
+            kept = self._read(at, name) if is_there else None
+            if kept == data:
+                continue
+            if is_there and not _says(kept, envelope):
+                found.append(self._fault("changed", name))
+                _put_aside(at, name, "changed") if mend else None
+            elif not is_there and (extent == "whole" or name < newest):
+                # What comes after the newest file may only have been cut off by a crash.
+                found.append(self._fault("missing", name))
+            _replace(at, name, data) if mend else None
+        return [*found, *(self._fault("unknown", name) for name in sorted(ours - wanted.keys()))]
+
+    def _compare_log(
+        self, at: int, rows: Rows, extent: Extent, *, mend: bool = False
+    ) -> list[EnvelopeFault]:
+        log, lines = self._read(at, LOG), _log(rows)
+        if log == lines:
+            return []
+        is_short = log is None or lines.startswith(log)  # by a crash, or it will be written yet
+        is_ahead = extent == "live" and log is not None and log.startswith(lines)
+        told = extent == "whole" or not (is_short or is_ahead)
+        if mend and log is not None and is_short:
+            self._append(at, lines[len(log) :])
+        elif mend:
+            _put_aside(at, LOG, "changed") if told else None
+            _replace(at, LOG, lines)
+        return [self._fault("missing" if log is None else "changed", LOG)] if told else []
+
+    def _fault(self, kind: FaultKind, name: str) -> EnvelopeFault:
+        return EnvelopeFault(self.folder.name, kind, name)
+
+    def vouched(self, fault: EnvelopeFault, key: bytes | None) -> EnvelopeFault:
+        """The same, with whether its file bears the right signature."""
+        if key is None or fault.kind in ("changed", "missing"):
+            return fault
+        numbered = fault.kind == "lost"
+        for name in self.names():
+            if name == fault.file or (numbered and name.startswith(f"{fault.file}-")):
+                with opened_folder(*self._place) as at:
+                    data = self._read(at, name)
+                return replace(fault, file=name, vouched=_is_signed(data or b"", key))
+        return fault
+
+    def put_right(self, rows: Rows) -> list[EnvelopeFault]:
+        """Make the folder hold what the rows say, and all of it; `rows` are all there are.
+
+        What somebody changed is put aside; returns what was.
+        """
         with opened_folder(*self._place, make=True) as at:
-            _tidy(at, wanted.keys())
-            for name, envelope in wanted.items():
-                data = _data(envelope)
-                if self._read(at, name) != data:
-                    _replace(at, name, data)
-            found = self._read(at, LOG)
-            if found is not None and lines.startswith(found):  # a crash left it short
-                self._append(at, lines[len(found) :])
-            elif found != lines:
-                _replace(at, LOG, lines)
-        self._size = len(lines)
+            names = _listed(at)
+            faults = self._compare(at, rows, names, "cut", mend=True)
+            faults += self._compare_log(at, rows, "cut", mend=True)
+            _tidy(at, names, {_name(*row) for row in rows})
+            self._size = os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size
+        return [replace(fault, mended=True) for fault in faults]
 
     def add(self, rows: Rows) -> bool:
         """Write what is new; False where what is there is not what we left: put it right then."""
-        lines = _lines(rows)
+        lines = _log(rows)
         try:
             with opened_folder(*self._place) as at:
                 if os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size != self._size:
@@ -148,12 +275,30 @@ class _Folder:
             return file.read()
 
 
-def _tidy(at: int, wanted: Collection[str]) -> None:
-    for name in os.listdir(at):
+def _listed(at: int) -> frozenset[str]:
+    return frozenset(os.listdir(at))
+
+
+def _tidy(at: int, names: Collection[str], wanted: Collection[str]) -> None:
+    for name in names:
         if name.startswith(".") and name.endswith(_NEW):
-            os.unlink(name, dir_fd=at)  # ours, and cut
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=at)  # ours, and cut
         elif _OURS.fullmatch(name) and name not in wanted:
-            os.rename(name, f"{name}.stray", src_dir_fd=at, dst_dir_fd=at)  # no row says that
+            _put_aside(at, name, "unknown")  # no row says that
+
+
+def _put_aside(at: int, name: str, kind: FaultKind) -> None:
+    with suppress(OSError):  # something is in the way: then it is written over
+        os.rename(name, kept_file(kind, name), src_dir_fd=at, dst_dir_fd=at)
+
+
+def _says(data: bytes | None, envelope: Envelope) -> bool:
+    """Whether a file says what an envelope does, however it is laid out."""
+    try:
+        return Envelope.model_validate(_object(data or b"")) == envelope
+    except (ValueError, ValidationError):
+        return False
 
 
 def _replace(at: int, name: str, data: bytes) -> None:
@@ -180,56 +325,34 @@ def _data(envelope: Envelope) -> bytes:
     return envelope.model_dump_json(indent=2, exclude_none=True).encode() + b"\n"
 
 
-def _lines(rows: Rows) -> bytes:
-    return "".join(_line(envelope) for _, envelope in rows).encode()
+def _object(data: bytes) -> dict[str, object]:
+    """What a file says; ValueError for what is no object, or names a field twice."""
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        made = dict(pairs)
+        if len(made) != len(pairs):
+            raise ValueError("a field is there twice")
+        return made
+
+    try:
+        found: object = json.loads(data, object_pairs_hook=once)
+    except RecursionError:
+        raise ValueError("is too deep") from None
+    if not isinstance(found, dict):
+        raise ValueError("is no object")
+    return cast("dict[str, object]", found)
 
 
-_EVENTS: Mapping[type[Payload], tuple[str, Callable[[Any], str]]] = {
-    payloads.Clarification: ("clarification", lambda p: f"{p.status}; {' / '.join(p.questions)}"),
-    payloads.ClarificationResponse: ("answer", lambda p: f"{p.status}; {' / '.join(p.answers)}"),
-    payloads.Plan: (
-        "plan",
-        lambda p: f"{len(p.tasks)} tasks: {', '.join(task.task_id for task in p.tasks)}",
-    ),
-    payloads.InstructionProposal: ("proposal", lambda p: p.summary),
-    payloads.Instruction: ("instruction", lambda p: p.summary),
-    payloads.Report: (
-        "report",
-        lambda p: f"{p.status}; {'; '.join((*p.outputs, *p.issues, *p.next_actions))}",
-    ),
-    payloads.Review: (
-        "review",
-        lambda p: f"{p.decision}; {'; '.join((p.notes, *p.requested_changes))}",
-    ),
-    payloads.ArtifactRef: ("artifact", lambda p: f"{p.uri}: {p.label}; {p.description}"),
-    payloads.Error: ("error", lambda p: f"{p.code}: {p.message}"),
-}
-"""What an envelope is called in `events.log`, and what is said of it there."""
+def _is_signed(data: bytes, key: bytes) -> bool:
+    """Whether a file says what was signed with the key."""
+    try:
+        said = _object(data)
+        if said.get("signature") == signature_of(said, key):
+            return True
+        return Envelope.model_validate(said).is_signed_by(key)  # one of the first signatures
+    except (ValueError, ValidationError):
+        return False
 
 
-def _line(envelope: Envelope) -> str:
-    """`[timestamp][ticket_id][event] message`, and the end of the line."""
-    event, message = _event(envelope)
-    text = " ".join(message.split())
-    short = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-    ticket = envelope.ticket_id or "-"
-    return f"[{envelope.timestamp}][{ticket}][{event}] {_printable(short)}\n"
-
-
-def _event(envelope: Envelope) -> tuple[str, str]:
-    """What happened in a word, and the rest."""
-    payload = envelope.payload
-    if not isinstance(payload, payloads.TicketPayload):
-        event, message = _EVENTS[type(payload)]
-        return event, f"{envelope.source} to {envelope.target}: {message(payload)}"
-    if not payload.history:
-        return payload.status, payload.reason
-    last = payload.history[-1]
-    return last.event, f"{last.message} ({payload.owner or 'nobody'})"
-
-
-def _printable(text: str) -> str:
-    """Without what a terminal would obey, or a writer choke on."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() else "\ufffd" for sign in text)
+def _log(rows: Rows) -> bytes:
+    return log_lines(envelope for _, envelope in rows)

@@ -124,7 +124,7 @@ class Messenger:
     def writes(self, at: str, drafts: Sequence[Draft]) -> list[Write]:
         """Envelopes, to be stored in one transaction with what they cause."""
         made = (Envelope.of(self._task.session_id, at, *draft) for draft in drafts)
-        return [AppendEnvelope(one.signed(self._key) if self._key else one) for one in made]
+        return [AppendEnvelope(one, self._key) for one in made]
 
     def prompt(self, name: str, **facts: object) -> str:
         filled = {key: _shown(value) for key, value in facts.items()}
