@@ -15,7 +15,7 @@ import anyio.to_thread
 from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
-from coterie.app.sessions import Sessions
+from coterie.app.sessions import Sessions, checks_of, with_session
 from coterie.config.allowed import allow, allowed_team, powers_of
 from coterie.config.project import Project, make_project
 from coterie.config.settings import load_scheduler
@@ -164,8 +164,7 @@ class App:
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
             )
-            tickets = self.storage.tickets
-            services = run.with_session(services, self.root, tickets, created, observer)
+            services = with_session(services, self.root, self.storage, created, observer)
             result = await replace(engine, services=services).run(
                 task_id, members.channels, observer, patience
             )
@@ -321,7 +320,7 @@ class App:
         claimant = await self._claimant()
         created = (await self._look.state(task_id)).created
         members = await self._unchecked(created)
-        checks = run.checks_of(self.root, created, members.redactor())
+        checks = checks_of(self.root, created, members.redactor())
         return await self._changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:

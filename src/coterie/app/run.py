@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import anyio.from_thread
 import anyio.to_thread
@@ -21,7 +21,6 @@ from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
-from coterie.engine.task_run import RunServices
 from coterie.errors import AgentMissing, CoterieError, NotTrusted, UsageError
 from coterie.model.agent import AgentFacts
 from coterie.model.journal import Fence
@@ -32,11 +31,9 @@ from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import (
     Adapter,
-    Checks,
     ChildLog,
     Observer,
     Storage,
-    TicketStore,
     Workflow,
 )
 from coterie.process.launch import exec_program
@@ -46,13 +43,8 @@ from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_prompt_if_new
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
-if TYPE_CHECKING:
-    from coterie.model.envelope_fault import EnvelopeFault
-    from coterie.stores.envelope_files import EnvelopeFiles
-
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
-_WITHOUT_CHECKS = frozenset({"chat", "solo"})
 Rehearsal = bool | Path | Literal["demo"]
 """Whether models are stood in for; a path is the file of the replies, `demo` the demo's model."""
 
@@ -316,46 +308,6 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
     with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
         return replace(result, changed=await anyio.to_thread.run_sync(figures))
     return result
-
-
-def with_session(
-    services: RunServices,
-    root: Path,
-    store: TicketStore,
-    created: TaskCreated,
-    observer: Observer,
-) -> RunServices:
-    """The services of a task whose workflow runs checks; of a session, its files are kept too."""
-    if created.workflow in _WITHOUT_CHECKS:
-        return services
-    services = replace(services, checks=checks_of(root, created, services.redactor))
-    if created.workflow != TICKETS:
-        return services
-    return replace(services, session_files=session_files_of(root, store, created, observer))
-
-
-def session_files_of(
-    root: Path, store: TicketStore, created: TaskCreated, observer: Observer | None = None
-) -> EnvelopeFiles:
-    """What tells a session in files; the observer is told what somebody did to them."""
-    from coterie.stores.envelope_files import EnvelopeFiles
-
-    folder, session = Project(root).folder, created.session_id
-
-    def tell(fault: EnvelopeFault) -> None:
-        if observer is not None:
-            hint = f"coterie audit {session} --verify"
-            observer.saw(ErrorRecord("envelope_changed", f"{fault}.", hint, task=created.task_id))
-
-    return EnvelopeFiles(folder, store, session, signed=created.scheduler.sign, tell=tell)
-
-
-def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
-    """What runs the checks of a session."""
-    from coterie.tools.run_command import SandboxedChecks
-
-    minutes = created.scheduler.time_limits.check
-    return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
 
 
 @asynccontextmanager

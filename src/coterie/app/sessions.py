@@ -1,33 +1,41 @@
-"""Sessions with tickets, as surfaces show them."""
+"""Sessions with tickets: what they need to run, and what surfaces show of them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.app.run import TICKETS, session_files_of
+from coterie.app.run import TICKETS
+from coterie.config.project import Project, passthrough, user_home
 from coterie.engine import steering
 from coterie.engine.limits import usage_of
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
+from coterie.engine.task_run import RunServices
 from coterie.errors import NotFound, UsageError
 from coterie.model import instant
 from coterie.model.check import check_results, check_scores
 from coterie.model.journal import Turn
-from coterie.model.record import ResultRecord
+from coterie.model.record import ErrorRecord, ResultRecord
+from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED
+from coterie.model.task import ENDED, TaskCreated
 from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
+from coterie.ports import Checks, Observer, Storage
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
-    from coterie.model.envelope_fault import EnvelopeCheck
+    from coterie.model.envelope_fault import EnvelopeCheck, EnvelopeFault
+    from coterie.stores.envelope_files import EnvelopeFiles
+
+_WITHOUT_CHECKS = frozenset({"chat", "solo"})
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ class Sessions:
         """Write what a run that was cut left untold; whoever runs the session does that itself."""
         created = (await self.look.state(task_id)).created
         if created.workflow == TICKETS and await self.look.runner_of(task_id) is None:
-            await session_files_of(self.look.root, self.look.storage.tickets, created).flush()
+            await session_files_of(self.look.root, self.look.storage, created).flush()
 
     async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
         """Whether every envelope of a session is what was written: in the database by its
@@ -103,7 +111,7 @@ class Sessions:
         state = await self.look.state(task_id)
         if state.created.workflow != TICKETS:
             return EnvelopeCheck(task_id, 0, signed=False)
-        files = session_files_of(self.look.root, self.look.storage.tickets, state.created)
+        files = session_files_of(self.look.root, self.look.storage, state.created)
         if await self.look.runner_of(task_id) is not None:
             return await files.verify("live")
         return await files.verify("whole" if state.status in ENDED else "cut")
@@ -154,3 +162,43 @@ def _no_question(task_id: str, ticket: Ticket) -> UsageError:
         return UsageError(why, f"coterie show {task_id}")
     why = f"Nobody has asked about {ticket.id} yet: its manager may still plan it anew."
     return UsageError(why, f"coterie resume {task_id}")
+
+
+def with_session(
+    services: RunServices,
+    root: Path,
+    storage: Storage,
+    created: TaskCreated,
+    observer: Observer,
+) -> RunServices:
+    """The services of a task whose workflow runs checks; of a session, its files are kept too."""
+    if created.workflow in _WITHOUT_CHECKS:
+        return services
+    services = replace(services, checks=checks_of(root, created, services.redactor))
+    if created.workflow != TICKETS:
+        return services
+    return replace(services, session_files=session_files_of(root, storage, created, observer))
+
+
+def session_files_of(
+    root: Path, storage: Storage, created: TaskCreated, observer: Observer | None = None
+) -> EnvelopeFiles:
+    """What tells a session in files; the observer is told what somebody did to them."""
+    from coterie.stores.envelope_files import EnvelopeFiles
+
+    folder, session = Project(root).folder, created.session_id
+
+    def tell(fault: EnvelopeFault) -> None:
+        if observer is not None:
+            hint = f"coterie audit {session} --verify"
+            observer.saw(ErrorRecord("envelope_changed", f"{fault}.", hint, task=created.task_id))
+
+    return EnvelopeFiles(folder, storage.tickets, session, signed=created.scheduler.sign, tell=tell)
+
+
+def checks_of(root: Path, created: TaskCreated, redactor: Redactor) -> Checks:
+    """What runs the checks of a session."""
+    from coterie.tools.run_command import SandboxedChecks
+
+    minutes = created.scheduler.time_limits.check
+    return SandboxedChecks(root, created.session_id, passthrough(), minutes, redactor, user_home())
