@@ -144,6 +144,11 @@ def _glyph(pieces: Mapping[Node, int]) -> str:
         sides |= one
     if set(pieces.values()) == {_UP | _DOWN, _LEFT | _RIGHT}:
         return "│"  # two lines that only cross
+    return piece(sides)
+
+
+def piece(sides: int) -> str:
+    """A piece of line by the sides on which it goes on: 1 up, 2 down, 4 left, 8 right."""
     return _LINES[sides]
 
 

@@ -75,7 +75,7 @@ ALIASES = {"logs": "log"}
 UNLISTED: dict[str, Verb] = {
     "help": Verb("overview:help_", "this help", ""),
     "tickets": Verb("show:tickets", "the tickets of a session, and resetting one", "More"),
-    "graph": Verb("show:graph_", "what waits for what in a session", "More"),
+    "graph": Verb("graph_command:graph_", "what waits for what; a pipeline's phases", "More"),
     "project": Verb("project:project", "whose .coterie this is; take over, set aside", "More"),
     "rehearse": Verb("work:rehearse", "try a team on a stand-in for the model", "More"),
 }

@@ -1,4 +1,4 @@
-"""`show`, `tickets` and `graph`: all about one task, question or ticket, or a session's tickets."""
+"""`show` and `tickets`: all about one task, question or ticket, or a session's tickets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import click
 
 from coterie.app.views import SessionView, read_checked, read_session, read_ticket
 from coterie.cli import card, records
-from coterie.cli.graph import graph
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import Call, command, group, here, look, named, pass_call
 from coterie.cli.report import in_words
 from coterie.cli.tasks import state_of
 from coterie.cli.text import Paint, about, clock, counted, field, one_line, warned
 from coterie.cli.ticket_report import page_lines
-from coterie.cli.ticket_table import Row, progress, rows, table
+from coterie.cli.ticket_table import Row, progress, rows, table, ticket_fields, ticket_graph
 from coterie.errors import UsageError
 from coterie.model.record import TaskDetail
 from coterie.model.team import member_folder
@@ -54,9 +53,9 @@ def _show_task(call: Call, id_: str) -> None:
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
     _show_faults(call, session)
-    call.records("ticket", (_fields(detail.view.id, row) for row in listed))
+    call.records("ticket", (ticket_fields(detail.view.id, row) for row in listed))
     if listed:
-        call.lines(["", *_drawn(listed, call.width, call.paint), ""])
+        call.lines(["", *ticket_graph(listed, call.width, call.paint), ""])
         call.lines(_table(listed, call.width, call.paint))
     for view in detail.questions:
         if view.state == "open":
@@ -132,7 +131,7 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
         "history": [vars(event) for event in row.ticket.history],
         "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in found.said],
     }
-    call.record("ticket", _fields(found.session.id, row) | more)
+    call.record("ticket", ticket_fields(found.session.id, row) | more)
     call.lines(page_lines(found, row, call.width, call.paint))
     _show_faults(call, found.session)
 
@@ -184,16 +183,6 @@ def reset(call: Call, name: str) -> None:
     call.line(f"{task_id}/{ticket} is pending again.   coterie resume {task_id}")
 
 
-@command("graph", "coterie graph last")
-@click.argument("id_", metavar="ID", default="last")
-@pass_call
-def graph_(call: Call, id_: str) -> None:
-    """What waits for what in a session with tickets."""
-    if found := _found(call, id_):
-        name, listed = found
-        call.lines(_drawn(listed, call.width, call.paint) or [f"{name} has no tickets."])
-
-
 def _list(call: Call, id_: str | None) -> None:
     if found := _found(call, id_):
         name, listed = found
@@ -207,46 +196,9 @@ def _found(call: Call, id_: str | None) -> tuple[str, list[Row]] | None:
     if session is None:
         return None
     listed = rows(session)
-    call.records("ticket", (_fields(session.id, row) for row in listed))
+    call.records("ticket", (ticket_fields(session.id, row) for row in listed))
     return session.id, listed
 
 
 def _table(listed: list[Row], width: int, paint: Paint) -> list[str]:
     return [progress(listed, width), "", *table(listed, width, paint)]
-
-
-def _fields(task_id: str, row: Row) -> dict[str, object]:
-    """A ticket as an object."""
-    ticket = row.ticket
-    return {
-        "task": task_id,
-        "id": ticket.id,
-        "state": ticket.state,
-        "owner": ticket.owner,
-        "title": ticket.title,
-        "message": ticket.reason,
-        "dependencies": ticket.dependencies,
-        "closed_by": ticket.closed_by,
-        "checks": row.view.checks,
-        "plan_task": ticket.task_id,
-        "waits_for": row.waits_for,
-        "asks": row.asks or None,
-        "turns": row.view.turns,
-        "seconds": round(row.view.seconds, 3),
-        "tokens": row.view.tokens,
-    }
-
-
-def _drawn(listed: list[Row], width: int, paint: Paint) -> list[str]:
-    """What waits for what, each ticket with the sign of its state."""
-    known = {row.ticket.id: row for row in listed if row.kind not in ("dropped", "replaced")}
-
-    def shown(name: str) -> str:
-        return f"{known[name].mark} {name}"
-
-    return graph(
-        {name: row.ticket.dependencies for name, row in known.items()},
-        width,
-        shown,
-        lambda name: paint(shown(name), known[name].meaning),
-    )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from coterie.app.views import SessionView
+from coterie.cli.graph import graph
 from coterie.cli.text import NO_COLOUR, Meaning, Paint, cells, clip, one_line, token_count
 from coterie.model.team import Team, base_of
 from coterie.model.ticket import Ticket, TicketState, TicketView
@@ -113,6 +114,48 @@ def rows_of(views: Iterable[TicketView], team: Team, asks: Mapping[str, str]) ->
 def _owner(owner: str | None, team: Team) -> str:
     member = team.get(base_of(owner)) if owner else None
     return f"{owner} {member.agent or ''}".strip() if member else owner or ""
+
+
+def ticket_fields(task_id: str, row: Row) -> dict[str, object]:
+    """A ticket as an object."""
+    ticket = row.ticket
+    return {
+        "task": task_id,
+        "id": ticket.id,
+        "state": ticket.state,
+        "owner": ticket.owner,
+        "title": ticket.title,
+        "message": ticket.reason,
+        "dependencies": ticket.dependencies,
+        "closed_by": ticket.closed_by,
+        "checks": row.view.checks,
+        "plan_task": ticket.task_id,
+        "waits_for": row.waits_for,
+        "asks": row.asks or None,
+        "turns": row.view.turns,
+        "seconds": round(row.view.seconds, 3),
+        "tokens": row.view.tokens,
+    }
+
+
+def wanted(listed: Sequence[Row]) -> dict[str, Row]:
+    """By id, without those that nobody wants any more."""
+    return {row.ticket.id: row for row in listed if row.kind not in ("dropped", "replaced")}
+
+
+def ticket_graph(listed: Sequence[Row], width: int, paint: Paint) -> list[str]:
+    """What waits for what, each ticket with the sign of its state."""
+    known = wanted(listed)
+
+    def shown(name: str) -> str:
+        return f"{known[name].mark} {name}"
+
+    return graph(
+        {name: row.ticket.dependencies for name, row in known.items()},
+        width,
+        shown,
+        lambda name: paint(shown(name), known[name].meaning),
+    )
 
 
 def counts(listed: Sequence[Row]) -> str:

@@ -19,6 +19,7 @@ from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
 from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
+from coterie.model.phase_graph import PhaseGraph
 from coterie.model.team import NAME_PATTERN, OUR_PREFIX
 from coterie.model.ticket import SchedulerConfig
 
@@ -160,6 +161,7 @@ def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
         "settings": _of_model(Settings, "Coterie settings"),
         "roles": _of_model(RolesFile, "Coterie roles"),
         "scheduler": _of_model(SchedulerConfig, "Coterie scheduler"),
+        "pipeline": _of_model(PhaseGraph, "Coterie pipeline"),
         # Its files are for programs, and name no schema themselves.
         "envelope": {"$schema": DIALECT, "title": "Coterie envelope", **envelope},
     }

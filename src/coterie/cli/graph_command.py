@@ -1,0 +1,102 @@
+"""`graph`: what waits for what in a session, or the phases of a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from coterie.app.graphs import pipeline_graph
+from coterie.app.views import read_session
+from coterie.cli.graph import layers_of
+from coterie.cli.graph_export import Arrow, Box, mermaid, svg
+from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.phase_graph import drawn, in_order, phase_fields
+from coterie.cli.text import counted
+from coterie.cli.ticket_table import Row, rows, ticket_fields, ticket_graph, wanted
+from coterie.model.phase_graph import PhaseGraph
+
+_FORMATS = ("text", "mermaid", "svg")
+
+
+@command("graph", "coterie graph --pipeline --format svg > pipeline.svg")
+@click.argument("id_", metavar="ID", default="last")
+@click.option(
+    "--pipeline",
+    metavar="[FILE]",
+    is_flag=False,
+    flag_value="",
+    help="The phases of a pipeline instead: a file, standard, small, or this project's.",
+)
+@click.option("--format", "form", type=click.Choice(_FORMATS), default="text", show_default=True)
+@pass_call
+def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
+    """What waits for what in a session with tickets, or the phases of a pipeline."""
+    if pipeline is not None:
+        # click takes the word after --pipeline for ID where it stands apart.
+        wanted = pipeline or (None if id_ == "last" else id_)
+        _show_phases(call, pipeline_graph(call.directory, wanted), form)
+        return
+    session = named(call, id_, read_session)
+    listed = rows(session)
+    call.records("ticket", (ticket_fields(session.id, row) for row in listed))
+    if not listed:
+        call.line(f"{session.id} has no tickets.")
+    elif form == "text":
+        call.lines(ticket_graph(listed, call.width, call.paint))
+    else:
+        call.lines(_exported(*_tickets(listed), form, downwards=False))
+
+
+def _show_phases(call: Call, found: PhaseGraph, form: str) -> None:
+    call.record("graph", phase_fields(found))
+    if form == "text":
+        call.lines(drawn(found, call.width, call.paint))
+    else:
+        call.lines(_exported(*_phases(found), form, downwards=True))
+
+
+def _exported(
+    boxes: Sequence[Box], arrows: Sequence[Arrow], form: str, *, downwards: bool
+) -> list[str]:
+    return svg(boxes, arrows) if form == "svg" else mermaid(boxes, arrows, downwards=downwards)
+
+
+def _phases(found: PhaseGraph) -> tuple[list[Box], list[Arrow]]:
+    boxes: list[Box] = []
+    for row, name in enumerate(in_order(found)):
+        gate = found.phases[name].gate
+        boxes.append(Box(name, name, f"gate: {gate}" if gate else "", row=row))
+    arrows = [
+        Arrow(edge.source, edge.target, counted(edge.rounds, "time"), is_back=True)
+        if edge.rounds is not None
+        else Arrow(edge.source, edge.target)
+        for edge in found.edges()
+    ]
+    return boxes, arrows
+
+
+def _tickets(listed: Sequence[Row]) -> tuple[list[Box], list[Arrow]]:
+    known = wanted(listed)
+    needs = {
+        name: [one for one in row.ticket.dependencies if one in known]
+        for name, row in known.items()
+    }
+    placed = {
+        node.name: node
+        for layer in (layers_of(needs) if needs else ())
+        for node in layer
+        if node.name
+    }
+    boxes = [
+        Box(
+            name,
+            f"{name}: {row.ticket.state}",
+            row.ticket.title,
+            placed[name].layer,
+            placed[name].row,
+        )
+        for name, row in known.items()
+    ]
+    arrows = [Arrow(before, name) for name, all_of in needs.items() for before in all_of]
+    return boxes, arrows

@@ -1,0 +1,227 @@
+"""The phases of a pipeline as data: what each does, what it needs to pass, and where it leads.
+
+A graph is checked before it is used, so that a run cannot reach a phase without its inputs, wait
+for a gate that nobody decides, or go round for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StringConstraints
+
+from coterie.model.flags import words
+
+DONE = "done"
+"""The phase that every graph ends in."""
+ROUNDS = 3
+NAME = r"^[a-z][a-z0-9_]{0,39}$"
+
+PhaseName = Annotated[str, StringConstraints(pattern=NAME)]
+Gate = Literal["plan", "review", "tests"]
+
+
+class PipelineStep(NamedTuple):
+    """What a step of the pipeline works with; who carries it out stands in the team's roles."""
+
+    what: str
+    reads: frozenset[str] = frozenset()
+    """Artifacts, by the names that they have in the state."""
+    writes: frozenset[str] = frozenset()
+    decides: Gate | None = None
+
+
+def _step(
+    what: str, reads: str = "", writes: str = "", decides: Gate | None = None
+) -> PipelineStep:
+    return PipelineStep(what, frozenset(words(reads)), frozenset(words(writes)), decides)
+
+
+PIPELINE_STEPS: Mapping[str, PipelineStep] = {
+    "workshop": _step(
+        "roles agree on a plan",
+        writes="planning.current planning.draft planning.final planning.transcript plan_files plan "
+        "test.plan openspec.change openspec.spec openspec.tasks",
+    ),
+    "plan_review": _step(
+        "the plan is checked by rules and by a reviewer", "planning.current", "review.plan", "plan"
+    ),
+    "planning_meeting": _step(
+        "a chair merges plan and review, and settles what is open",
+        "planning.current review.plan",
+        "planning.meeting",
+    ),
+    "codegen": _step(
+        "a member states its intent for each file, and makes the change",
+        writes="code.plan code.ir code.patch code.files_dir",
+    ),
+    "code_review": _step(
+        "the change is reviewed, by a second opinion and for security too",
+        "code.patch",
+        "review.code review.second_opinion",
+        "review",
+    ),
+    "review_meeting": _step("a chair merges the reviews", "review.code", "review.meeting"),
+    "test_codegen": _step("tests are written from the test plan", "code.patch"),
+    "test_run": _step("Coterie runs the tests", writes="test.report", decides="tests"),
+    "accept": _step("gates are decided, and the user takes the work", "code.patch"),
+}
+"""Every step that a graph may name."""
+
+
+class Phase(BaseModel):
+    """One phase: steps, the gate that they must pass, and the phases that may follow."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    steps: tuple[str, ...] = Field(default=(), description="What is done, in order.")
+    gate: Gate | None = Field(
+        default=None, description="What must pass before the next phase; a step here decides it."
+    )
+    next: PhaseName | None = Field(default=None, description="The phase that follows.")
+    back: PhaseName | None = Field(
+        default=None, description="The phase that follows where the gate fails."
+    )
+    rounds: Annotated[StrictInt, Field(ge=1, le=20)] = Field(
+        default=ROUNDS,
+        description="How often it may go back before the user is asked what is to be done.",
+    )
+
+
+class PhaseGraph(BaseModel):
+    """The phases of a pipeline, from `start` to `done`."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid")
+
+    name: PhaseName = Field(description="What the graph is called.")
+    description: str = Field(default="", description="What it is for, in a sentence.")
+    start: PhaseName = Field(description="The first phase.")
+    phases: Mapping[PhaseName, Phase] = Field(description="Every phase by its name.")
+
+    def edges(self) -> Iterator[PhaseEdge]:
+        """Every way from one phase to another, in the order of the phases."""
+        for name, phase in self.phases.items():
+            if phase.next is not None:
+                yield PhaseEdge(name, phase.next)
+            if phase.back is not None:
+                yield PhaseEdge(name, phase.back, phase.rounds)
+
+
+class PhaseEdge(NamedTuple):
+    """A way from one phase to another."""
+
+    source: str
+    target: str
+    rounds: int | None = None
+    """How often it may be taken; None for the way on, which is taken when the gate has passed."""
+
+
+class GraphMistake(NamedTuple):
+    """What makes a graph unusable, and where: keys below the graph."""
+
+    place: tuple[str | int, ...]
+    problem: str
+
+
+def graph_mistakes(graph: PhaseGraph) -> list[GraphMistake]:
+    """All that is wrong with a graph; later checks rely on what earlier ones refuse."""
+    return (
+        [*_unknown_names(graph), *_wrong_gates(graph)]
+        or [*_dead_ends(graph), *_unreachable(graph)]
+        or _endless(graph)
+        or _missing_inputs(graph)
+    )
+
+
+def _unknown_names(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    if graph.start not in graph.phases:
+        yield GraphMistake(("start",), f"names no phase: {graph.start}")
+    if DONE not in graph.phases:
+        yield GraphMistake(("phases",), f'has no "{DONE}", in which every graph ends')
+    for name, phase in graph.phases.items():
+        for key, target in (("next", phase.next), ("back", phase.back)):
+            if target is not None and target not in graph.phases:
+                yield GraphMistake(("phases", name, key), f"names no phase: {target}")
+        for number, step in enumerate(phase.steps):
+            if step not in PIPELINE_STEPS:
+                known = ", ".join(PIPELINE_STEPS)
+                place = ("phases", name, "steps", number)
+                yield GraphMistake(place, f"is no step: {step}; there are {known}")
+
+
+def _wrong_gates(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    for name, phase in graph.phases.items():
+        place = ("phases", name)
+        decided = {PIPELINE_STEPS[step].decides for step in phase.steps if step in PIPELINE_STEPS}
+        if phase.gate is not None and phase.gate not in decided:
+            deciding = [step for step, one in PIPELINE_STEPS.items() if one.decides == phase.gate]
+            said = f'waits for "{phase.gate}", which no step of {name} decides'
+            yield GraphMistake((*place, "gate"), f"{said}; {' or '.join(deciding)} would")
+        if phase.back is not None and phase.gate is None:
+            yield GraphMistake((*place, "back"), "is never taken: this phase has no gate")
+
+
+def _dead_ends(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    for name, phase in graph.phases.items():
+        if name == DONE and (phase.next or phase.steps):
+            yield GraphMistake(("phases", name), "is the end: it has neither steps nor a next")
+        elif name != DONE and phase.next is None:
+            yield GraphMistake(("phases", name), 'is a dead end: it has no "next"')
+
+
+def _unreachable(graph: PhaseGraph) -> Iterator[GraphMistake]:
+    seen: set[str] = set()
+    waiting = [graph.start]
+    while waiting:
+        name = waiting.pop()
+        if name not in seen:
+            seen.add(name)
+            waiting += [edge.target for edge in graph.edges() if edge.source == name]
+    for name in graph.phases:
+        if name not in seen:
+            yield GraphMistake(("phases", name), f"is never reached from {graph.start}")
+
+
+def _endless(graph: PhaseGraph) -> list[GraphMistake]:
+    """Circles of `next` alone; one with a `back` in it ends when its rounds are used up."""
+    found: list[GraphMistake] = []
+    ends = {DONE}
+    for first in graph.phases:
+        path: list[str] = []
+        name = first
+        while name not in ends and name not in path:
+            path.append(name)
+            name = graph.phases[name].next or DONE
+        if name in path:
+            circle = path[path.index(name) :]
+            said = f"goes round for ever: {' → '.join((*circle, name))}"
+            found.append(GraphMistake(("phases", name, "next"), said))
+        ends.update(path)
+    return found
+
+
+def _missing_inputs(graph: PhaseGraph) -> list[GraphMistake]:
+    """Steps that read what was not written on every way to them."""
+    everything = frozenset[str]().union(*(step.writes for step in PIPELINE_STEPS.values()))
+    before = dict.fromkeys(graph.phases, everything) | {graph.start: frozenset[str]()}
+    changing = True
+    while changing:
+        changing = False
+        for source, target, _ in graph.edges():
+            known = before[target] & (before[source] | _written(graph.phases[source]))
+            changing, before[target] = changing or known != before[target], known
+    found: list[GraphMistake] = []
+    for name, phase in graph.phases.items():
+        known = before[name]
+        for number, step in enumerate(phase.steps):
+            missing = sorted(PIPELINE_STEPS[step].reads - known)
+            if missing:
+                said = f"{step} reads {', '.join(missing)}, which nothing before it writes"
+                found.append(GraphMistake(("phases", name, "steps", number), said))
+            known |= PIPELINE_STEPS[step].writes
+    return found
+
+
+def _written(phase: Phase) -> frozenset[str]:
+    return frozenset[str]().union(*(PIPELINE_STEPS[step].writes for step in phase.steps))
