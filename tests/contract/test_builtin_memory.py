@@ -25,6 +25,7 @@ from coterie.agents.builtin.conversation import (
     written,
 )
 from coterie.agents.builtin.thread import Fold, left_out, room_for, shown, size
+from coterie.model.tool_call import not_run
 from coterie.model.update import (
     Asked,
     Spent,
@@ -162,7 +163,7 @@ async def test_another_turn_after_one_that_never_ended(tmp_path: Path) -> None:
             ("runCommand", "unknown"),
             ("readFile", None),
         ]
-        assert outputs(taken)[1][2] == {"error": "It was not run: the turn ended before."}
+        assert outputs(taken)[1][2] == not_run("It was not run: the turn ended before.")
         assert taken.of(Asked) == []
 
 

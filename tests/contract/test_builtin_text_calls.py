@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from coterie.agents.builtin.conversation import ToolCallRequest
-from coterie.agents.builtin.text_calls import text_calls
+from coterie.agents.builtin.text_calls import CUT, NO_JSON, TextCalls, text_calls
 from coterie.model.update import Asked
 from coterie.tools.toolbox import ToolSpec
 from tests.contract.builtin.house import call, calls, house, outputs, says
@@ -26,8 +27,8 @@ TOOLS = (READ, EDIT)
 A = ToolCallRequest("readFile", {"path": "a.py"})
 
 
-def found(text: str, *, only_whole: bool = False) -> tuple[ToolCallRequest, ...]:
-    return text_calls(text, TOOLS, only_whole=only_whole)
+def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]:
+    return text_calls(text, TOOLS, only_known=only_known).calls
 
 
 @pytest.mark.parametrize(
@@ -47,11 +48,51 @@ def found(text: str, *, only_whole: bool = False) -> tuple[ToolCallRequest, ...]
         '[{"name": "readFile", "parameters": {"path": "a.py"}}]',
         '{"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}',
         "<readFile><path><![CDATA[a.py]]></path></readFile>",
+        # the tool as tag, as other programs taught it to models
+        "<read_file>\n<path>a.py</path>\n</read_file>",
+        '<readFile path="a.py"/>',
+        "<readFile path='a.py'></readFile>",
+        # <tool_use> and its like
+        "<tool_use><name>readFile</name><input><path>a.py</path></input></tool_use>",
+        '<tool_use>\n<tool_name>readFile</tool_name>\n<parameters>{"path": "a.py"}</parameters>\n'
+        "</tool_use>",
+        '<tool_use name="readFile"><path>a.py</path></tool_use>',
+        '<tool_use>{"name": "readFile", "input": {"path": "a.py"}}</tool_use>',
+        "<tool_use><readFile><path>a.py</path></readFile></tool_use>",
+        "<tool_use><tool>readFile</tool><path>a.py</path></tool_use>",
+        '<tool_use>{"tool": "readFile", "path": "a.py"}</tool_use>',
+        '<tool_call>{"name": "readFile", "arguments": {"path": "a.py"}}',  # many end it never
+        "<tool_call>readFile\n<arg_key>path</arg_key>\n<arg_value>a.py</arg_value>\n</tool_call>",
+        '<tool_code>print(default_api.readFile(path="a.py"))</tool_code>',
+        '```tool_code\nreadFile("a.py")\n```',
+        # <function=…>
+        '<function=readFile>{"path": "a.py"}</function>',
+        "<tool_call>\n<function=readFile>\n<parameter=path>\na.py\n</parameter>\n</function>\n"
+        "</tool_call>",
+        "I look:\n<function=read_file><parameter=path>a.py</parameter></function>",
+        # JSON after prose, in a plain fence, with other keys
+        'I read it.\n\n{"name": "readFile", "arguments": {"path": "a.py"}}',
+        'I read it: {"name": "readFile", "arguments": {"path": "a.py"}}\nThen I go on.',
+        'I read it.\n```\n{"name": "readFile", "arguments": {"path": "a.py"}}\n```\n',
+        "```\n<readFile><path>a.py</path></readFile>\n```",
+        'So:\n{\n  "tool": "readFile",\n  "input": {\n    "path": "a.py"\n  }\n}\n',
+        'Next: {"tool": "readFile", "path": "a.py"}',
+        '{"action": "readFile", "action_input": {"path": "a.py"}}',
+        '{"readFile": {"path": "a.py"}}',
+        '[TOOL_CALLS] [{"name": "readFile", "arguments": {"path": "a.py"}}]',
+        '<|python_tag|>{"name": "functions.readFile", "parameters": {"path": "a.py"}}',
+        # OpenAI's own
+        '{"tool_calls": [{"id": "call_1", "type": "function", "function": '
+        '{"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}]}',
+        'Yes.\n{"role": "assistant", "content": null, "tool_calls": [{"function": '
+        '{"name": "readFile", "arguments": {"path": "a.py"}}}]}',
+        '{"type": "function", "function": {"name": "readFile", "arguments": {"path": "a.py"}}}',
+        '{"function_call": {"name": "readFile", "arguments": "{\\"path\\": \\"a.py\\"}"}}',
     ],
 )
-@pytest.mark.parametrize("only_whole", [True, False])
-def test_a_call_in_text(text: str, *, only_whole: bool) -> None:
-    assert found(text, only_whole=only_whole) == (A,)
+@pytest.mark.parametrize("only_known", [True, False])
+def test_a_call_in_text(text: str, *, only_known: bool) -> None:
+    assert found(text, only_known=only_known) == (A,)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +101,6 @@ def test_a_call_in_text(text: str, *, only_whole: bool) -> None:
         "",
         "Nothing to call.",
         "One writes `<readFile><path>a.py</path></readFile>` for it.",
-        "```\n<readFile><path>a.py</path></readFile>\n```",
         '```python\nx = {"tool": "readFile", "arguments": {"path": "a.py"}}\n```',
         '````markdown\n```json\n{"tool": "readFile", "arguments": {"path": "a.py"}}\n```\n````',
         '```json\n{"name": "coterie", "version": 1}\n```',
@@ -71,9 +111,9 @@ def test_a_call_in_text(text: str, *, only_whole: bool) -> None:
         "The tool <b>readFile</b> reads.",
     ],
 )
-@pytest.mark.parametrize("only_whole", [True, False])
-def test_what_is_no_call(text: str, *, only_whole: bool) -> None:
-    assert found(text, only_whole=only_whole) == ()
+@pytest.mark.parametrize("only_known", [True, False])
+def test_what_is_no_call(text: str, *, only_known: bool) -> None:
+    assert found(text, only_known=only_known) == ()
 
 
 @pytest.mark.parametrize(
@@ -81,29 +121,101 @@ def test_what_is_no_call(text: str, *, only_whole: bool) -> None:
     [
         (
             '<tool name="editFile"><path>a.py</path><oldStr>on',
-            ToolCallRequest(
-                "editFile",
-                {"text": "<path>a.py</path><oldStr>on"},
-                "The call was cut off before its end. Make it again, whole.",
-            ),
+            ToolCallRequest("editFile", {"text": "<path>a.py</path><oldStr>on"}, CUT),
         ),
         (
             '```json\n{"tool": "readFile", "arguments": {"path": \n',
             ToolCallRequest(
-                "readFile",
-                {"text": '\n{"tool": "readFile", "arguments": {"path": \n'},
-                "The call is no valid JSON. Make it again.",
+                "readFile", {"text": '{"tool": "readFile", "arguments": {"path": \n'}, NO_JSON
             ),
         ),
-        ('<tool name="fly"><to>moon</to></tool>', ToolCallRequest("fly", {"to": "moon"})),
-        ('{"tool": "fly", "args": {}}', ToolCallRequest("fly", {})),
+        (
+            '<tool_use>{"name": "read_file", "input": {"path": \'a.py\'}}</tool_use>',
+            ToolCallRequest(
+                "readFile", {"text": '{"name": "read_file", "input": {"path": \'a.py\'}}'}, NO_JSON
+            ),
+        ),
+        (
+            'I look.\n{"name": "readFile", "arguments": {"path": "a.py"',
+            ToolCallRequest(
+                "readFile", {"text": '{"name": "readFile", "arguments": {"path": "a.py"'}, NO_JSON
+            ),
+        ),
+        (
+            '{"name": "readFile", "arguments": "{path: a.py}"}',
+            ToolCallRequest("readFile", {"text": "{path: a.py}"}, NO_JSON),
+        ),
     ],
 )
-def test_broken_and_unknown_calls_count_where_text_is_the_only_way(
-    text: str, expected: ToolCallRequest
+@pytest.mark.parametrize("only_known", [True, False])
+def test_a_broken_call_is_one_that_fails(
+    text: str, expected: ToolCallRequest, *, only_known: bool
 ) -> None:
+    assert found(text, only_known=only_known) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<tool name="fly"><to>moon</to></tool>', ToolCallRequest("fly", {"to": "moon"})),
+        ("<function=fly></function>", ToolCallRequest("fly", {})),
+        ('{"tool": "fly", "args": {}}', ToolCallRequest("fly", {})),
+        (
+            'Up.\n{"tool_calls": [{"function": {"name": "fly", "arguments": "{}"}}]}',
+            ToolCallRequest("fly", {}),
+        ),
+    ],
+)
+def test_a_tool_that_there_is_not(text: str, expected: ToolCallRequest) -> None:
     assert found(text) == (expected,)
-    assert found(text, only_whole=True) == ()
+    of_native = text_calls(text, TOOLS, only_known=True)
+    says_so = "<" in text or "tool_calls" in text
+    assert of_native.calls == ((expected,) if says_so else ())
+    assert bool(of_native.doubtful) is not says_so
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'It takes {"name": "readFile", "arguments": {"path": "a.py"}} as JSON.',
+        "Here:\n```\nFirst <readFile><path>a.py</path></readFile> and then more.\n```",
+        "<tool_use>read the file a.py</tool_use>",
+        "<tool_call></tool_call>",
+        'Thought: look\nAction: readFile\nAction Input: {"path": "a.py"}',
+        'readFile(path="a.py")',
+        '[read_file("a.py")]',
+        'readFile {"path": "a.py"}',
+    ],
+)
+@pytest.mark.parametrize("only_known", [True, False])
+def test_what_looks_like_a_call_and_is_none(text: str, *, only_known: bool) -> None:
+    told = text_calls(text, TOOLS, only_known=only_known)
+    assert told.calls == ()
+    assert told.doubtful
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I called readFile and it gave nothing; readFile(path) takes a path.",
+        "```python\nreadFile('a.py')\n```",
+        "The `<tool_use>` element is XML.",
+        '{"name": "coterie", "version": 1}',
+        '{"status": "completed", "outputs": [], "next_actions": ["use the tool"]}',
+        "A <b>tool</b> for { x } and [1, 2].",
+        "<tool>hammer</tool>",
+    ],
+)
+@pytest.mark.parametrize("only_known", [True, False])
+def test_what_is_not_even_doubtful(text: str, *, only_known: bool) -> None:
+    assert text_calls(text, TOOLS, only_known=only_known) == TextCalls()
+
+
+def test_a_long_text_is_read_quickly() -> None:
+    began = time.perf_counter()
+    for text in ("<readFile " * 20_000, '{"name": ' * 20_000, "`" * 100_000, "[" * 100_000):
+        text_calls(text, TOOLS, only_known=False)
+    assert time.perf_counter() - began < 3
 
 
 def test_arguments_are_what_was_written() -> None:
@@ -179,7 +291,25 @@ async def test_a_model_that_writes_its_calls_although_it_could_make_them(tmp_pat
 
 
 async def test_only_native_calls_where_that_is_wanted(tmp_path: Path) -> None:
-    async with house(tmp_path, says("<listFiles></listFiles>"), tool_calls="native") as it:
+    replies = (says("<listFiles></listFiles>"), says("Seen."))
+    async with house(tmp_path, *replies, tool_calls="native") as it:
         taken = await it.once()
-    assert taken.text == "<listFiles></listFiles>"
+        told = it.bodies[-1]["messages"][-1]["content"][0]["text"]
+    assert taken.text == "Seen."
     assert taken.of(Asked) == []
+    assert "<listFiles></listFiles>" in told
+    assert "nothing was run" in told
+
+
+async def test_the_model_is_told_of_what_only_looks_like_a_call(tmp_path: Path) -> None:
+    """Once: what it says then is what it means."""
+    doubtful = says('Action: listFiles\nAction Input: {"path": "."}')
+    replies = (doubtful, says("<listFiles></listFiles>"), doubtful, doubtful, says("Never."))
+    async with house(tmp_path, *replies, tool_calls="text") as it:
+        taken = await it.once()
+        said = [one["content"][0]["text"] for one in it.bodies[-1]["messages"]]
+    assert [name for name, _, _ in outputs(taken)] == ["listFiles"]
+    assert [text.startswith("[Coterie] This in your reply") for text in said] == [
+        *(False, False, True, False, False, False, True)
+    ]
+    assert taken.text == doubtful["text"]

@@ -12,6 +12,7 @@ from coterie.agents.builtin import turn
 from coterie.agents.builtin.choice import ModelChoice
 from coterie.agents.builtin.model import trouble
 from coterie.model import instant
+from coterie.model.tool_call import not_run
 from coterie.model.update import Asked, Spent, TextDelta, Waiting
 from tests.contract.builtin.house import call, calls, house, outputs, says
 from tests.contract.test_builtin import WIRES
@@ -149,9 +150,8 @@ async def test_wrong_calls_are_answered_so_that_they_can_be_mended(tmp_path: Pat
         assert "Did you mean readFile?" in str(near[2]["error"])
         assert "path is missing" in str(arguments[2]["error"])
         assert "file is not known" in str(arguments[2]["error"])
-        assert no_object[2] == {
-            "error": "The arguments of the call are no JSON object. Make it again."
-        }
+        told = "The arguments of the call are no JSON object. Make it again."
+        assert no_object[2] == not_run(told)
         assert str(unknown[2]["error"]).startswith("There is no tool 'fly'.")
         assert [one[1] for one in (near, arguments, no_object, unknown)] == [True] * 4
         assert not mended[1]
@@ -189,7 +189,7 @@ async def test_a_call_that_is_cut_in_half(tmp_path: Path, model: str) -> None:
             ("editFile", False),
         ]
         told = "The call was cut off before its end. Make it again, whole."
-        assert outputs(taken)[1][2] == {"error": told}
+        assert outputs(taken)[1][2] == not_run(told)
 
 
 async def test_a_reply_that_is_too_long(tmp_path: Path) -> None:

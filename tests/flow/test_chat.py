@@ -50,7 +50,7 @@ async def test_every_member_speaks_once_in_order_and_the_round_is_over(tmp_path:
         (Caps(max_rounds=2), 4, "max_rounds"),
         (Caps(max_rounds=None, max_turns=5), 5, "max_turns"),
         (Caps(max_rounds=2, max_turns=3), 3, "max_turns"),
-        (Caps(max_rounds=None), 20, "max_turns"),
+        (Caps(max_rounds=None), 20, "runaway"),
     ],
 )
 async def test_caps_end_the_talk_with_their_reason(
@@ -83,7 +83,7 @@ async def test_two_that_hand_over_to_each_other_for_ever_are_stopped(tmp_path: P
     async with stage(tmp_path) as it:
         await it.start(team("ada", "bob", "cy"))
         result = await it.run(ScriptedChannels(script))
-        assert (result.turns, result.reason) == (20, "max_turns")
+        assert (result.turns, result.reason) == (20, "runaway")
 
 
 async def test_done_of_an_ai_ends_its_reply_not_the_talk(tmp_path: Path) -> None:

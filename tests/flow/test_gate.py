@@ -19,6 +19,8 @@ from coterie.model.tool_call import Action, Effect
 from coterie.model.update import Asked, PendingCall, ToolCallStarted, TurnCompleted, Update
 from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
 
+END = TurnCompleted("done")
+
 
 def asks(call_id: str, command: str, effect: Effect = "run", *, words: bool = True) -> Asked:
     path = command if effect == "write" else ""
@@ -202,3 +204,46 @@ async def test_what_was_redacted_is_still_the_same_question(tmp_path: Path) -> N
     command = "deploy --key sk-ant-" + "0123456789" * 3
     channels = await answered(tmp_path, "approve", None, asks("c1", command))
     assert json.dumps(answers(channels)) == '[["approve", null]]'
+
+
+async def ends(it: Stage) -> dict[str, object]:
+    """By call: the output that it ended with."""
+    rows = [row for row in await it.storage.audit.of_task(TASK) if row.kind == "ToolCallCompleted"]
+    assert len({row.tool_call_id for row in rows}) == len(rows)
+    assert all(row.is_error for row in rows)
+    return {row.tool_call_id: row.output for row in rows}
+
+
+async def test_a_call_that_never_ran_ends_with_its_turn(tmp_path: Path) -> None:
+    """Denied or never answered, and its agent said no more of it."""
+    late = {"error": "the turn ended before anybody allowed it", "not_run": True}
+    async with stage(tmp_path) as it:
+        await it.start(allowed(team("ada"), mode="read"))
+        unannounced = asks("c2", "touch y")
+
+        def play(member: Member, prompt: Prompt) -> list[Update]:
+            return [*script(asks("c1", "touch x"))(member, prompt)[:-1], unannounced, END]
+
+        await it.run(ScriptedChannels(play))
+        told = await ends(it)
+    denied = {**late, "denied": "not permitted here: mode read"}
+    assert told == {"c1": denied, "c2": denied}
+
+
+async def test_a_call_of_a_cut_turn_that_never_ran_ends_with_the_next_try(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.run(ScriptedChannels(script(asks("c1", "npm install"))))
+        assert await ends(it) == {}
+        await it.run(ScriptedChannels(script()))
+        told = await ends(it)
+    assert told == {"c1": {"error": "the turn ended before anybody allowed it", "not_run": True}}
+
+
+async def test_a_call_that_waits_when_its_task_is_canceled_never_ran(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        await it.run(ScriptedChannels(script(asks("c1", "npm install"))))
+        await steering.cancel(it.look, it.engine.claimant, TASK)
+        told = await ends(it)
+    assert told == {"c1": {"error": "the task was canceled before", "not_run": True}}

@@ -15,8 +15,15 @@ from coterie.agents.builtin import FACTS as BUILT_IN
 from coterie.agents.table import KNOWN_AGENTS, has_adapter
 from coterie.app.project import App
 from coterie.config import registry_edit
+from coterie.config.files import Notice
 from coterie.config.project import Project, find_project, search_path
-from coterie.config.registry import Registry, is_included, load_registry, registry_path
+from coterie.config.registry import (
+    Registry,
+    is_included,
+    load_registry,
+    registry_path,
+    unused,
+)
 from coterie.config.registry_edit import Scan, add_agent, by_hand, has_key, program, signed_in
 from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged
@@ -56,6 +63,11 @@ class Agents:
         entry = by_hand(KNOWN_AGENTS, name, command, instant.now(), facts, use_pty=use_pty)
         path = registry_path(self.home)
         return entry, add_agent(KNOWN_AGENTS, entry, path, replacing=replacing)
+
+    def unused_words(self, agent: AgentDefinition) -> list[Notice]:
+        """What is to be told of an entry's arguments that are never passed on."""
+        words = agent.base_args
+        return list(unused(KNOWN_AGENTS, agent, agent.name, "baseArgs", words))
 
     def migrate(self) -> registry_edit.Migration:
         """Rewrite an old registry to the newest form; a copy is kept."""
@@ -133,6 +145,12 @@ class Doctor:
         if isinstance(self._registry, Registry):
             agents |= self._registry.agents
         return tuple(map(_agent, agents.values()))
+
+    @property
+    def notices(self) -> tuple[Notice, ...]:
+        """What is worth knowing about the registry."""
+        registry = self._registry
+        return registry.notices if isinstance(registry, Registry) else ()
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:

@@ -12,7 +12,7 @@ from coterie.app.project import App
 from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import UsageError
-from coterie.model.tool_call import DENIED, AuditEntry, ChainedEntry
+from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
     from coterie.model.envelope_fault import EnvelopeCheck
@@ -46,7 +46,7 @@ class ToolUse:
     entry: AuditEntry
     completed: AuditEntry | None
     outcome: str
-    """`ok`, `failed`, `denied`; `open` while its task runs, `unknown` after."""
+    """`ok`, `failed`, `denied`, `not run`; `open` while its task runs or asks, `unknown` after."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class AuditCheck:
 
 async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     """The tool calls on record."""
-    running = frozenset(view.id for view in await app.tasks() if view.pid is not None)
+    running = frozenset(view.id for view in await app.tasks() if view.pid or view.questions)
     rows = await app.storage.audit.chain()
     return AuditView(
         [row for row in rows if wanted.fits(row.entry)],
@@ -120,6 +120,8 @@ def _outcome(completed: AuditEntry | None, running: bool) -> str:
         return "open" if running else "unknown"
     if DENIED in (completed.output or {}):
         return "denied"
+    if NOT_RUN in (completed.output or {}):
+        return "not run"
     return "failed" if completed.is_error else "ok"
 
 

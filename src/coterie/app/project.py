@@ -6,7 +6,6 @@ import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -127,6 +126,7 @@ class App:
                 workflow_version=version,
                 goal=goal,
                 author=author,
+                member=start.member,
                 team=team.sealed(),
                 team_file=team_file,
                 allowed=await anyio.to_thread.run_sync(allowed_team, task_id, team, self.home),
@@ -163,6 +163,7 @@ class App:
                 snapshots,
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
+                unbegun=run.unbegun_calls,
             )
             services = with_session(services, self.root, self.storage, created, observer)
             result = await replace(engine, services=services).run(
@@ -186,12 +187,11 @@ class App:
         """Record that the user has looked at what the members of a task are started with."""
         created = (await self._look.state(task_id)).created
         members = await self._unchecked(created)
-        record = partial(allow, created, members.team, instant.now(), self.home)
-        await anyio.to_thread.run_sync(record)
+        now = instant.now()
+        await anyio.to_thread.run_sync(allow, created, members.team, now, self.home)
 
     async def _unchecked(self, created: TaskCreated) -> run.Members:
-        members = partial(self._members.of, created.team, created.team_file)
-        return await anyio.to_thread.run_sync(members)
+        return await anyio.to_thread.run_sync(self._members.of, created.team, created.team_file)
 
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
         """This project's questions, oldest first."""
@@ -297,7 +297,7 @@ class App:
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
         await self._sessions.complete_files(task_id)
-        await steering.cancel(self._look, await self._claimant(), task_id)
+        await steering.cancel(self._look, await self._claimant(), task_id, run.unbegun_calls)
 
     async def revert(
         self, task_id: str, *, undo: bool = False, dry_run: bool = False

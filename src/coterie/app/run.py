@@ -60,6 +60,8 @@ class StartRequest:
     team_file: Path | None = None
     rehearsal: Rehearsal = False
     workflow: str = "chat"
+    member: str | None = None
+    """Whose job it is; None: as the workflow says."""
 
 
 @dataclass(frozen=True)
@@ -320,6 +322,13 @@ async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[
 
     async with served(created) as address:
         yield address
+
+
+def unbegun_calls(entries: list[str]) -> list[str]:
+    """The calls in a thread of the built-in agent that it had yet to make."""
+    from coterie.agents.builtin.thread import unbegun
+
+    return unbegun(entries) if entries else []
 
 
 class Workflows(dict[str, Workflow]):

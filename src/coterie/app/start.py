@@ -30,14 +30,17 @@ def chat(
 def solo(
     view: TeamView, goal: str | None, name: str | None = None, rehearsal: Rehearsal = False
 ) -> StartRequest:
-    """A job for one member: who is named, else the first with an agent."""
+    """A job for one member: who is named, else the first with an agent.
+
+    The others are there to be handed parts of it.
+    """
     team = view.team
     if name is None and not team.ai_members:
         raise UsageError(f"Team {team.name} has nobody with an agent.", "coterie team add")
     member = team.ai_members[0] if name is None else team.find(name) or team.member(name)
     if member.type == "human":
         raise UsageError(f"{member.id} is a human: nobody can make you do it.", "coterie team show")
-    return StartRequest(team.only(member), goal, Caps(), view.loaded.path, rehearsal, "solo")
+    return StartRequest(team, goal, Caps(), view.loaded.path, rehearsal, "solo", member.id)
 
 
 def run(

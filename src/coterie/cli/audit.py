@@ -12,6 +12,7 @@ import click
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
 from coterie.cli.main import Call, command, look, pass_call
+from coterie.cli.newest import Newest, newest_of
 from coterie.cli.text import (
     Since,
     clock,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from coterie.app.costs import Cost
     from coterie.app.project import App
 
-_FEW = 100
-"""So many rows are shown to a reader who did not say how many."""
 UNKNOWN = "-"
 
 _SINCE = click.option(
@@ -48,7 +47,7 @@ _SINCE = click.option(
 @click.option(
     "--errors", is_flag=True, help="Only calls that failed, were denied, or whose end nobody knows."
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="The newest N of them.")
+@newest_of
 @click.option(
     "--verify",
     is_flag=True,
@@ -57,7 +56,7 @@ _SINCE = click.option(
 @click.option("--export", "path", metavar="FILE", help="Rows as JSON lines into a file; - is here.")
 @pass_call
 def audit(
-    call: Call, id_: str | None, *, verify: bool, path: str | None, limit: int | None, **given: Any
+    call: Call, id_: str | None, *, verify: bool, path: str | None, newest: Newest, **given: Any
 ) -> None:
     """Every tool call that agents made: when, who, what, how it ended.
 
@@ -81,18 +80,16 @@ def audit(
     if found is None:
         return
     if path is not None:
-        _export(call, found.rows[-limit:] if limit else found.rows, path)
+        _export(call, found.rows[-newest.limit :] if newest.limit else found.rows, path)
         return
     uses = found.uses
     if given["errors"]:
         uses = [use for use in uses if use.outcome not in ("ok", "open")]
-    _list(call, uses, limit)
+    _list(call, newest.of(call, uses))
+    newest.tell(call, len(uses) - len(newest.of(call, uses)))
 
 
-def _list(call: Call, uses: Sequence[ToolUse], limit: int | None) -> None:
-    kept = limit or (len(uses) if call.json else _FEW)
-    older = len(uses) - kept
-    uses = uses[-kept:]
+def _list(call: Call, uses: Sequence[ToolUse]) -> None:
     for use in uses:
         call.record("audit", _use_fields(use), use.entry.timestamp)
     if not uses:
@@ -100,8 +97,6 @@ def _list(call: Call, uses: Sequence[ToolUse], limit: int | None) -> None:
         return
     head = ("TIME", "TASK", "MEMBER", "TOOL", "OUTCOME", "TOOK", "WHAT")
     call.lines(table([head, *(_use_row(use) for use in uses)], call.width))
-    if older > 0:
-        call.line(f"{older} older: coterie audit --limit {len(uses) + older}")
 
 
 def _use_row(use: ToolUse) -> tuple[str, ...]:
@@ -179,8 +174,9 @@ _KEYS: Mapping[str, Callable[[Cost], str]] = {
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option("--by", type=click.Choice(list(_KEYS)), help="A row for each (task; of one: member).")
 @_SINCE
+@newest_of
 @pass_call
-def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None:
+def cost(call: Call, id_: str | None, by: str | None, since: str | None, newest: Newest) -> None:
     """Tokens and money, by task, member, agent or day.
 
     A figure that no agent reported is shown as -, never as 0.
@@ -195,16 +191,18 @@ def cost(call: Call, id_: str | None, by: str | None, since: str | None) -> None
     groups: dict[str, list[Cost]] = {}
     for spent in costs:
         groups.setdefault(_KEYS[by](spent), []).append(spent)
-    for name, group in groups.items():
+    kept = dict(newest.of(call, list(groups.items())))
+    for name, group in kept.items():
         call.record("cost", {"by": by, "key": name, **_cost_fields(group)})
     if not costs:
         call.line("No agent has taken a turn yet.")
         return
     titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
-    rows = [_cost_row(name, group, titles.get(name, "")) for name, group in groups.items()]
-    total = [_cost_row("all", costs, "")] if len(rows) > 1 else []
+    rows = [_cost_row(name, group, titles.get(name, "")) for name, group in kept.items()]
+    total = [_cost_row("all", costs, "")] if len(groups) > 1 else []
     head = (by.upper(), "TURNS", "INPUT", "OUTPUT", "USD", "SOURCE", "")
     call.lines(table([head, *rows, *total], call.width))
+    newest.tell(call, len(groups) - len(kept))
     used = {name: budgets.used(*budget) for name, budget in found.budgets.items()}
     size = max(map(len, used), default=0)
     lines = [f"  {name:<{size}}  {text}" for name, text in used.items() if text]

@@ -112,10 +112,8 @@ def _cost(record: MessageRecord) -> str:
 
 def _tool_call(record: ToolCallRecord) -> RecordText:
     verb, what = _action_of(record)
-    if record.denied:
-        return RecordText(
-            record.member, f"not run: {what}", "✗", "bad", f"({one_line(record.denied)})"
-        )
+    if why := record.denied or record.not_run:
+        return RecordText(record.member, f"not run: {what}", "✗", "bad", f"({one_line(why)})")
     took = "" if record.duration_ms is None else duration(record.duration_ms / 1000)
     mark, meaning, outcome = ("✗", "bad", "failed") if record.is_error else ("✓", "good", "")
     if record.status == "unknown":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coterie.cli.text import Paint, clip, counted, duration, one_line, packed, usage_text
+from coterie.model.conversation import RUNAWAY
 from coterie.model.interaction import APPROVE, BY_RULE, REJECT, THIS_TASK
 from coterie.model.record import InteractionRecord, Record, ResultRecord, TaskView, ToolCallRecord
 from coterie.model.task import ENDED, Status
@@ -31,6 +32,7 @@ _STOPPED = ("stop", "stopped", "interrupted")
 
 _REASONS = {
     "max_rounds": "every member has spoken",
+    "runaway": f"{RUNAWAY} turns without a word of yours: members handed it on and on",
     "max_turns": "the number of turns it was given is used up",
     "question": "a question waits for your answer",
     "ended": "you ended it",
@@ -140,7 +142,7 @@ class CommandLog:
         if not isinstance(command, str) or not command.strip():
             return
         answer = self._answers.get((record.member, command), "")
-        if answer == REJECT:
+        if answer == REJECT or record.denied or record.not_run:
             return
         ended = "may have run" if record.status == "unknown" else "ok"
         outcome = "failed" if record.is_error else ended

@@ -63,6 +63,7 @@ def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None
 def doctor(call: Call, *, probe: bool) -> None:
     """What is installed and what will work; changes nothing."""
     found = Doctor(call.directory)
+    show_notices(call, found.notices)
     for agent in found.agents:
         call.record("agent", asdict(agent))
     for check in found.checks:
@@ -233,6 +234,7 @@ def add(call: Call, name: str, program_: tuple[str, ...], **options: Given) -> N
     entry, registry = Agents().add(name, program_, facts, use_pty=pty, replacing=replace)
     call.record("agent", fields_of(entry))
     call.line(f"Added {name} to {registry.path}.")
+    show_notices(call, Agents().unused_words(entry))
     if Agents().place(entry) is None:
         call.note(f"! {entry.command} is not found on PATH; it is registered all the same.")
 

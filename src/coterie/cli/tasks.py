@@ -9,6 +9,7 @@ import click
 
 from coterie.cli import records, report
 from coterie.cli.main import Call, command, here, look, named, pass_call
+from coterie.cli.newest import FEW, Newest, newest_of
 from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -21,16 +22,19 @@ if TYPE_CHECKING:
 
 
 @command("tasks", "coterie tasks --json")
+@newest_of
 @pass_call
-def tasks(call: Call) -> None:
-    """Every task of this project, the newest last."""
+def tasks(call: Call, newest: Newest) -> None:
+    """The tasks of this project, the newest last."""
 
     found = look(call, lambda app: app.tasks())
     if found is None:
         return
-    call.records("task", map(records.task, found))
-    rows = [task_row(view) for view in found]
+    kept = newest.of(call, found)
+    call.records("task", map(records.task, kept))
+    rows = [task_row(view) for view in kept]
     call.lines(table(rows, call.width) or ['No task yet.   coterie "what the team should do"'])
+    newest.tell(call, len(found) - len(kept))
     waiting = [view.id for view in found if view.resumable]
     if waiting:
         call.line(f"Go on: coterie resume {waiting[-1]}")
@@ -138,8 +142,10 @@ async def _only(app: App) -> str:
     if not unfinished:
         raise NotFound("Nothing is unfinished.", "coterie tasks")
     if len(unfinished) > 1:
-        rows = table([task_row(view) for view in unfinished], 80)
-        listed = "\n".join(["Which one? Unfinished are:", *rows])
+        rows = table([task_row(view) for view in unfinished[-FEW:]], 80)
+        older = len(unfinished) - len(rows)
+        rest = [f"and {older:,} older: coterie tasks --all"] if older else []
+        listed = "\n".join(["Which one? Unfinished are:", *rows, *rest])
         raise UsageError(listed, f"coterie resume {unfinished[-1].id}")
     return unfinished[0].id
 

@@ -128,6 +128,7 @@ def validate(call: Call, words: tuple[str, ...]) -> None:
             call.problem(error)
             failed = max(failed, error.exit_code)
             continue
+        show_notices(call, view.loaded.notices)
         call.record("team", _fields(view, teams) | {"valid": True})
         call.line(f"{word}: ok, {len(view.team.members)} members")
     if failed:

@@ -203,11 +203,12 @@ def _dry_run(
     from coterie.app import start
     from coterie.app.teams import Teams
     from coterie.cli import dry_run
-    from coterie.cli.main import here
+    from coterie.cli.main import here, show_notices
 
     rehearsal = Path(more["script"]).expanduser() if more["script"] else more["rehearse"]
     teams = Teams(here(call), rehearsal=rehearsal is not False)
     view = choose(teams)
+    show_notices(call, (*teams.registry.notices, *view.loaded.notices))
     dry_run.show(
         call,
         start.dry_run(

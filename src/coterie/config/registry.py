@@ -6,7 +6,8 @@ One of version 1.1 is read too, in the form of 1.2.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path, PurePath
@@ -78,7 +79,7 @@ def as_used(registry: Registry) -> Registry:
     registry = _with_own(registry)
     agents = registry.agents.items()
     used = {name: _without_mode_words(registry.known, agent) for name, agent in agents}
-    return replace(registry, agents=used, notices=(*registry.notices, *_notices(registry, used)))
+    return replace(registry, agents=used, notices=(*registry.notices, *_notices(registry)))
 
 
 def _with_own(registry: Registry) -> Registry:
@@ -234,17 +235,30 @@ def _without_mode_words(known: KnownAgents, agent: AgentDefinition) -> AgentDefi
     return agent.model_copy(update={"base_args": kept}) if dropped else agent
 
 
-def _notices(registry: Registry, used: Mapping[str, AgentDefinition]) -> Iterator[Notice]:
+def unused(
+    known: KnownAgents, agent: AgentDefinition, who: str, key: str, words: Sequence[str]
+) -> Iterator[Notice]:
+    """What is to be told of arguments that an agent's own adapter does not pass on."""
+    if dropped := known.unused_words(agent, words):
+        yield Notice(
+            f"{who}: {shlex.join(dropped)} in {key} is not used; "
+            f"the {known.adapter_name(agent)} adapter chooses how it is called."
+        )
+
+
+def _was_scanned(known: KnownAgents, agent: AgentDefinition) -> bool:
+    """Whether our own scan wrote the arguments, which is nobody's mistake."""
+    facts = known.of(agent)
+    ours = facts is not None and facts.base_args == agent.base_args
+    return ours and agent.installed_at is not None
+
+
+def _notices(registry: Registry) -> Iterator[Notice]:
     known = registry.known
     for name, agent in registry.agents.items():
-        adapter, facts = known.adapter_name(agent), known.of(agent)
-        # What our own scan wrote is nobody's mistake.
-        if used[name] != agent and not (facts and facts.base_args == agent.base_args):
-            _, dropped = split_words(agent.base_args, known.mode_words(agent))
-            yield Notice(
-                f"{name}: {' '.join(dropped)} in baseArgs is not used; "
-                f"the {adapter} adapter chooses how it is called."
-            )
+        adapter = known.adapter_name(agent)
+        if not _was_scanned(known, agent):
+            yield from unused(known, agent, name, "baseArgs", agent.base_args)
         told = agent.capabilities
         if told.supports_system_prompt and not told.system_prompt_flag and adapter == GENERIC:
             yield Notice(

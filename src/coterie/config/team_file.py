@@ -16,7 +16,7 @@ from coterie.config import team_entry, team_members
 from coterie.config.files import Document, Mistake, Notice, Place, read_document, read_text
 from coterie.config.mistakes import doubled_keys, found_by, quoted, refusal
 from coterie.config.project import user_home
-from coterie.config.registry import Registry
+from coterie.config.registry import Registry, unused
 from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
 from coterie.errors import ConfigError, NotFound
@@ -76,7 +76,8 @@ def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
         context_message_count=reading.settings.context_message_count,
         context_characters=reading.settings.context_characters,
     )
-    return LoadedTeam(team, document.path, _digest(document), team.workflow)
+    told = _notices(team, reading.registry)
+    return LoadedTeam(team, document.path, _digest(document), team.workflow, notices=tuple(told))
 
 
 def team_path(path: Path) -> Path:
@@ -132,7 +133,17 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
         _digest(document),
         stated if isinstance(stated, str) else None,
         members.outside_prompts,
+        tuple(_notices(team, reading.registry)),
     )
+
+
+def _notices(team: Team, registry: Registry) -> Iterator[Notice]:
+    """What is worth knowing of members' arguments."""
+    for member in team.members:
+        agent = registry.agents.get(member.agent or "")
+        if agent is not None:
+            words = member.additional_args
+            yield from unused(registry.known, agent, member.id, "additionalArgs", words)
 
 
 def _digest(document: Document) -> str:

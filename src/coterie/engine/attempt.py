@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from time import monotonic
 
-from coterie.engine.resuming import EarlierAttempts
+from coterie.engine.resuming import EarlierAttempts, never_ran
 from coterie.model import instant
 from coterie.model.conversation import Brief, Limits
 from coterie.model.journal import (
@@ -27,9 +27,10 @@ from coterie.model.journal import (
 )
 from coterie.model.record import ToolCallRecord
 from coterie.model.team import Member
-from coterie.model.tool_call import DENIED, AuditEntry
+from coterie.model.tool_call import DENIED, AuditEntry, not_run
 from coterie.model.update import (
     REHEARSED,
+    PendingCall,
     Remembered,
     ToolCallFinished,
     ToolCallStarted,
@@ -148,6 +149,9 @@ class Attempt:
     waiting: Waiting | None = None
     """What the agent last reported to wait for."""
     started: float = field(default_factory=monotonic)
+    _asked: dict[str, PendingCall] = field(default_factory=dict[str, PendingCall])
+    _allowed: set[str] = field(default_factory=set[str])
+    _ended: set[str] = field(default_factory=set[str])
     _denied: dict[str, str] = field(default_factory=dict[str, str])
     """By call: why it was denied."""
     _calls: dict[str, tuple[ToolCallStarted, float]] = field(
@@ -222,9 +226,31 @@ class Attempt:
         self.spent = sum_of([usage] if self.spent is None else [self.spent, usage]) or usage
         return SpendTurn(self.task_id, self.name, self.number, json.dumps(vars(self.spent)))
 
+    def ask(self, call: PendingCall) -> None:
+        """A person or a rule is asked about a call: until it is allowed, it is not run."""
+        self._asked.setdefault(_call(call.call_id), call)
+
+    def allow(self, call_id: str) -> None:
+        """A call was allowed: from here on it may have been run."""
+        self._allowed.add(_call(call_id))
+
     def deny(self, call_id: str, why: str) -> None:
         """A call was denied: however its agent reports its end, it was not run."""
-        self._denied[call_id.partition("#")[0]] = why  # a further question about one call
+        self._denied[_call(call_id)] = why
+
+    def calls_not_run(self, why: str) -> list[AuditEntry]:
+        """How calls end that were never run and of which their agent said no more."""
+        rows: list[AuditEntry] = []
+        for call_id, call in self._asked.items():
+            if call_id in self._allowed | self._ended:
+                continue
+            if call_id not in self._calls:
+                started = ToolCallStarted(call_id, call.name, call.input)
+                rows.append(self.tool_call(started)[0])
+            ended = ToolCallFinished(call_id, is_error=True, output=not_run(why))
+            rows.append(self.tool_call(ended)[0])
+        cut = (one for one in self.earlier.left_open if one.tool_call_id not in self._ended)
+        return [*rows, *(never_ran(one, why) for one in cut)]
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
@@ -234,6 +260,7 @@ class Attempt:
         if isinstance(update, ToolCallStarted):
             self._calls[update.call_id] = (update, monotonic())
             return self._audited(update)
+        self._ended.add(update.call_id)
         begun, since = self._calls.pop(
             update.call_id, (ToolCallStarted(update.call_id, update.name or "unknown"), monotonic())
         )
@@ -271,3 +298,8 @@ class Attempt:
             took,
         )
         return entry, ToolCallRecord.of(entry, begun.input, begun.effect)
+
+
+def _call(key: str) -> str:
+    """The call that a question is about, which may be a further one about it."""
+    return key.partition("#")[0]

@@ -75,8 +75,11 @@ class PermissionGate:
         """Yes or no to one call, from the rules or from the user."""
         if asked.purpose != RISKY:
             return await self._ask(attempt, call, _plain(attempt.member, asked))
+        attempt.ask(call)
         response = await self._decided(attempt, asked, call)
-        if not response.approves:
+        if response.approves:
+            attempt.allow(call.call_id)
+        else:
             attempt.deny(call.call_id, response.comment or "the user said no")
         return response
 

@@ -68,7 +68,8 @@ class Questions:
             author_actor_id=question.author,
             kind=question.kind,
             purpose=question.purpose,
-            display=question.display or display_of(question.about, question.content),
+            display=question.display
+            or display_of(question.about, question.content, question.content_kind),
             options=question.options,
             validation=question.validation,
             about=question.about,
@@ -132,7 +133,9 @@ def meaning_of(question: Ask) -> str:
 
 def _intent(question: Ask) -> object:
     options = [option.id for option in question.options]
-    return [question.author, question.kind, options, question.intent]
+    # A choice is the same question whether words may go with it or not.
+    kind = "Select" if question.kind == "Composite" else question.kind
+    return [question.author, kind, options, question.intent]
 
 
 async def respond(storage: Storage, response: Response) -> Question:

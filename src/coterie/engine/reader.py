@@ -44,10 +44,13 @@ class TaskReader:
         ]
 
     async def find(self, name: str) -> str:
-        """The task a person means: its id, a unique prefix of it, or `last`."""
-        ids = [row.id for row in await self.storage.events.tasks()]
-        if name == "last" and ids:
-            return ids[-1]
+        """The task a person means: its id, a unique prefix of it, or `last`, the newest that
+        they started themselves."""
+        rows = await self.storage.events.tasks()
+        ids = [row.id for row in rows]
+        started = [row.id for row in rows if row.parent_id is None]
+        if name == "last" and started:
+            return started[-1]
         near = [known for known in ids if known.startswith(name)] if name else []
         if name in ids or len(near) == 1:
             return name if name in ids else near[0]

@@ -6,19 +6,21 @@ of one that never ran.  Our record is the better one, so the agent is told what 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from coterie.engine.questions import close_question
+from coterie.model import instant
 from coterie.model.interaction import Response
-from coterie.model.journal import Step, Turn
-from coterie.model.step_name import PermissionKey, StepName
-from coterie.model.tool_call import AuditEntry
+from coterie.model.journal import AppendAudit, Step, Turn
+from coterie.model.step_name import PermissionKey, StepName, parse
+from coterie.model.tool_call import AuditEntry, not_run
 from coterie.ports import Storage
 
 Fate = Literal["ran", "not run", "unknown"]
 
+CANCELED = "the task was canceled before"
 STALE = "the turn that asked was cut; if it is asked again, that is a new question"
 
 
@@ -47,6 +49,8 @@ class EarlierAttempts:
     """What is known of the attempts at a turn that were cut; empty for a turn that is new."""
 
     calls: Sequence[CutCall] = ()
+    left_open: Sequence[AuditEntry] = ()
+    """Requests of calls that were not run and have no end on record."""
     sent: bool = False
     """Whether an earlier attempt may have reached the agent."""
     unused: dict[str, list[tuple[Step, Response]]] = field(
@@ -111,6 +115,12 @@ async def earlier_attempts(
             is_over = call_id in ended
             if await _permission(storage, found, step, first.opened_at, is_over=is_over):
                 refused.add(call_id)
+    requested = [entry for entry in entries if entry.kind == "ToolCallRequested"]
+    found.left_open = [
+        entry
+        for entry in requested
+        if entry.tool_call_id in refused and entry.tool_call_id not in ended
+    ]
     found.calls = [
         CutCall(
             entry.tool_call_id,
@@ -119,10 +129,47 @@ async def earlier_attempts(
             _fate(entry.tool_call_id, ended, refused),
             entry.timestamp,
         )
-        for entry in entries
-        if entry.kind == "ToolCallRequested"
+        for entry in requested
     ]
     return found
+
+
+def never_ran(request: AuditEntry, why: str) -> AuditEntry:
+    """The last row of a call that was never run."""
+    return replace(
+        request,
+        kind="ToolCallCompleted",
+        timestamp=instant.now(),
+        input=None,
+        output=not_run(why),
+        is_error=True,
+        duration_ms=0,
+    )
+
+
+async def calls_not_run(
+    storage: Storage, task_id: str, unbegun: Callable[[list[str]], Sequence[str]], why: str
+) -> list[AppendAudit]:
+    """The last rows of a task's calls that were never run, for its end.
+
+    `unbegun` tells, from the entries of a thread of our own agent, which calls it had yet to make.
+    """
+    entries = await storage.audit.of_task(task_id)
+    ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
+    left = [entry for entry in entries if entry.tool_call_id not in ended]
+    if not left:
+        return []
+    history = await storage.history(task_id)
+    waiting: dict[str, bool] = {}
+    for step in history.steps:
+        subject = parse(step.name).subject
+        if isinstance(subject, PermissionKey):
+            given = Response.model_validate_json(step.result) if step.result else None
+            allowed = given is not None and given.approves
+            waiting[subject.call] = waiting.get(subject.call, True) and not allowed
+    for thread in {turn.thread for turn in history.turns if turn.thread}:
+        waiting |= dict.fromkeys(unbegun(await storage.conversation.thread(thread)), True)
+    return [AppendAudit(never_ran(one, why)) for one in left if waiting.get(one.tool_call_id)]
 
 
 async def _permission(

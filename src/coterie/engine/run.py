@@ -15,6 +15,7 @@ from coterie.engine.context import TaskContext
 from coterie.engine.lease import Claimant
 from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
+from coterie.engine.resuming import CANCELED, calls_not_run
 from coterie.engine.subtask import RunChild
 from coterie.engine.task_run import (
     Journal,
@@ -31,6 +32,7 @@ from coterie.model.about import WorkflowChange
 from coterie.model.conversation import Message
 from coterie.model.interaction import Ask, Option
 from coterie.model.journal import (
+    AppendAudit,
     AppendEvent,
     Fence,
     Request,
@@ -194,7 +196,11 @@ class _Run:
         else:
             reason, summary = ended.reason, ended.summary
             event = TaskCompleted(task_id=task_id, at=now, reason=reason, summary=summary)
-        await self._run.commit(AppendEvent(event))
+        left: list[AppendAudit] = []
+        if self._is_canceled:
+            unbegun = self._run.services.unbegun
+            left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
+        await self._run.commit(*left, AppendEvent(event))
         return after(self._state, event)
 
     async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:

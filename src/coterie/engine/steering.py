@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
 from coterie.engine.reader import TaskReader
+from coterie.engine.resuming import CANCELED, calls_not_run
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.conversation import YOU
@@ -152,7 +153,12 @@ async def _session_below(look: TaskReader, task_id: str) -> set[str]:
     return found
 
 
-async def cancel(look: TaskReader, claimant: Claimant, task_id: str) -> None:
+async def cancel(
+    look: TaskReader,
+    claimant: Claimant,
+    task_id: str,
+    unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: (),
+) -> None:
     """End a task for good."""
     state = await look.state(task_id)
     if state.status in ENDED:
@@ -164,7 +170,8 @@ async def cancel(look: TaskReader, claimant: Claimant, task_id: str) -> None:
             return
     fence = await claimant.take(task_id)
     event = TaskCanceled(task_id=task_id, at=instant.now())
-    await look.storage.commit(fence, AppendEvent(event))
+    left = await calls_not_run(look.storage, task_id, unbegun, CANCELED)
+    await look.storage.commit(fence, *left, AppendEvent(event))
     await look.storage.leases.park(fence)
 
 

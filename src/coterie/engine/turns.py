@@ -128,7 +128,7 @@ class TurnRunner:
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
         """Wait for the end of a rate limit; parks if that takes longer than the run may wait."""
         run, member = self._run, attempt.member
-        run.post(attempt.close("limited", failure.message))
+        run.post(*_not_run(attempt), attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
@@ -338,6 +338,7 @@ class TurnRunner:
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
         run.conversation.append(message)
         run.post(
+            *_not_run(attempt),
             AppendMessage(message),
             attempt.close("interrupted" if cut else "completed", usage=usage),
             CloseStep(message.task_id, attempt.name, f'{{"message":{message.seq}}}'),
@@ -350,7 +351,7 @@ class TurnRunner:
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
         run, member = self._run, attempt.member
-        writes: list[Write] = [attempt.close("failed", failure.message)]
+        writes: list[Write] = [*_not_run(attempt), attempt.close("failed", failure.message)]
         if last:
             result = run.services.redactor.value({"failed": asdict(failure)})
             writes.append(CloseStep(attempt.task_id, attempt.name, json.dumps(result)))
@@ -379,8 +380,14 @@ class TurnRunner:
         self._run.keep_state(attempt.member, "quiet", waits_for, waiting.detail if waiting else "")
 
 
+_TOO_LATE = "the turn ended before anybody allowed it"
+
 _ASKS = (update.Asked, update.Delegated, update.Spent)
 """Updates after which a person may be asked: that time does not count."""
+
+
+def _not_run(attempt: Attempt) -> list[AppendAudit]:
+    return [AppendAudit(row) for row in attempt.calls_not_run(_TOO_LATE)]
 
 
 def recorded_turn(result: str) -> int | TurnFailed:

@@ -7,7 +7,7 @@ registry, checks a team, scans a machine or probes a CLI, and none of these know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -17,7 +17,7 @@ from pydantic import Field, StrictBool, StrictInt
 
 from coterie.model.about import Wire
 from coterie.model.conversation import Limits
-from coterie.model.flags import FlagFacts
+from coterie.model.flags import FlagFacts, split_words
 from coterie.model.instant import Instant
 from coterie.model.team import ISOLATING, Member
 
@@ -306,6 +306,13 @@ class KnownAgents:
         if facts is None or facts.adapter.name != self.adapter_name(definition):
             return {}
         return facts.flags.mode
+
+    def unused_words(self, definition: AgentDefinition, words: Sequence[str]) -> tuple[str, ...]:
+        """Those of an agent's arguments that its own adapter does not pass on: it chooses them."""
+        facts = self.of(definition)
+        if facts is None or facts.adapter.name != self.adapter_name(definition):
+            return ()
+        return split_words(words, {**facts.flags.mode, **facts.flags.chosen})[1]
 
     def is_part_of_coterie(self, definition: AgentDefinition) -> bool:
         """Whether there is no program to look for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,10 @@ NOBODY = "coterie"
 _YES = frozenset({APPROVE, THIS_TASK, BY_RULE, READ_ONLY})
 
 
+def _given(given: object) -> dict[str, object] | None:
+    return dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else None
+
+
 class Option(Wire):
     """One choice."""
 
@@ -41,6 +46,19 @@ class Option(Wire):
     detail: str = ""
     """What choosing it means, where the label does not say it all; a rule's own text."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_the_design(cls, given: object) -> object:
+        """The design spells a plain option `style: default`, and `default` `isDefault`."""
+        fields = _given(given)
+        if fields is None:
+            return given
+        if fields.get("style") == "default":
+            fields["style"] = "plain"
+        if "isDefault" in fields:
+            fields.setdefault("default", fields.pop("isDefault"))
+        return fields
+
 
 class Display(Wire):
     """What the person reads."""
@@ -48,7 +66,21 @@ class Display(Wire):
     title: str
     description: str = ""
     content: str = ""
+    """`Json` and `Table` (rows: objects, or lists of cells) are JSON texts."""
     content_kind: ContentKind = "PlainText"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reads_data(cls, given: object) -> object:
+        """In the design, content may be any data."""
+        fields = _given(given)
+        content = fields.get("content") if fields else None
+        if fields is None or isinstance(content, str):
+            return given
+        fields["content"] = "" if content is None else json.dumps(content, ensure_ascii=False)
+        if content is not None and not fields.keys() & {"content_kind", "contentKind"}:
+            fields["contentKind"] = "Json"
+        return fields
 
 
 class Validation(Wire):
@@ -140,6 +172,7 @@ class Ask:
     validation: Validation = Validation()
     content: str = ""
     """What the user has to look at, besides what the question is about."""
+    content_kind: ContentKind = "PlainText"
     display: Display | None = None
     """An agent's own words; None: they are made from `about`."""
     intent: object = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from coterie.model import about
-from coterie.model.interaction import Display
+from coterie.model.interaction import ContentKind, Display
 from coterie.model.team import shown
 
 MORE_EXAMPLES: Mapping[about.Measure, str] = {"tokens": "+200k", "usd": "+2.50", "turns": "+5"}
@@ -58,7 +58,7 @@ _STOPPED = "{member} was stopped (turn {turn})"
 _NO_MANAGER = "{member} (manager) gives no answer that can be used"
 
 
-def display_of(subject: about.About, content: str = "") -> Display:
+def display_of(subject: about.About, content: str = "", kind: ContentKind = "PlainText") -> Display:
     """What the person reads; `content` is what they have to look at besides."""
     title, description = _TEXTS[type(subject)]
     if isinstance(subject, about.FailedTurn) and subject.failure == "stopped":
@@ -67,7 +67,10 @@ def display_of(subject: about.About, content: str = "") -> Display:
         title = _NO_MANAGER
     words = {**vars(subject), **_derived(subject)}
     return Display(
-        title=title.format_map(words), description=description.format_map(words), content=content
+        title=title.format_map(words),
+        description=description.format_map(words),
+        content=content,
+        content_kind=kind,
     )
 
 

@@ -12,7 +12,7 @@ from coterie.model.interaction import Interaction
 from coterie.model.task import Status, Stop, TaskRow, TaskState
 from coterie.model.team import Member, Mode
 from coterie.model.ticket import TicketState
-from coterie.model.tool_call import DENIED, AuditEntry, Effect
+from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, Effect
 from coterie.model.update import Usage, WaitsFor
 
 MemberState = Literal["starting", "working", "waiting", "quiet", "stuck", "idle", "gone"]
@@ -106,6 +106,8 @@ class ToolCallRecord:
     duration_ms: int | None = None
     denied: str = ""
     """Why it was not permitted; then it was not run."""
+    not_run: str = ""
+    """Why else it was never run."""
     effect: Effect | None = None
     """What its agent said that it would do; known while its task runs, not kept in the audit."""
 
@@ -114,6 +116,7 @@ class ToolCallRecord:
         cls, entry: AuditEntry, given: Mapping[str, object], effect: Effect | None = None
     ) -> ToolCallRecord:
         """A row of the audit; `given` is the call's input, which its last row does not repeat."""
+        output = entry.output or {}
         return cls(
             task=entry.task_id,
             member=entry.author_actor_id,
@@ -123,7 +126,8 @@ class ToolCallRecord:
             status="started" if entry.kind == "ToolCallRequested" else "completed",
             is_error=entry.is_error,
             duration_ms=entry.duration_ms,
-            denied=str((entry.output or {}).get(DENIED, "")),
+            denied=str(output.get(DENIED, "")),
+            not_run=str(output.get("error", "")) if NOT_RUN in output else "",
             effect=effect,
         )
 

@@ -55,6 +55,8 @@ class TaskCreated(_Event):
     workflow_version: int
     goal: str
     author: str
+    member: str | None = None
+    """Whose job it is, in `solo`; None: that of the team's first with an agent."""
     team: Team
     """Sealed: environment values are not kept, they come from `team_file` again."""
     team_file: str | None = None

@@ -48,6 +48,13 @@ class Ruling:
 
 DENIED = "denied"
 """The key in a completed call's output that says why it was not permitted, and so not run."""
+NOT_RUN = "not_run"
+"""The key in a completed call's output that says that it was not run at all; `error` says why."""
+
+
+def not_run(why: str) -> Mapping[str, object]:
+    """The output of a call that was never run."""
+    return {"error": why, NOT_RUN: True}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, mod
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from coterie.model.tool_call import Action
+from coterie.model.tool_call import Action, not_run
 from coterie.model.visible import decoded, encodable
 from coterie.tools.sandbox import Sandbox
 from coterie.tools.workspace_files import ToolError
@@ -111,8 +111,13 @@ class ToolOutcome:
 
     @classmethod
     def refused(cls, why: str) -> ToolOutcome:
-        """Nothing was done, for this reason."""
+        """It failed, for this reason."""
         return cls({"error": why}, is_error=True)
+
+    @classmethod
+    def not_run(cls, why: str) -> ToolOutcome:
+        """It was not run at all, for this reason."""
+        return cls(not_run(why), is_error=True)
 
 
 class Tool(Generic[_Input]):
@@ -203,11 +208,11 @@ class Toolbox:
         """A call that can be run, or what is wrong with it, so that the model can correct it."""
         tool = self._tools.get(name)
         if tool is None:
-            return ToolOutcome.refused(self._unknown(name))
+            return ToolOutcome.not_run(self._unknown(name))
         try:
             checked = tool.inputs.model_validate(arguments)
         except ValidationError as error:
-            return ToolOutcome.refused(mistakes(name, tool.inputs, error))
+            return ToolOutcome.not_run(mistakes(name, tool.inputs, error))
         action = tool.action(checked, str(self.root))
         unconfined = action.effect == "run" and not self.sandbox.confines
         return PreparedCall(tool, checked, action, must_ask=unconfined)

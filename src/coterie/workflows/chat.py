@@ -77,14 +77,17 @@ class _Talk:
         cap = self._cap_reached()
         if cap is None:
             return member
-        return _human(self._team) if self._caps.floor == "ask" else self._end(cap)
+        if self._caps.floor == "ask":
+            return _human(self._team)
+        # A round in which everybody was skipped is over, too.
+        return self._end("skipped" if self._is_human(newest.member) else cap)
 
     def _cap_reached(self) -> str | None:
         caps, rounds = self._caps, self._rounds
         if caps.max_rounds is not None and rounds.over >= caps.max_rounds:
             return "max_rounds"
         if caps.max_turns is None and rounds.turns >= RUNAWAY:
-            return "max_turns"
+            return "runaway"
         return None
 
     def _is_human(self, member_id: str) -> bool:
@@ -114,7 +117,7 @@ class _Talk:
 
 
 class Solo:
-    """The team's only AI member does what was asked for."""
+    """One member does what was asked for; it may hand parts of it to the others."""
 
     name = "solo"
     version = 1
@@ -124,7 +127,7 @@ class Solo:
 
         A turn that was broken off is not the end: whoever did so is asked how it should go on.
         """
-        member = task.team.ai_members[0]
+        member = task.team.member(task.member) if task.member else task.team.ai_members[0]
         number, reply = 1, await _reply(context, 1, member)
         while reply is not None:
             said = await context.heard(step_name.said(number))

@@ -47,7 +47,8 @@ OLD = {
 
 
 UNUSED = Notice(
-    "codex: exec --json in baseArgs is not used; the codex adapter chooses how it is called."
+    "codex: exec --json --full-auto in baseArgs is not used; "
+    "the codex adapter chooses how it is called."
 )
 
 

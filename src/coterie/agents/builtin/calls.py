@@ -86,9 +86,9 @@ def refused(response: Response | None) -> ToolOutcome:
     """What the model is told of a no."""
     word = response.comment or response.input_value if response is not None else None
     if response is None or (response.selected_option_id is None and not word):
-        return ToolOutcome.refused("Nobody answered, so the answer is no. It was not run.")
+        return ToolOutcome.not_run("Nobody answered, so the answer is no. It was not run.")
     why = f": {word}" if word else "."
-    return ToolOutcome.refused(f"It was not run; the answer was no{why}")
+    return ToolOutcome.not_run(f"It was not run; the answer was no{why}")
 
 
 def question(request: ToolCallRequest, given: Mapping[str, object]) -> Asked:
@@ -165,7 +165,7 @@ class BuiltinCalls:
 
     def _without_end(self, begun: ToolOutcome, otherwise: str) -> list[Remembered]:
         return [
-            self._ended(one.request, begun if one.begun else ToolOutcome.refused(otherwise))
+            self._ended(one.request, begun if one.begun else ToolOutcome.not_run(otherwise))
             for one in self._thread.pending()
         ]
 
@@ -181,7 +181,7 @@ class BuiltinCalls:
         checked = self._checks.pop(request.id, None) or self._checked(request)
         checked = self._repeated(request) or checked
         if resumed and MASK.search(str(request.arguments)):
-            checked = ToolOutcome.refused(_NOT_KEPT)
+            checked = ToolOutcome.not_run(_NOT_KEPT)
         if isinstance(checked, ToolOutcome):
             return self._told(request, checked)
         match checked.tool:
@@ -197,7 +197,7 @@ class BuiltinCalls:
 
     def _checked(self, request: ToolCallRequest) -> PreparedCall | ToolOutcome:
         if request.problem:
-            return ToolOutcome.refused(request.problem)
+            return ToolOutcome.not_run(request.problem)
         return self._services.toolbox.check(request.name, request.arguments)
 
     def _repeated(self, request: ToolCallRequest) -> ToolOutcome | None:
@@ -209,7 +209,7 @@ class BuiltinCalls:
             hint = "Say in other words what you want, or try another model."
             raise ModelTrouble(TurnFailed("model", message, retry=False, hint=hint))
         if streak.length >= REPEATED:
-            return ToolOutcome.refused(_AGAIN.format(count=streak.length))
+            return ToolOutcome.not_run(_AGAIN.format(count=streak.length))
         return None
 
     async def _use(

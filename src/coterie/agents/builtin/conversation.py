@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from coterie.agents.fields import bounded, mapping, text
 from coterie.agents.process import Object
+from coterie.model.tool_call import NOT_RUN
 from coterie.model.update import Activity, TextDelta, TurnFailed, Usage
 from coterie.tools.toolbox import ToolSpec
 
@@ -110,7 +111,7 @@ class ChatModel(Protocol):
         ...
 
 
-_HIDDEN = frozenset({"digest"})
+_HIDDEN = frozenset({"digest", NOT_RUN})
 """What a result holds for our own use."""
 _EXACT = 100_000_000
 """Arguments are kept whole: a call is made with exactly what the model gave."""

@@ -19,6 +19,7 @@ from coterie.agents.builtin.conversation import (
     Summed,
     ToolCallRequest,
     Trimmed,
+    read,
     written,
 )
 from coterie.model.update import Remembered, ToolCallFinished, ToolCallStarted
@@ -193,10 +194,15 @@ class BuiltinThread:
         return self._prompt.turn if self._prompt else None
 
     @property
+    def was_told(self) -> bool:
+        """Whether the newest entry is a word of Coterie's, which the model has yet to answer."""
+        return bool(self.entries) and isinstance(self.entries[-1], Noted)
+
+    @property
     def final(self) -> Replied | None:
         """The reply that ended the last turn; None while it goes on."""
         last = self.replies[-1] if self.replies else None
-        return last if last and not last.calls else None
+        return last if last and not last.calls and not self.was_told else None
 
     def pending(self) -> list[Pending]:
         """The calls of the last reply that have no result, in order."""
@@ -229,6 +235,18 @@ class BuiltinThread:
                 length += 1
                 before += not here
         return Streak(length, before)
+
+
+def unbegun(entries: Iterable[str]) -> list[str]:
+    """The ids of calls that were never made, in a thread that does not go on."""
+    first, *others = BuiltinThread("", map(read, entries)).pending() or (None,)
+    # The first may be under way, and what only looks leaves no sign of that.
+    known = [first] if first and first.request.name in SERVED_BY_TURN else []
+    return [one.request.id for one in (*known, *others) if one and not one.begun]
+
+
+SERVED_BY_TURN = frozenset({"askUser", "assignSubtask"})
+"""The tools that wait for a person before they do anything."""
 
 
 # -- making room -------------------------------------------------------------------------------

@@ -20,10 +20,9 @@ from coterie.agents.builtin.conversation import (
     Replied,
     Reply,
     Summed,
-    ToolCallRequest,
 )
 from coterie.agents.builtin.services import Answers, Breaker, Interrupted, TurnServices
-from coterie.agents.builtin.text_calls import text_calls
+from coterie.agents.builtin.text_calls import TextCalls, text_calls
 from coterie.agents.builtin.thread import BuiltinThread, Fold, left_out, room_for, size
 from coterie.agents.failures import REFUSED
 from coterie.model.conversation import Prompt
@@ -48,6 +47,13 @@ _LAST = (
 )
 _CUT = "\n\n[cut off here: the model's reply reached its greatest length]"
 _SQUEEZED = 0.6
+_DOUBT = (
+    "[Coterie] This in your reply looks like the call of a tool and is none, so nothing was run:"
+    "\n\n{text}\n\nIf you meant to call a tool, {how}. If not, give your whole answer once more."
+)
+_IN_TEXT = "write the call as you were told to, outside of code, and end your reply there"
+_NATIVELY = "call it"
+_LONGEST_DOUBT = 300
 
 
 @dataclass
@@ -87,19 +93,28 @@ class ModelRequest:
         yield Spent(reply.usage)
 
     def _remembered(self, reply: Reply) -> Update:
-        found = reply.calls or self._written(reply)
-        calls = self._thread.numbered(found)
+        found = TextCalls(reply.calls) if reply.calls else self._written(reply)
+        calls = self._thread.numbered(found.calls)
         text = reply.text + (_CUT if reply.stop == "length" and not calls else "")
         entry = Replied(text, calls, written=bool(calls) and not reply.calls)
+        told: list[Noted] = []
+        if found.doubtful and not self._thread.was_told:
+            # With the reply, so that nobody takes it for the end of the turn after a crash.
+            told = [Noted(self._doubt(found.doubtful))]
         started = tuple(self._calls.started(call) for call in calls)
-        return self._thread.remember(entry, calls=started, gates=bool(calls))
+        return self._thread.remember(entry, *told, calls=started, gates=bool(calls))
 
-    def _written(self, reply: Reply) -> tuple[ToolCallRequest, ...]:
+    def _written(self, reply: Reply) -> TextCalls:
         """The calls in the text of a reply, where such count."""
         services = self._services
-        if services.tool_calls == "native":
-            return ()
-        return text_calls(reply.text, services.tools, only_whole=services.tool_calls == "auto")
+        found = text_calls(reply.text, services.tools, only_known=services.tool_calls != "text")
+        if services.tool_calls != "native":
+            return found
+        return TextCalls(doubtful=reply.text if found.calls else found.doubtful)
+
+    def _doubt(self, text: str) -> str:
+        how = _IN_TEXT if self._services.tool_calls == "text" else _NATIVELY
+        return _DOUBT.format(text=text[:_LONGEST_DOUBT], how=how)
 
     async def _whole(self) -> AsyncGenerator[Update]:
         """One reply, tried for as often as trouble passes."""

@@ -25,6 +25,8 @@ from coterie.workspace.beneath import write_file
 _READABLE = "final_report.md"
 _NO_WORDS = "It is not what I want yet."
 """What a user says who sends the report back without a word."""
+_CHOICES = 12
+"""Of so many tickets each can be chosen as the one that is not done."""
 _TICKET_FACTS = ("id", "task_id", "title", "state", "owner", "closed_by", "reason")
 _USAGE_FACTS = ("input_tokens", "output_tokens", "cost_usd")
 
@@ -136,14 +138,19 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
     place = f".coterie/sessions/{task.session_id}/{_READABLE}"
     question = Ask(
         COTERIE,
-        "Select",
+        "Composite",
         ReportConfirmation(summary=report.summary, commit=report.commit, report=place),
         options=(
             Option(id=APPROVE, label="it is done", style="primary"),
             Option(id="change", label="not yet", detail="the manager plans on with what you say"),
             STOP,
+            *(
+                Option(id=one.ticket.id, label="this one is not done", detail="with what you say")
+                for one in report.tickets[:_CHOICES]
+            ),
         ),
-        content=_markdown(report),
+        content=_table(report),
+        content_kind="Table",
         intent=["report", report.commit],
     )
     for tries in count(1):
@@ -152,7 +159,10 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         if response.selected_option_id == STOP.id:
             continue  # the run was stopped here once; it is asked again
         approves = response.selected_option_id == APPROVE
-        wanted = response.comment or response.input_value or ""
+        wanted = response.input_value or response.comment or ""
+        chosen = next((one for one in report.tickets if one.ticket.id == response.choice), None)
+        if chosen is not None:
+            wanted = f"{chosen.ticket.id} ({chosen.ticket.title}) is not done. {wanted}".strip()
         review = Review(
             decision="approved" if approves else "changes_requested",
             notes=wanted if approves else wanted or _NO_WORDS,
@@ -161,6 +171,22 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         await services.messenger.post(f"{asked}/answered", drafts)
         return None if approves else review.notes
     raise AssertionError("counting never ends")
+
+
+def _table(report: FinalReport) -> str:
+    """A row for each ticket."""
+    rows = [
+        {
+            "ticket": one.ticket.id,
+            "state": one.ticket.closed_by or one.ticket.state,
+            "what": one.ticket.title,
+            "checks": f"{sum(one.checks.values())} of {len(one.checks)} passed"
+            if one.checks
+            else "none",
+        }
+        for one in report.tickets
+    ]
+    return json.dumps(rows, ensure_ascii=False)
 
 
 async def _report(services: SessionServices, commit: str) -> FinalReport:

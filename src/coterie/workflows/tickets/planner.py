@@ -141,12 +141,14 @@ class Planner:
             return None
         question = Ask(
             services.manager.id,
-            "Select",
+            "Composite",
             PlanApproval(
                 plan=plan_hash(plan), tickets=len(plan.tasks), replaces=bool(why), why=why
             ),
             options=(
-                Option(id="approve", label="go", style="primary"),
+                Option(
+                    id="approve", label="go", style="primary", detail="what you say is told to all"
+                ),
                 Option(id="change", label="plan anew", detail="with what you say"),
                 STOP,
             ),
@@ -154,9 +156,15 @@ class Planner:
             intent=["plan", plan_hash(plan)],
         )
         response = (await answer_or_stop(services.context, name, question)).response
-        if response.selected_option_id == "approve":
-            return None
-        return response.comment or response.input_value or "Please plan it anew."
+        said = response.input_value or response.comment or ""
+        if response.selected_option_id != "approve":
+            return said or "Please plan it anew."
+        if said:
+            review = Review(decision="approved", notes=said)
+            draft = Draft(response.author_actor_id, services.manager.id, review)
+            await services.messenger.post(f"{name}/answered", draft)
+            services.tracker.wish(said)
+        return None
 
     def _prompt(self, name: str, **facts: object) -> str:
         services = self.services

@@ -221,8 +221,14 @@ class TicketRun:
 
     def prompt(self, name: str, **facts: object) -> str:
         """A prompt about the ticket, filled in."""
-        described = self.part.description
+        described = "\n".join([self.part.description, *self._wishes()])
         return self.services.messenger.prompt(name, ticket=self.id, description=described, **facts)
+
+    def _wishes(self) -> list[str]:
+        """What the user said with their yes to a plan: for everybody who works by it."""
+        return [
+            f"The user approved the plan and says: {one}" for one in self.services.tracker.wishes
+        ]
 
     async def ask_manager(
         self, prompt: str, wanted: type[AnyPayload], **facts: object

@@ -111,6 +111,8 @@ class TicketTracker:
         self.planned_at: str = ""
         self.checks: dict[str, str] = {}
         """By ticket: how many of its checks passed."""
+        self.wishes: list[str] = []
+        """What the user said with their yes to a plan."""
 
     def load(self, tickets: Iterable[Ticket], envelopes: Sequence[Envelope]) -> None:
         """Go on from what is stored."""
@@ -121,9 +123,16 @@ class TicketTracker:
             if ticket_id and not isinstance(payload, envelope.TicketPayload):
                 message = Draft(kept.source, kept.target, payload, ticket_id)
                 self._messages.setdefault(ticket_id, []).append(message)
+            if isinstance(payload, envelope.Review) and not ticket_id:
+                self.wish(payload.notes if payload.decision == "approved" else "")
             # A plan that went to the user was sent back: it is told, and nobody works by it.
             if isinstance(payload, Plan) and kept.target == COTERIE:
                 self._planned(payload, kept.timestamp)
+
+    def wish(self, said: str) -> None:
+        """Keep what the user said with a yes; a run that is replayed says it again."""
+        if said and said not in self.wishes:
+            self.wishes.append(said)
 
     def _planned(self, plan: Plan, at: str) -> None:
         self.plans += 1

@@ -1,0 +1,155 @@
+"""What used to surprise: long lists, `last`, words that are not used, why a talk ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import anyio
+import pytest
+
+from coterie.config.project import Project, make_project
+from coterie.model.journal import AppendAudit, AppendEvent, CloseTurn, Fence, OpenTurn
+from coterie.model.task import TaskCompleted, TaskCreated
+from coterie.model.tool_call import AuditEntry
+from coterie.stores.sqlite import SqliteStorage
+from tests.cli.command import Cli, Inside
+from tests.cli.recorded import TEAM, at, record
+
+MANY = 45
+
+
+async def _fill(cli: Cli, children: Sequence[str]) -> None:
+    """Many tasks of a turn and a call each; the last has child tasks."""
+    project = Project(cli.house.project)
+    make_project(project)
+    storage = await SqliteStorage.open(project.database)
+    names = [f"t{number:03}" for number in range(MANY)]
+    for name in (*names, *children):
+        created = TaskCreated(
+            task_id=name,
+            at=at(0),
+            session_id=name,
+            parent_id=names[-1] if name in children else None,
+            workflow="chat",
+            workflow_version=1,
+            goal=f"goal of {name}",
+            author="you",
+            team=TEAM,
+        )
+        fence = await storage.create(created, "gone", None)
+        assert fence is not None
+        given = {"path": name}
+        call = AuditEntry("ToolCallRequested", f"c-{name}", "Read", "ada", name, at(1), given)
+        await storage.commit(
+            fence,
+            OpenTurn(name, "turn/1", 1, "ada", 1, at(1)),
+            CloseTurn(name, "turn/1", 1, at(2), "completed", None, None, None),
+            AppendAudit(call),
+        )
+        await storage.leases.park(Fence(name, fence.token))
+    await storage.close()
+
+
+@pytest.fixture
+def full(inside: Inside) -> Inside:
+    anyio.run(_fill, inside, ["t044.1", "t044.2"])
+    return inside
+
+
+@pytest.mark.parametrize("verb", ["tasks", "cost", "audit"])
+def test_a_long_list_shows_the_newest_twenty_and_says_how_to_see_the_rest(
+    full: Inside, verb: str
+) -> None:
+    def rows(*more: str) -> int:
+        lines = full(verb, *more).out.splitlines()
+        return sum("t0" in line for line in lines if "Go on" not in line)
+
+    shown = full(verb).out
+    assert rows() == 20
+    assert f"{MANY + 2 - 20} older: the same with --all" in shown
+    assert "t044" in shown
+    assert "t001" not in shown
+    assert rows("--all") == MANY + 2
+    assert rows("--limit", "3") == 3
+    assert full(verb, "--limit", "3", "--all").code == 2
+    kind = {"tasks": "task"}.get(verb, verb)
+    assert len(full(verb, "--json").of(kind)) == MANY + 2  # a program gets all of them
+    assert len(full(verb, "--json", "--limit", "2").of(kind)) == 2
+
+
+def test_the_sum_is_of_all(full: Inside) -> None:
+    line = next(one for one in full("cost").out.splitlines() if one.startswith("all"))
+    assert line.split()[1] == str(MANY + 2)
+
+
+def test_the_last_task_is_the_last_that_you_started(full: Inside) -> None:
+    """Not a child task that a member or a ticket began after it."""
+    assert full("show", "last").out.split()[0] == "t044"
+
+
+def test_which_of_many_tasks_could_be_resumed_is_told_of_the_newest(full: Inside) -> None:
+    ran = full("resume")
+    assert (ran.code, ran.err.count("goal of")) == (2, 20)
+    assert "older: coterie tasks --all" in ran.err
+
+
+# -- words that are not used -------------------------------------------------------------------
+
+
+def test_words_that_an_adapter_does_not_pass_on_are_told(bare: Cli) -> None:
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    entries = {
+        "codex": ["exec", "--json", "--sandbox", "read-only", "--search"],
+        "gemini": ["--output-format", "stream-json"],  # as a scan writes it, but by hand
+        "mine": ["exec", "--json"],  # nobody else chooses how this one is called
+    }
+    agents = {
+        name: {"command": "/bin/true", "baseArgs": words, "capabilities": {}}
+        for name, words in entries.items()
+    }
+    agents["mine"]["capabilities"] = {"completionDetection": "idleTimeout"}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    bare.team("codex")
+    path = bare.house.project / ".coterie/teams/pair/team.json"
+    member = {"id": "ada", "agent": "codex", "additionalArgs": ["--json", "--search"]}
+    path.write_text(json.dumps({"members": [member]}))
+    told = {
+        "note: codex: exec --json --sandbox read-only in baseArgs is not used; "
+        "the codex adapter chooses how it is called.",
+        "note: gemini: --output-format stream-json in baseArgs is not used; "
+        "the gemini adapter chooses how it is called.",
+    }
+    of_member = (
+        "note: ada: --json in additionalArgs is not used; "
+        "the codex adapter chooses how it is called."
+    )
+    assert set(bare("agents", "list").err.splitlines()) == told
+    assert told <= set(bare("doctor").err.splitlines())
+    assert set(bare("run", "--dry-run", "x").err.splitlines()) == {*told, of_member}
+    assert of_member in bare("team", "validate").err
+
+
+def test_adding_an_agent_tells_which_words_will_not_be_used(bare: Cli) -> None:
+    words = ("/bin/true", "exec", "--json", "--skip-git-repo-check")
+    ran = bare("agents", "add", "codex", "--", *words)
+    assert "note: codex: exec --json --skip-git-repo-check in baseArgs is not used" in ran.err
+
+
+# -- why a talk ended --------------------------------------------------------------------------
+
+
+def test_a_talk_that_was_handed_on_and_on_says_so(inside: Inside) -> None:
+    """That it ends so: tests/flow/test_chat.py."""
+    record(inside, AppendEvent(TaskCompleted(task_id="k3f9", at=at(9), reason="runaway")))
+    shown = inside("show", "k3f9").out
+    assert "20 turns without a word of yours: members handed it on and on" in shown
+
+
+def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> None:
+    cli.team("ada")
+    assert cli("chat", "ada-fails now").code == 3
+    cli("answer", "q1", "skip")
+    ran = cli("resume", "--json")
+    assert ran.lines[-1]["reason"] == "skipped"
