@@ -112,9 +112,9 @@ def test_a_goal_is_rehearsed_to_a_commit_on_the_branch(
     ("words", "end"),
     [
         (("chat", "--agents", "a=mine,b=mine"), "every member has spoken"),
-        (("do", "--agent", "mine"), "I wrote to"),
+        (("do", "--agent", "mine"), "changed  "),
         (("run", "--yes", "--agents", "a=mine,b=mine"), "DONE"),
-        (("run", "--workflow", "solo", "--agents", "a=mine,b=mine"), "I wrote to"),
+        (("run", "--workflow", "solo", "--agents", "a=mine,b=mine"), "changed  "),
         (("run", "--workflow", "chat", "--agents", "a=mine,b=mine"), ""),
     ],
     ids=["chat", "do", "tickets", "solo", "chat workflow"],

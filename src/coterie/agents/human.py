@@ -33,6 +33,7 @@ class HumanChannel:
 
     thread = None
     holds_past = True
+    asks_first = True
     pid = None
 
     def __init__(self, member: Member) -> None:

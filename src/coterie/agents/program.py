@@ -138,6 +138,7 @@ class ProcessChannel:
     """What the channels on one long-lived process have in common."""
 
     holds_past = True
+    asks_first = True
 
     def __init__(self, process: AgentProcess) -> None:
         self._process = process
@@ -162,6 +163,7 @@ class RefusedChannel:
 
     thread = None
     holds_past = False
+    asks_first = True
     pid = None
     alive = False
 

@@ -291,6 +291,7 @@ async def looked_after(
         anyio.from_thread.run_sync(observer.saw, record)
 
     snapshots = await anyio.to_thread.run_sync(FolderSnapshots, root, tell)
+    await anyio.to_thread.run_sync(snapshots.open)
     try:
         yield snapshots
     finally:

@@ -41,6 +41,9 @@ class SessionView:
 
     detail: TaskDetail
     tickets: Sequence[TicketView]
+    branch: str = ""
+    """Of one that is completed: where the work is that can be accepted; empty where it is done in
+    the folder itself."""
     faults: Sequence[EnvelopeFault] = ()
     """Envelopes that are not what they were; looked for where one session is shown."""
 
@@ -69,7 +72,9 @@ class SessionView:
 async def read_session(app: App, task_id: str | None = None) -> SessionView:
     """A session; None: the newest with tickets."""
     task_id = task_id or await _newest(app)
-    return SessionView(await app.show(task_id), await app.tickets(task_id))
+    detail, tickets = await app.show(task_id), await app.tickets(task_id)
+    is_done = bool(tickets) and detail.view.status == "completed"
+    return SessionView(detail, tickets, await app.branch(task_id) if is_done else "")
 
 
 async def read_checked(app: App, task_id: str) -> SessionView:

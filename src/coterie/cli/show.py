@@ -52,6 +52,7 @@ def _show_task(call: Call, id_: str) -> None:
     detail, listed = session.detail, rows(session)
     call.record("task", records.detail(detail))
     call.lines(_task(detail, here(call).root, call.width, call.paint))
+    call.lines(field("next", _next(session), call.width))
     _show_faults(call, session)
     call.records("ticket", (ticket_fields(detail.view.id, row) for row in listed))
     if listed:
@@ -109,16 +110,15 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
             name = question.interaction.interaction_id
             answer = card.answered(question.interaction, question.answer, question.said)
             lines += field(name, f"{question.state}: {answer}", width)
-    lines += field("next", _next(detail), width)
     return lines
 
 
-def _next(detail: TaskDetail) -> str:
-    name = detail.view.id
-    if detail.view.resumable:
+def _next(session: SessionView) -> str:
+    name, view = session.id, session.detail.view
+    if view.resumable:
         return f"coterie resume {name}"
-    if detail.view.workflow == TICKETS and detail.view.status == "completed":
-        return f"coterie diff {name} · coterie accept {name}"
+    if view.workflow == TICKETS and view.status == "completed":
+        return f"coterie diff {name} · coterie {'accept' if session.branch else 'revert'} {name}"
     return f"coterie log {name}"
 
 

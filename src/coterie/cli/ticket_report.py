@@ -142,7 +142,9 @@ def report_lines(ended: SessionReport, width: int, paint: Paint) -> list[str]:
     shown = [head.replace(" DONE ", f" {paint('DONE', 'good')} ", 1), f" {_summary(listed)}", ""]
     for name, value in _parts(ended, listed):
         shown += hanging(f" {name:<{_NAME}}", value, width - 1, _NAME + 1)
-    nexts = [f"coterie {verb} {view.id}" for verb in ("diff", "accept", "revert")]
+    # Without a branch the work is in the folder already, and there is nothing to accept.
+    verbs = ("diff", "accept", "revert") if ended.branch else ("diff", "revert")
+    nexts = [f"coterie {verb} {view.id}" for verb in verbs]
     return [*shown, "", *packed(nexts, " · ", width, " Next   ")]
 
 

@@ -157,6 +157,8 @@ class TurnRunner:
         except AgentError as problem:
             await run.commit(*attempt.open(past))
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
+        if not getattr(channel, "asks_first", False):
+            await self._snapshot(attempt, "other")
         prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
         await run.commit(*attempt.open(past))

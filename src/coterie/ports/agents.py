@@ -13,7 +13,12 @@ from coterie.model.workspace import Workspace
 
 
 class Channel(Protocol):
-    """A member's open line to its agent.  Used by one turn at a time."""
+    """A member's open line to its agent.  Used by one turn at a time.
+
+    One whose agent reports every tool call before it is made may say so by an attribute
+    `asks_first` that is true: then files are kept before the first call that may change some.
+    Around the turns of any other they are kept whatever it reports.
+    """
 
     @property
     def thread(self) -> str | None:

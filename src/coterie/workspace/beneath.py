@@ -99,6 +99,13 @@ def read_file(base: Path, *names: str, limit: int = -1) -> bytes:
         return file.read(limit)
 
 
+def names_in(base: Path, *names: str) -> list[str]:
+    """What is in a folder below `base`; nothing where there is no such folder of ours."""
+    with suppress(OSError, NotOurs), opened_folder(base, *names) as folder:
+        return os.listdir(folder)  # noqa: PTH208 - a handle is no path
+    return []
+
+
 def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool = False) -> Path:
     """Replace a file below `base` as a whole, with the folders it needs; a link in its place goes.
 

@@ -17,6 +17,7 @@ from coterie.model import instant
 from coterie.workspace.snapshots import files
 from coterie.workspace.snapshots.files import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
+from coterie.workspace.snapshots.repository import SnapshotRepository
 from coterie.workspace.snapshots.revert import SkippedFile
 from tests.conftest import House
 from tests.unit.workspace.kept_turns import TASK, Turns
@@ -31,8 +32,8 @@ def turns(house: House) -> Turns:
 def kept(turns: Turns) -> dict[str, tuple[str, bytes]]:
     """What the task's only turn left, or found: mode and content by path."""
     shadow = turns.root / ".coterie" / "snapshots.git"
-    refs = bare_git(shadow, "for-each-ref", "--format=%(refname)", f"refs/tasks/{TASK}")
-    newest = refs.splitlines()[0]  # `after`, where there is one
+    (span,) = SnapshotRepository(turns.root, shadow).spans(TASK)
+    newest = (span.after or span.before).snapshot.tree
     found: dict[str, tuple[str, bytes]] = {}
     listed = subprocess.run(
         ["git", "ls-tree", "-r", "-z", newest], cwd=shadow, capture_output=True, check=True
@@ -145,7 +146,7 @@ def test_a_task_that_changed_nothing(turns: Turns) -> None:
     with turns.turn():
         os.utime(turns.root / "f")
     assert turns.snapshots.diff(TASK) == TaskDiff()
-    assert turns.snapshots.has_kept(TASK)
+    assert not turns.snapshots.has_kept(TASK)
 
 
 def test_a_task_that_nothing_was_kept_for(turns: Turns) -> None:

@@ -243,7 +243,10 @@ class AcpAdapter(ProgramAdapter):
                 raise self.missing(member, workspace, home.problem)
             model, mode = self.model_by_protocol(member), member.permissions.mode
             process = await self.launch(member, workspace, home)
-            return await AcpOpening(self.agent.name, home, mode, model).on(process, tools)
+            channel = await AcpOpening(self.agent.name, home, mode, model).on(process, tools)
+            # Of a program nobody knows, nobody knows whether it asks before it writes.
+            channel.asks_first = type(self).set_up is not nothing_known
+            return channel
 
     def model_by_protocol(self, member: Member) -> str | None:
         """The model that a session is told of; None where a flag says it, or nobody does."""

@@ -242,6 +242,7 @@ class BuiltinChannel:
     """`ports.Channel` to a model."""
 
     holds_past = True
+    asks_first = True
     pid = None
 
     def __init__(self, services: TurnServices, thread: BuiltinThread) -> None:

@@ -22,7 +22,7 @@ from coterie.workspace.snapshots.repository import (
 
 def belongs(span: ChangeSpan, task: str) -> bool:
     """Whether a span is of a task or of a part that it handed out."""
-    return span.task == task or span.task.startswith(f"{task}.")
+    return span.task == task or span.task.startswith((f"{task}.", f"{task}/"))
 
 
 @dataclass
@@ -82,9 +82,9 @@ def _covers(whole: ChangeSpan, part: ChangeSpan) -> bool:
     )
     return (
         within
-        and part.task.startswith(f"{whole.task}.")
+        and part.task.startswith((f"{whole.task}.", f"{whole.task}/"))
         and part.folder == whole.folder
-        and whole.before.sequence < part.before.sequence
+        and whole.before.sequence <= part.before.sequence
     )
 
 

@@ -113,6 +113,27 @@ def _names(output: str) -> set[str]:
     return set(output.split("\0")) - {""}
 
 
+def ignored_folders(
+    repository: SnapshotRepository, folder: Path, inside: Iterable[str]
+) -> tuple[str, ...]:
+    """Those of the folders inside one that git ignores with all that may ever be in them, without
+    those inside of another; the lock is held."""
+    names = [name for name in inside if NEVER.isdisjoint(name.split("/"))]
+    top = top_of(folder)
+    git = Git(top) if top else repository.git(folder)
+    prefix = f"{folder.relative_to(top).as_posix()}/" if top and folder != top else ""
+    given = _lines(f"./{prefix}{name}/" for name in names)
+    try:
+        output = git.run("check-ignore", "-z", "--stdin", input=given, accept=(0, 1))
+    except GitFailed:
+        return ()
+    found: list[str] = []
+    for name in sorted(one.removeprefix(f"./{prefix}").rstrip("/") for one in _names(output)):
+        if not any(name.startswith(f"{other}/") for other in found):
+            found.append(name)
+    return tuple(found)
+
+
 class _Files:
     """The files of a folder, sorted by what becomes of them."""
 

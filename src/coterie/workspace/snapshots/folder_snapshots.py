@@ -1,15 +1,14 @@
-"""Snapshots of the folders that turns change: stored around each turn, shown and reverted later."""
+"""What a task changed, made of the snapshots around its turns: shown, and reverted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coterie.errors import GitFailed, NotOurs, UsageError
-from coterie.model import instant
-from coterie.workspace.beneath import read_file, write_file
+from coterie.errors import NotOurs, UsageError
+from coterie.workspace.beneath import read_file
 from coterie.workspace.snapshots.changes import (
     FileChange,
     Patch,
@@ -18,14 +17,9 @@ from coterie.workspace.snapshots.changes import (
     by_folder,
     patch_of,
 )
-from coterie.workspace.snapshots.files import CurrentSnapshots, take_snapshots
-from coterie.workspace.snapshots.repository import (
-    REFS,
-    ChangeSpan,
-    SnapshotRecord,
-    SnapshotRepository,
-)
+from coterie.workspace.snapshots.repository import SnapshotRepository
 from coterie.workspace.snapshots.revert import Revert, RevertResult, SkippedFile
+from coterie.workspace.snapshots.turn_snapshots import TurnSnapshots
 
 
 @dataclass(frozen=True)
@@ -42,63 +36,17 @@ class TaskDiff:
     """Why some or all of its files could not be stored."""
 
 
-class FolderSnapshots:
-    """`ports.Snapshots` for a project, and all that can be made of them.  Blocks.
-
-    Storing never fails: what goes wrong is reported once, and noted for whoever asks for the
-    task's changes later.  Showing and reverting raise GitFailed.
-    """
-
-    def __init__(self, root: Path, report: Callable[[str], None] = lambda problem: None) -> None:
-        self._root = root.resolve()
-        self._project = self._root / ".coterie"
-        self._repository = SnapshotRepository(self._root, self._project / "snapshots.git")
-        self._report = report
-        self._reported = False
-        self._begun: dict[tuple[str, Path], list[ChangeSpan]] = {}
-        """By task and folder: the turn that was begun here and is not over."""
-
-    def before(self, task_id: str, folder: str) -> None:
-        """Store a folder as it is: a turn of the task may change it from now on."""
-        at, place = instant.now(), Path(folder).resolve()
-        if place.is_relative_to(self._root / ".coterie" / "worktrees"):
-            return  # what is done to a ticket is committed
-        with self._noting_problems(task_id), self._repository.alone() as repository:
-            spans = repository.spans(task_id)
-            taken = [SnapshotRecord(each, at) for each in take_snapshots(repository, place)]
-            current = {record.snapshot.folder: record for record in taken}
-            for span in spans:
-                if span.after is None and span.folder in current:  # it was interrupted
-                    repository.end(span, replace(current[span.folder], whole=False))
-            number = max((span.number for span in spans), default=0) + 1
-            self._begun[task_id, place] = repository.begin(task_id, number, taken)
-
-    def after(self, task_id: str, folder: str) -> None:
-        """Store a folder as the turn left it."""
-        begun = self._begun.pop((task_id, Path(folder).resolve()), None)
-        if begun is not None:
-            with self._noting_problems(task_id), self._repository.alone() as repository:
-                _end(repository, begun)
-
-    def settle(self) -> None:
-        """Store what turns left that were begun here and then interrupted."""
-        for task_id, place in list(self._begun):
-            self.after(task_id, str(place))
+class FolderSnapshots(TurnSnapshots):
+    """All that can be made of a project's snapshots.  Showing and reverting raise GitFailed."""
 
     def end_cut_turns(self, task_id: str) -> None:
         """End interrupted turns of a task with what is there now; nobody may be running it."""
         if not self.has_kept(task_id):
             return
         with self._repository.alone() as repository:
-            spans = (span for span in repository.spans() if belongs(span, task_id))
-            _end(repository, (span for span in spans if span.after is None))
-
-    def has_kept(self, task_id: str) -> bool:
-        """Whether anything may have been stored for a task or a part of it.  Runs no git."""
-        folder = self._repository.folder
-        refs = folder / REFS
-        packed = (folder / "packed-refs").exists()  # somebody tidied up
-        return packed or (refs / task_id).is_dir() or any(refs.glob(f"{task_id}.*"))
+            spans = [span for span in repository.spans() if belongs(span, task_id)]
+            for place in {span.folder for span in spans if span.after is None}:
+                self._end_spans(repository, place, {span.task for span in spans})
 
     def diff(self, task_id: str) -> TaskDiff:
         """What a task changed, as patches."""
@@ -138,28 +86,12 @@ class FolderSnapshots:
         with self._repository.alone() as repository:
             return Revert(TaskChanges.read(repository, task_id), self._shown, dry_run).undo()
 
-    @contextmanager
-    def _noting_problems(self, task_id: str) -> Generator[None]:
-        try:
-            yield
-        except (GitFailed, OSError, NotOurs) as error:
-            problem = error.said if isinstance(error, GitFailed) else str(error)
-            with suppress(OSError, NotOurs):
-                note = f"{problem}\n".encode(errors="replace")
-                write_file(self._project, self._problems(task_id), note)
-            if not self._reported:
-                self._reported = True
-                self._report(problem)
-
     def _problem(self, task_id: str) -> str | None:
         with suppress(OSError, NotOurs):
             return (
                 read_file(self._project, *self._problems(task_id)).decode(errors="replace").strip()
             )
         return None
-
-    def _problems(self, task_id: str) -> tuple[str, ...]:
-        return (self._repository.folder.name, "problems", task_id)
 
     def _patch(
         self, repository: SnapshotRepository, folder: Path, changes: Iterable[FileChange]
@@ -177,12 +109,3 @@ class FolderSnapshots:
         place = folder / path
         inside = place.is_relative_to(self._root)
         return str(place.relative_to(self._root) if inside else place)
-
-
-def _end(repository: SnapshotRepository, spans: Iterable[ChangeSpan]) -> None:
-    """End spans with what their folders are now."""
-    current = CurrentSnapshots(repository)
-    taken = [(span, current.of(span)) for span in spans]
-    at = instant.now()
-    for span, snapshot in taken:
-        repository.end(span, SnapshotRecord(snapshot, at, whole=False))

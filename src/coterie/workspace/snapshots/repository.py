@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 import psutil
 
 from coterie.errors import NotOurs
-from coterie.workspace.beneath import read_file, real_folder, write_file
+from coterie.workspace.beneath import names_in, read_file, real_folder, write_file
 from coterie.workspace.git import CHECKOUT, Git, locked
 from coterie.workspace.git_directory import GivenSettings
 from coterie.workspace.worktree import Worktree
@@ -47,6 +47,25 @@ class Snapshot:
     folder: Path
     tree: str
     excluded: tuple[ExcludedFile, ...] = ()
+
+    def differs_from(self, other: Snapshot) -> bool:
+        """Whether anything changed, as far as snapshots tell."""
+        return self.tree != other.tree or set(self.excluded) != set(other.excluded)
+
+    def stored(self, root: Path) -> list[object]:
+        """As JSON data; a folder in the project is named from there, so that it may be moved."""
+        return [stored_folder(self.folder, root), self.tree, [list(one) for one in self.excluded]]
+
+    @classmethod
+    def of_stored(cls, kept: Sequence[Any], root: Path) -> Snapshot:
+        """What `stored` made."""
+        folder, tree, excluded = kept
+        return cls(root / folder, tree, tuple(ExcludedFile(*fields) for fields in excluded))
+
+
+def stored_folder(folder: Path, root: Path) -> str:
+    """The name under which a folder is stored."""
+    return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
 
 
 @dataclass(frozen=True)
@@ -78,6 +97,8 @@ class ChangeSpan:
     before: SnapshotRecord
     after: SnapshotRecord | None = None
     """None while it lasts, and where it was interrupted."""
+    file: str = ""
+    """Where it is stored as long as it has no refs."""
 
     @property
     def folder(self) -> Path:
@@ -94,6 +115,9 @@ class ChangeSpan:
         return False
 
 
+STATE = "state"
+"""The folder of small files: the turns that are under way, and the last look at each folder."""
+OPEN = "open-"
 REFS = "refs/tasks"
 _STORED_AS = {"place": "sequence", "does": "kind"}
 """Names of fields as they are stored, which is as they once were."""
@@ -131,7 +155,7 @@ _NO_CONFIGURATION = {
     "GIT_COMMITTER_NAME": "Coterie",
     "GIT_COMMITTER_EMAIL": "coterie@localhost",
 }
-_COUNT = "count"
+COUNT = "count"
 """The file that holds the last sequence number."""
 NO_FILES = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """The tree without any file, which git knows by itself."""
@@ -194,7 +218,7 @@ class SnapshotRepository:
     def spans(self, task: str | None = None) -> list[ChangeSpan]:
         """The spans of one task or of all, in the order in which they began."""
         if not (self.folder / "refs").is_dir():
-            return []
+            return []  # then nothing was begun either
         below = REFS if task is None else f"{REFS}/{task}"
         shown = "%(refname)%00%(tree)%00%(contents:subject)"
         listed = self.run("for-each-ref", f"--format={shown}", below)
@@ -204,6 +228,8 @@ class SnapshotRepository:
             for (key, side), before in records.items()
             if side == "before"
         ]
+        spans += self._begun(spans)
+        spans = [span for span in spans if task in (None, span.task)]
         return sorted(spans, key=lambda span: span.before.sequence)
 
     def begin(
@@ -220,26 +246,58 @@ class SnapshotRepository:
         return spans
 
     def end(self, span: ChangeSpan, after: SnapshotRecord) -> None:
-        """Store what a folder was when nothing changed it any more."""
-        self._write(span, "after", self._numbered(replace(after, kind=span.before.kind)))
+        """Store what a folder was when nothing changed it any more.
+
+        Of a turn that was only begun and that has changed nothing, nothing is left.
+        """
+        before = span.before
+        is_changed = after.snapshot.differs_from(before.snapshot)
+        if span.file and is_changed:
+            self._write(span, "before", before)
+        if is_changed or not span.file:
+            self._write(span, "after", self._numbered(replace(after, kind=before.kind)))
+
+    def forget(self, file: str) -> None:
+        """Remove the file of a turn that is over."""
+        (self.folder / STATE / file).unlink(missing_ok=True)
+
+    def _begun(self, known: Sequence[ChangeSpan]) -> Iterator[ChangeSpan]:
+        """The turns that are under way, or were cut, and have no refs yet."""
+        last = dict[str, int]()
+        for span in known:
+            last[span.task] = max(span.number, last.get(span.task, 0))
+        stored = {(span.task, span.before) for span in known}
+        for file in sorted(names_in(self.folder, STATE)):
+            if not file.startswith(OPEN):
+                continue
+            with suppress(OSError, NotOurs, ValueError, KeyError, TypeError):
+                kept = json.loads(read_file(self.folder, STATE, file))
+                spans = list(self._unwritten(file, kept, last.get(kept["task"], 0) + 1))
+                if (kept["task"], spans[0].before) not in stored:
+                    last[kept["task"]] = spans[0].number
+                    yield from spans
+
+    def _unwritten(self, file: str, kept: Mapping[str, Any], number: int) -> Iterator[ChangeSpan]:
+        facts = {name: kept[name] for name in ("at", "sequence", "pid", "started")}
+        for part, stored in enumerate(kept["snapshots"]):
+            before = SnapshotRecord(Snapshot.of_stored(stored, self.root), **facts)
+            yield ChangeSpan(kept["task"], number, part, before, file=file)
 
     def _numbered(self, record: SnapshotRecord) -> SnapshotRecord:
         """The record with the next sequence number."""
         try:
-            last = int(read_file(self.folder, _COUNT))
+            last = int(read_file(self.folder, COUNT))
         except (OSError, ValueError, NotOurs):
             records = (record for span in self.spans() for record in (span.before, span.after))
             last = max((record.sequence for record in records if record), default=0)
-        write_file(self.folder, (_COUNT,), f"{last + 1}\n".encode())
+        write_file(self.folder, (COUNT,), f"{last + 1}\n".encode())
         return replace(record, sequence=last + 1)
 
     def _write(self, span: ChangeSpan, side: str, record: SnapshotRecord) -> None:
         facts = asdict(record)
         excluded = facts.pop("snapshot")["excluded"]
         facts |= {key: facts.pop(name) for key, name in _STORED_AS.items()}
-        folder = record.snapshot.folder
-        inside = folder.is_relative_to(self.root)
-        facts["folder"] = str(folder.relative_to(self.root) if inside else folder)
+        facts["folder"] = stored_folder(record.snapshot.folder, self.root)
         facts["left_out"] = [list(file) for file in excluded]
         words = ("commit-tree", record.snapshot.tree, "-F", "-")
         commit = self.run(*words, input=json.dumps(facts)).strip()
@@ -250,7 +308,7 @@ class SnapshotRepository:
 
     def _record(self, line: str) -> tuple[tuple[tuple[str, int, int], str], SnapshotRecord]:
         ref, tree, message = line.split("\0")
-        task, number, part, side = ref.removeprefix(f"{REFS}/").split("/")
+        task, number, part, side = ref.removeprefix(f"{REFS}/").rsplit("/", 3)
         stored: dict[str, Any] = json.loads(message)
         excluded = tuple(ExcludedFile(*fields) for fields in stored.pop("left_out"))
         folder = self.root / stored.pop("folder")
@@ -259,7 +317,7 @@ class SnapshotRepository:
         return ((task, int(number), int(part)), side), record
 
     def _put_right(self) -> None:
-        for name in ("objects", "refs", "indexes"):
+        for name in ("objects", "refs", "indexes", STATE):
             real_folder(self.folder, name, make=True)
         (self.folder / _ALTERNATES).unlink(missing_ok=True)
         _write_if_other(self.folder / "HEAD", _HEAD)

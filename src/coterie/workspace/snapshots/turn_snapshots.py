@@ -1,0 +1,343 @@
+"""Snapshots around turns: taken before anything may change files, and again if anything did.
+
+Most turns change nothing, so a snapshot is taken only of a folder that is not as it was at the last
+one, which a look at the names, sizes and times of its files tells.  A turn that is under way is a
+small file; it becomes a span in the repository when it has changed something.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections.abc import Callable, Generator, Iterator, Set
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+from urllib.parse import quote
+
+import psutil
+
+from coterie.errors import GitFailed, NotOurs
+from coterie.model import instant
+from coterie.workspace.beneath import names_in, opened_folder, write_file
+from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
+from coterie.workspace.snapshots.repository import (
+    COUNT,
+    OPEN,
+    REFS,
+    STATE,
+    Snapshot,
+    SnapshotRecord,
+    SnapshotRepository,
+)
+
+_LEFT_OUT = frozenset({".git", ".coterie"})
+_MANY = 5_000
+"""Of a folder with more files than this it is asked once which folders in it git ignores."""
+_TICK = 20_000_000
+"""Nanoseconds in which a file may change again and keep its time."""
+
+
+class FolderLook(NamedTuple):
+    """What a look at a folder found, without reading a file."""
+
+    digest: str
+    newest: int
+    """When something in it was last changed, in nanoseconds."""
+    folders: tuple[str, ...]
+    files: int
+
+
+class LastSnapshots(NamedTuple):
+    """The last snapshots of a folder and of the repositories in it, with the look at it."""
+
+    look: str
+    settled: bool
+    """Whether a later change would show: nothing was changed while they were taken."""
+    skipped: tuple[str, ...]
+    """Folders in it that git ignores, so that nobody need look into them."""
+    snapshots: tuple[Any, ...]
+    """Each as `Snapshot.stored` has it."""
+
+
+@dataclass
+class _OpenTurns:
+    """The turns of a task in one folder that are not over, as one."""
+
+    last: LastSnapshots
+    count: int = 1
+
+
+class TurnSnapshots:
+    """`ports.Snapshots` for a project.  Blocks.
+
+    It never fails: what goes wrong is reported once, and noted for whoever asks for the task's
+    changes later.
+    """
+
+    def __init__(self, root: Path, report: Callable[[str], None] = lambda problem: None) -> None:
+        self._root = root.resolve()
+        self._project = self._root / ".coterie"
+        self._repository = SnapshotRepository(self._root, self._project / "snapshots.git")
+        self._report = report
+        self._reported = False
+        self._begun: dict[tuple[str, Path], _OpenTurns] = {}
+        self._folder: int | None = None
+        """A handle of the folder of states, where it was opened for the length of a run."""
+
+    def open(self) -> None:
+        """Keep the folder of states open until `settle`, so that a turn need not look for it."""
+        with (
+            suppress(OSError, NotOurs),
+            opened_folder(self._repository.folder, STATE) as folder,
+        ):
+            self._folder = os.dup(folder)
+
+    def before(self, task_id: str, folder: str) -> None:
+        """Store a folder as it is: a turn of the task may change it from now on."""
+        place = Path(folder).resolve()
+        if place.is_relative_to(self._root / ".coterie" / "worktrees"):
+            return  # what is done to a ticket is committed
+        if begun := self._begun.get((task_id, place)):
+            begun.count += 1
+            return
+        with self._noting_problems(task_id):
+            last = self._last(place)
+            if last is None or not last.settled or look_at(place, last.skipped).digest != last.look:
+                last = None
+            if last is None or self._was_cut(task_id, place, last):
+                with self._repository.alone() as repository:
+                    last = self._end_spans(repository, place, {task_id})
+            if last is None:
+                return
+            self._write(_open_name(task_id, place), {**self._moment(task_id), **last._asdict()})
+            self._begun[task_id, place] = _OpenTurns(last)
+
+    def after(self, task_id: str, folder: str) -> None:
+        """Store a folder as the turn left it, if that changed anything."""
+        place = Path(folder).resolve()
+        begun = self._begun.get((task_id, place))
+        if begun is None:
+            return
+        begun.count -= 1
+        if begun.count == 0:
+            self._end(task_id, place)
+
+    def settle(self) -> None:
+        """Store what turns left that were begun here and then interrupted."""
+        for task_id, place in list(self._begun):
+            self._end(task_id, place)
+        if self._folder is not None:
+            os.close(self._folder)
+            self._folder = None
+
+    def has_kept(self, task_id: str) -> bool:
+        """Whether anything may have been stored for a task or a part of it.  Runs no git."""
+        folder = self._repository.folder
+        refs = folder / REFS
+        if (folder / "packed-refs").exists():  # somebody tidied up
+            return True
+        begun = tuple(f"{OPEN}{quote(f'{task_id}{mark}', safe='')}" for mark in ("./"))
+        begun = (_open_prefix(task_id), *begun)
+        names = names_in(folder, STATE)
+        kept = (refs / task_id).is_dir() or any(refs.glob(f"{task_id}.*"))
+        return kept or any(name.startswith(begun) for name in names)
+
+    def _end(self, task_id: str, place: Path) -> None:
+        last = self._begun.pop((task_id, place)).last
+        with self._noting_problems(task_id):
+            if last.settled and look_at(place, last.skipped).digest == last.look:
+                self._remove(_open_name(task_id, place))
+                return
+            with self._repository.alone() as repository:
+                self._end_spans(repository, place, {task_id})
+
+    def _end_spans(
+        self, repository: SnapshotRepository, place: Path, tasks: Set[str]
+    ) -> LastSnapshots | None:
+        """End whatever tasks began in a folder with what it is now; None if it is gone."""
+        last, taken = self._take(repository, place) if place.is_dir() else (None, [])
+        current, at = (
+            CurrentSnapshots(repository, {one.folder: one for one in taken}),
+            instant.now(),
+        )
+        ended = [
+            span
+            for span in repository.spans()
+            if span.after is None and span.task in tasks and span.folder.is_relative_to(place)
+        ]
+        for span in ended:
+            repository.end(span, SnapshotRecord(current.of(span), at, whole=False))
+        for file in {span.file for span in ended} - {""}:
+            repository.forget(file)
+        return last
+
+    def _take(
+        self, repository: SnapshotRepository, place: Path
+    ) -> tuple[LastSnapshots, list[Snapshot]]:
+        """Take snapshots of a folder, and remember what it looked like."""
+        earlier, begun = self._last(place), time.time_ns()
+        taken = take_snapshots(repository, place)
+        skipped = earlier.skipped if earlier else ()
+        look = look_at(place, skipped)
+        if look.files > _MANY:
+            skipped = (*skipped, *ignored_folders(repository, place, look.folders))
+            look = look_at(place, skipped)
+        stored = tuple(one.stored(self._root) for one in taken)
+        last = LastSnapshots(look.digest, look.newest + _TICK < begun, skipped, stored)
+        self._write(_last_name(place), last._asdict())
+        return last, taken
+
+    def _was_cut(self, task_id: str, place: Path, last: LastSnapshots) -> bool:
+        """Whether a turn of the task was interrupted here that has changed something."""
+        cut = self._read(_open_name(task_id, place))
+        return cut is not None and cut.get("look") != last.look
+
+    def _moment(self, task_id: str) -> dict[str, object]:
+        """When and by whom a turn was begun.
+
+        No number of the order is used up: it began after whatever has the last one.
+        """
+        with self._state() as state:
+            try:
+                with os.fdopen(_opened(f"../{COUNT}", state)) as file:
+                    last = int(file.read())
+            except (OSError, ValueError):
+                last = 0
+        process = {"pid": os.getpid(), "started": psutil.Process().create_time()}
+        return {"task": task_id, "at": instant.now(), "sequence": last, **process}
+
+    def _last(self, place: Path) -> LastSnapshots | None:
+        kept = self._read(_last_name(place))
+        with suppress(TypeError, KeyError):
+            if kept is not None:
+                skipped, snapshots = tuple(kept["skipped"]), tuple(kept["snapshots"])
+                return LastSnapshots(kept["look"], kept["settled"], skipped, snapshots)
+        return None
+
+    @contextmanager
+    def _state(self) -> Generator[int]:
+        """A handle of the folder of states, which is made if there is none."""
+        if self._folder is not None:
+            yield self._folder
+            return
+        with opened_folder(self._project, self._repository.folder.name, STATE, make=True) as made:
+            yield made
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        with suppress(OSError, ValueError), self._state() as state:
+            with os.fdopen(_opened(name, state), encoding="utf-8") as file:
+                kept: object = json.load(file)
+            return cast("dict[str, Any]", kept) if isinstance(kept, dict) else None
+        return None
+
+    def _write(self, name: str, kept: dict[str, Any]) -> None:
+        """Replace a file as a whole."""
+        fresh = f".{name[:40]}.{os.urandom(4).hex()}.new"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with self._state() as state:
+            descriptor = os.open(fresh, flags, 0o600, dir_fd=state)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                json.dump(kept, file)
+            os.rename(fresh, name, src_dir_fd=state, dst_dir_fd=state)
+
+    def _remove(self, name: str) -> None:
+        with self._state() as state, suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=state)
+
+    @contextmanager
+    def _noting_problems(self, task_id: str) -> Generator[None]:
+        try:
+            yield
+        except (GitFailed, OSError, NotOurs) as error:
+            problem = error.said if isinstance(error, GitFailed) else str(error)
+            with suppress(OSError, NotOurs):
+                note = f"{problem}\n".encode(errors="replace")
+                write_file(self._project, self._problems(task_id), note)
+            if not self._reported:
+                self._reported = True
+                self._report(problem)
+
+    def _problems(self, task_id: str) -> tuple[str, ...]:
+        return (self._repository.folder.name, "problems", quote(task_id, safe=""))
+
+
+def _opened(name: str, folder: int) -> int:
+    return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+
+
+def _hashed(place: Path) -> str:
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:24]
+
+
+def _last_name(place: Path) -> str:
+    return f"last-{_hashed(place)}"
+
+
+def _open_prefix(task_id: str) -> str:
+    return f"{OPEN}{quote(task_id, safe='')}-"
+
+
+def _open_name(task_id: str, place: Path) -> str:
+    return f"{_open_prefix(task_id)}{_hashed(place)}"
+
+
+def look_at(place: Path, skipped: tuple[str, ...] = ()) -> FolderLook:
+    """Look at all files of a folder, and at what says which of them git ignores."""
+    found, files = hashlib.blake2b(digest_size=16), 0
+    newest = place.stat().st_mtime_ns
+    folders: list[str] = []
+    for name, facts in _entries(os.fspath(place), "", frozenset(skipped)):
+        figures = "/"
+        if facts is not None:
+            newest = max(newest, facts.st_mtime_ns, facts.st_ctime_ns)
+        if facts is None or stat.S_ISDIR(facts.st_mode):
+            folders.append(name)
+        else:
+            files, figures = files + 1, _figures(facts)
+        found.update(os.fsencode(f"{name}\0{figures}\0"))
+    for rule in _rules(place):
+        with suppress(OSError):
+            found.update(os.fsencode(f"{rule}\0{_figures(rule.stat())}\0"))
+    return FolderLook(found.hexdigest(), newest, tuple(folders), files)
+
+
+def _figures(facts: os.stat_result) -> str:
+    times = f"{facts.st_mtime_ns} {facts.st_ctime_ns}"
+    return f"{facts.st_mode} {facts.st_ino} {facts.st_size} {times}"
+
+
+def _entries(
+    place: str, inside: str, skipped: frozenset[str]
+) -> Iterator[tuple[str, os.stat_result | None]]:
+    """Every file and folder below a place, in order; None for what is there and not looked into."""
+    try:
+        with os.scandir(f"{place}/{inside}") as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in entries:
+        name = f"{inside}{entry.name}"
+        if entry.name in _LEFT_OUT or name in skipped:
+            yield name, None
+            continue
+        with suppress(OSError):
+            facts = entry.stat(follow_symlinks=False)
+            yield name, facts
+            if stat.S_ISDIR(facts.st_mode):
+                yield from _entries(place, f"{name}/", skipped)
+
+
+def _rules(place: Path) -> Iterator[Path]:
+    """The files outside of a folder by which git decides what in it is ignored or known."""
+    for folder in (place, *place.parents):
+        if folder != place:
+            yield folder / ".gitignore"
+        git = folder / ".git"
+        if git.exists():
+            yield from (git / "index", git / "info" / "exclude") if git.is_dir() else (git,)
+            return
