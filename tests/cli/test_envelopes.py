@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
 from tests.cli.command import Cli
 from tests.cli.crew import MEMBERS, Crew, registered
+from tests.conftest import ours
 
 
 @pytest.fixture
@@ -147,3 +149,49 @@ def test_a_setting_bounds_how_often_a_worker_is_doubled(bare: Cli) -> None:
     ran = crew("run", "--yes", "--json", "Add coupons")
     assert ran.code == 0
     assert {one["owner"] for one in ran.of("ticket") if one["owner"]} == {"wren"}
+
+
+SEED: dict[str, Any] = {
+    "roles": [
+        {
+            "role_id": "manager_codex",
+            "display_name": "Codex Manager CLI",
+            "type": "manager",
+            "cli_command": ["codex", "cli"],
+            "capabilities": ["clarification", "planning", "review"],
+            "supports_multiple_instances": False,
+        },
+        {
+            "role_id": "worker_claude",
+            "display_name": "Claude Worker CLI",
+            "type": "worker",
+            "cli_command": ["claude", "code", "cli"],
+            "capabilities": ["research", "coding", "scraping"],
+            "supports_multiple_instances": True,
+            "metadata": {"rate_limit": {"turns_per_minute": 2}, "permissions": "read"},
+        },
+    ]
+}
+
+
+def test_a_role_file_of_the_design_is_read_and_what_cannot_be_held_is_refused(bare: Cli) -> None:
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    agents = {name: {"command": name, "capabilities": {}} for name in ("codex", "claude")}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    path = ours(bare.house.project) / "roles.json"
+    path.write_text(json.dumps(SEED, indent=1))
+    ran = bare("run", "--dry-run", "Add coupons")
+    assert ran.code == 0
+    assert "codex cli" not in ran.out
+    assert "worker · claude · read" in ran.out
+    assert 'manager_codex: "cli" in its cli_command is left out' in ran.err
+    assert 'worker_claude: "code cli" in its cli_command is left out' in ran.err
+    SEED["roles"][1]["metadata"] = {"network": "isolated", "auth_profile": "default_worker"}
+    path.write_text(json.dumps(SEED, indent=1))
+    refused = bare("run", "Add coupons")
+    assert refused.code == 2
+    assert re.findall(r"roles\[1\]\.metadata\.\w+", refused.err) == [
+        "roles[1].metadata.network",
+        "roles[1].metadata.auth_profile",
+    ]

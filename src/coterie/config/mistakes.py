@@ -195,7 +195,12 @@ def found_by(
     error: ValidationError, data: object, known_keys: Callable[[Place], Sequence[str]]
 ) -> list[Mistake]:
     """Mistakes of shape; `known_keys` says which keys the object at a place may have."""
-    return [_translate(one, data, known_keys) for one in error.errors(include_url=False)]
+    return [
+        _translate(one, data, known_keys)
+        for one in error.errors(include_url=False)
+        # Of a list with mistakes in it pydantic also counts what is left: these are told already.
+        if one["type"] != "too_short" or len(one["input"]) < one.get("ctx", {})["min_length"]
+    ]
 
 
 def _translate(

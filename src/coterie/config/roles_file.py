@@ -10,12 +10,13 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path, PurePath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
-from coterie.config.files import Document, Mistake, Place
+from coterie.config.files import Document, Mistake, Notice, Place
 from coterie.config.mistakes import (
     ARGUMENT,
     LABEL,
@@ -28,7 +29,7 @@ from coterie.config.mistakes import (
 from coterie.config.project import Project
 from coterie.config.team_entry import PERMISSION_KEYS, PermissionsEntry, RateLimitEntry, as_object
 from coterie.config.team_members import COMMAND, Given, Surroundings, agents_of, check_members
-from coterie.model.agent import AgentDefinition
+from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.flags import split_words
 from coterie.model.team import MANAGER, NAME_PATTERN, Member, Mode, Permissions, safe_name
 
@@ -56,6 +57,10 @@ class RoleMetadata(_Entry):
     )
 
 
+_WORD = {"type": "string", "minLength": 1, "pattern": ARGUMENT}
+_COMMAND = {"anyOf": [_WORD, {"type": "array", "items": _WORD, "minItems": 1}]}
+
+
 class RoleEntry(_Entry):
     """One role: a manager, or a worker."""
 
@@ -66,11 +71,9 @@ class RoleEntry(_Entry):
     type: Literal["manager", "worker"] = Field(
         description="manager: plans and reviews; there is one. worker: carries tickets out."
     )
-    cli_command: str = Field(
-        min_length=1,
-        pattern=ARGUMENT,
+    cli_command: Annotated[object, WithJsonSchema(_COMMAND)] = Field(
         description="An agent by its name or command in `coterie agents`, else a program to run; "
-        "words after it are its arguments.",
+        "words after it are its arguments. A line, or a list of words.",
     )
     capabilities: tuple[Annotated[str, Field(pattern=LABEL, min_length=1)], ...] = Field(
         default=(), description="What it can do: tickets are given out by this."
@@ -95,11 +98,15 @@ def roles_path(project: Project) -> Path | None:
     return path if path.is_file() else None
 
 
-def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
-    """The members that a roles file gives; a ConfigError names every mistake in it."""
+def read_roles(
+    document: Document, around: Surroundings
+) -> tuple[tuple[Member, ...], tuple[Notice, ...]]:
+    """The members that a roles file gives, and which words of it are left out; a ConfigError names
+    every mistake in it."""
     roles = validated(document, RolesFile.model_validate, _keys_at).roles
     made = [_member(role, place, around) for place, role in enumerate(roles)]
-    members = tuple(one for one in made if isinstance(one, Member))
+    found = [one for one in made if not isinstance(one, Mistake)]
+    members = tuple(member for member, _ in found)
     mistakes = [one for one in made if isinstance(one, Mistake)] + list(_cast(roles))
     if not mistakes:
         registry = around.registry.with_agents(*agents_of(members).values())
@@ -111,7 +118,16 @@ def read_roles(document: Document, around: Surroundings) -> tuple[Member, ...]:
         ]
     if mistakes:
         raise refusal(document, mistakes)
-    return members
+    return members, tuple(_left_out(member, words) for member, words in found if words)
+
+
+def _left_out(member: Member, words: Sequence[str]) -> Notice:
+    """What a command says about how its agent is called, which its adapter decides."""
+    said = " ".join(words)
+    return Notice(f"{member.id}: {quoted(said)} in its {COMMAND} is left out: {_CHOSEN}.")
+
+
+_CHOSEN = "Coterie chooses how the CLI is called"
 
 
 def _keys_at(place: Place) -> Sequence[str]:
@@ -138,26 +154,57 @@ def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
         yield Mistake(("roles",), "has no worker; nobody would carry tickets out")
 
 
-def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mistake:
-    at: Place = ("roles", place, COMMAND)
-    try:
-        words = shlex.split(role.cli_command)
-    except ValueError as error:
-        said = f"is {quoted(role.cli_command)}, which is no command: {str(error).lower()}"
-        return Mistake(at, said)
-    if not words:
-        return Mistake(at, f"is {described(role.cli_command)}; expected an agent or a command")
+def _words(given: object) -> tuple[str, ...] | str:
+    """The words of a command; a text is what is wrong with it."""
+    if isinstance(given, str):
+        try:
+            words = tuple(shlex.split(given))
+        except ValueError as error:
+            return f"is {quoted(given)}, which is no command: {str(error).lower()}"
+    elif isinstance(given, list) and all(
+        isinstance(one, str) for one in cast("list[object]", given)
+    ):
+        words = tuple(cast("list[str]", given))
+    else:
+        return f"is {described(given)}; expected text, or a list of words"
+    if not words or not words[0].strip() or "\0" in "".join(words):
+        return f"is {described(given)}; expected an agent or a command"
+    return words
+
+
+def _arguments(
+    words: Sequence[str], facts: AgentFacts | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The arguments after a command that are passed on, and what is left out.
+
+    Words before the first flag would be taken for a subcommand or a prompt.
+    """
+    if facts is None:
+        return tuple(words), ()
+    names = tuple(takewhile(lambda word: not word.startswith("-"), words))
+    kept, dropped = split_words(words[len(names) :], facts.flags.mode)
+    return kept, (*names, *dropped)
+
+
+def _member(
+    role: RoleEntry, place: int, around: Surroundings
+) -> tuple[Member, tuple[str, ...]] | Mistake:
+    """The member that a role is, and the words of its command that are left out."""
+    words = _words(role.cli_command)
+    if isinstance(words, str):
+        return Mistake(("roles", place, COMMAND), words)
     metadata = role.metadata.model_dump(mode="json", exclude_none=True)
     permissions = Permissions.model_validate(metadata.pop("permissions", {}))
     agent = _known(words[0], around.registry.agents)
     args: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
     if agent is None:
-        metadata[COMMAND] = role.cli_command
+        given = role.cli_command
+        metadata[COMMAND] = given if isinstance(given, str) else shlex.join(words)
     else:
-        facts = around.registry.known.of(agent)
-        args, _ = split_words(words[1:], facts.flags.mode if facts else {})
+        args, dropped = _arguments(words[1:], around.registry.known.of(agent))
     shown = role.display_name or role.role_id[:1].upper() + role.role_id[1:]
-    return Member(
+    made = Member(
         id=role.role_id,
         name=role.role_id,
         display_name=shown,
@@ -170,6 +217,7 @@ def _member(role: RoleEntry, place: int, around: Surroundings) -> Member | Mista
         metadata=metadata,
         permissions=permissions,
     )
+    return made, dropped
 
 
 def _known(word: str, agents: Mapping[str, AgentDefinition]) -> AgentDefinition | None:
@@ -196,5 +244,6 @@ def _places(place: int) -> dict[str, Given]:
         "agentConfigId": Given(None, (*role, COMMAND)),
         "additionalArgs": Given(None, (*role, COMMAND)),
         "type": Given(None, (*role, "type")),
+        "metadata": Given(None, (*role, "metadata")),
         "permissions": Given(None, (*role, "metadata", "permissions")),
     }

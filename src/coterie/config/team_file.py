@@ -69,15 +69,16 @@ def _is_roles(document: Document) -> bool:
 
 def _of_roles(document: Document, reading: Reading) -> LoadedTeam:
     around = team_members.Surroundings(document.path.parent, reading.registry, user_home())
+    members, notices = read_roles(document, around)
     team = Team(
         name=name_for(document.path),
         workflow="tickets",
-        members=read_roles(document, around),
+        members=members,
         context_message_count=reading.settings.context_message_count,
         context_characters=reading.settings.context_characters,
     )
-    told = _notices(team, reading.registry)
-    return LoadedTeam(team, document.path, _digest(document), team.workflow, notices=tuple(told))
+    told = (*notices, *_notices(team, reading.registry))
+    return LoadedTeam(team, document.path, _digest(document), team.workflow, notices=told)
 
 
 def team_path(path: Path) -> Path:

@@ -16,7 +16,7 @@ from coterie.errors import ConfigError
 from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
 from coterie.model.conversation import YOU
 from coterie.model.interaction import NOBODY
-from coterie.model.team import Member, Team, breaks_isolation
+from coterie.model.team import RATE_LIMIT, Member, Team, breaks_isolation
 from coterie.model.workspace import shown
 
 LONGEST_PROMPT = 100_000
@@ -80,6 +80,8 @@ def check_members(members: Sequence[Placed], around: Surroundings) -> Iterator[M
             if breaks_isolation(variable, isolating):
                 place = (*givens["env"].place, variable)
                 yield Mistake(place, "is set by Coterie for each member; leave it out")
+        for key, problem, hint in _metadata(member):
+            yield Mistake((*givens["metadata"].place, key), problem, hint)
     yield from _shared_names(members)
     yield from _shared_folders(members)
 
@@ -102,6 +104,33 @@ def _about(member: Member, around: Surroundings) -> Iterator[_Complaint]:
     yield from _agent(member, around.registry)
     yield from _folders(member, around)
     yield from _worktree(member, around.project)
+
+
+_REFUSED: Mapping[str, tuple[str, str]] = {
+    "network": (
+        "Coterie cannot keep an agent from the network",
+        'Leave it out, and deny what reaches it: "permissions": {"deny": ["fetch(*)"]}',
+    ),
+    "auth_profile": (
+        "Coterie has no profiles of logins: every member has the login of its CLI",
+        "Leave it out; a key of its own is given in a team file, in the member's env.",
+    ),
+}
+"""Metadata of the ticket design that would be believed to hold, with why it does not."""
+_KNOWN_METADATA = (RATE_LIMIT, "permissions", *_REFUSED)
+
+
+def _metadata(member: Member) -> Iterator[_Complaint]:
+    """What is said of a member that cannot be held; what means nothing to Coterie is kept."""
+    for key, value in member.metadata.items():
+        if key in _REFUSED:
+            why, hint = _REFUSED[key]
+            stands = quoted(value) if isinstance(value, str) else "there"
+            yield key, f"is {stands}, but {why}", hint
+        elif key not in (COMMAND, *_KNOWN_METADATA) and (
+            guess := did_you_mean(key, _KNOWN_METADATA)
+        ):
+            yield key, f"is not a known key.{guess}", None
 
 
 def _of_others(member: Member) -> Iterator[_Complaint]:

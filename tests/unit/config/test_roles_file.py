@@ -98,7 +98,47 @@ def test_a_command_that_no_registry_knows_is_a_generic_agent(read: Callable[[str
     }
 
 
+def test_a_command_may_be_a_list_of_words(read: Callable[[str], Any]) -> None:
+    text = roles(
+        {**MANAGER, "cli_command": ["codex", "cli", "--model", "o3", "--json"]},
+        {**WORKER, "cli_command": ["/opt/my tools/run.sh", "a b"]},
+    )
+    assert accepted(text)
+    loaded = read(text)
+    mira, wren = loaded.team.members
+    assert (mira.agent, mira.additional_args) == ("codex", ("--model", "o3"))
+    assert [notice.message for notice in loaded.notices] == [
+        'mira: "cli --json" in its cli_command is left out: Coterie chooses how the CLI is called.'
+    ]
+    own = agents_of(loaded.team)["run.sh"]
+    assert (wren.agent, own.command, own.base_args) == ("run.sh", "/opt/my tools/run.sh", ("a b",))
+
+
 WRONG: dict[str, tuple[str, str]] = {
+    "a number for a command": (
+        roles(MANAGER, {**WORKER, "cli_command": 7}),
+        "roles[1].cli_command is 7; expected text, or a list of words",
+    ),
+    "a number among words": (
+        roles(MANAGER, {**WORKER, "cli_command": ["claude", 7]}),
+        "roles[1].cli_command is a list; expected text, or a list of words",
+    ),
+    "no words": (
+        roles(MANAGER, {**WORKER, "cli_command": []}),
+        "roles[1].cli_command is a list; expected an agent or a command",
+    ),
+    "kept from the network": (
+        roles(MANAGER, {**WORKER, "metadata": {"network": "isolated"}}),
+        'roles[1].metadata.network is "isolated", but Coterie cannot keep an agent from',
+    ),
+    "a login of its own": (
+        roles(MANAGER, {**WORKER, "metadata": {"auth_profile": "default_worker"}}),
+        'roles[1].metadata.auth_profile is "default_worker", but Coterie has no profiles',
+    ),
+    "a limit misspelt": (
+        roles(MANAGER, {**WORKER, "metadata": {"rate_limits": {"turns_per_minute": 1}}}),
+        "roles[1].metadata.rate_limits is not a known key. Did you mean rate_limit?",
+    ),
     "no manager": (roles(WORKER), "roles has no manager; one of them needs type manager"),
     "no worker": (roles(MANAGER), "roles has no worker; nobody would carry tickets out"),
     "two managers": (
@@ -150,7 +190,7 @@ def test_a_mistake_is_named_by_file_and_place(read: Callable[[str], Any], what: 
     with pytest.raises(ConfigError) as raised:
         read(text)
     assert problem in str(raised.value)
-    assert "roles.json:" in str(raised.value)
+    assert str(raised.value).count("roles.json:") == 1  # one mistake, one message
 
 
 def test_the_projects_own_file_is_what_a_run_begins_with(
@@ -191,6 +231,9 @@ def test_a_team_file_has_the_same_for_its_members(
     (made,) = load_team(write(house.project / "team.json", text), Reading(agents)).team.members
     assert (made.capabilities, made.supports_multiple_instances) == (("x",), True)
     assert made.turns_per_minute == 2
+    text = json.dumps({"members": [{**member, "metadata": {"network": "isolated"}}]})
+    with pytest.raises(ConfigError, match=r"members\[0\]\.metadata\.network is \"isolated\", but"):
+        load_team(write(house.project / "team.json", text), Reading(agents))
     text = json.dumps({"members": [{**member, "metadata": {"cli_command": "x"}}]})
     with pytest.raises(ConfigError, match=r"metadata\.cli_command is for roles files"):
         load_team(write(house.project / "team.json", text), Reading(agents))
