@@ -156,6 +156,7 @@ def _cast(roles: Sequence[RoleEntry]) -> Iterator[Mistake]:
 
 def _words(given: object) -> tuple[str, ...] | str:
     """The words of a command; a text is what is wrong with it."""
+    stands = described(given)
     if isinstance(given, str):
         try:
             words = tuple(shlex.split(given))
@@ -166,9 +167,9 @@ def _words(given: object) -> tuple[str, ...] | str:
     ):
         words = tuple(cast("list[str]", given))
     else:
-        return f"is {described(given)}; expected text, or a list of words"
+        return f"is {stands}; expected text, or a list of words"
     if not words or not words[0].strip() or "\0" in "".join(words):
-        return f"is {described(given)}; expected an agent or a command"
+        return f"is {stands}; expected an agent or a command"
     return words
 
 
