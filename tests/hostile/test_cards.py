@@ -23,7 +23,7 @@ from tests.cli.recorded import command_on
 from tests.conftest import House
 
 COUNT = 300
-PART = 25
+PART = 50
 LONG = (20_001, 100_000)
 SECRET = "Zx9tQv/Lm3kk81+aBcD"
 TOKEN = "ghp_" + "a1B2c3D4" * 5
