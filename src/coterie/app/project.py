@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -50,9 +49,6 @@ from coterie.workspace.snapshots.revert import RevertResult
 if TYPE_CHECKING:
     from coterie.model.envelope import Envelope
     from coterie.model.envelope_fault import EnvelopeCheck
-
-_LETTERS = "abcdefghjkmnprstuvwxyz"
-_SIGNS = _LETTERS + "23456789"
 
 
 @dataclass
@@ -108,7 +104,8 @@ class App:
         rules = await anyio.to_thread.run_sync(learned_rules, self._project, start.team.name)
         team_file = str(start.team_file) if start.team_file else None
         by = await self._redactor(start.team, team_file)
-        team, goal = _told(with_learned(start.team, rules), by), by.text(start.goal or "")
+        team = run.without_secrets(with_learned(start.team, rules), by)
+        goal = by.text(start.goal or "")
         scheduler = SchedulerConfig()
         if start.workflow == run.TICKETS:
             from coterie.workflows.tickets import check_team
@@ -119,7 +116,7 @@ class App:
         length = 4
         while True:
             created = TaskCreated(
-                task_id=(task_id := _new_id(length)),
+                task_id=(task_id := run.new_task_id(length)),
                 at=instant.now(),
                 session_id=task_id,
                 workflow=start.workflow,
@@ -165,7 +162,8 @@ class App:
                 guarded=members.guarded,
                 unbegun=run.unbegun_calls,
             )
-            services = with_session(services, self.root, self.storage, created, observer)
+            if created.workflow not in run.WITHOUT_CHECKS:
+                services = with_session(services, self.root, self.storage, created, observer)
             result = await replace(engine, services=services).run(
                 task_id, members.channels, observer, patience
             )
@@ -383,18 +381,3 @@ class App:
     @property
     def _members(self) -> run.MemberFactory:
         return run.MemberFactory(self.root, self.home, self.storage, self.machine, self.pool)
-
-
-def _told(team: Team, by: Redactor) -> Team:
-    """The team with the words that its members are given as they may be kept."""
-    members = tuple(
-        member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
-        for member in team.members
-    )
-    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
-    return team.model_copy(update={"members": members, "team_instruction": said})
-
-
-def _new_id(length: int) -> str:
-    rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
-    return secrets.choice(_LETTERS) + rest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -45,6 +46,10 @@ from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
+_LETTERS = "abcdefghjkmnprstuvwxyz"
+_SIGNS = _LETTERS + "23456789"
+WITHOUT_CHECKS = frozenset({"chat", "solo"})
+"""Workflows that run no command of their own."""
 Rehearsal = bool | Path | Literal["demo"]
 """Whether models are stood in for; a path is the file of the replies, `demo` the demo's model."""
 
@@ -364,3 +369,19 @@ async def load_workflow(name: str) -> Workflow:
 
 
 WORKFLOWS = Workflows({workflow.name: workflow for workflow in (Chat(), Solo(), Tickets())})
+
+
+def without_secrets(team: Team, by: Redactor) -> Team:
+    """The team with the words that its members are given as they may be kept."""
+    members = tuple(
+        member.model_copy(update={"system_instruction": by.text(member.system_instruction)})
+        for member in team.members
+    )
+    said = by.text(team.team_instruction) if team.team_instruction else team.team_instruction
+    return team.model_copy(update={"members": members, "team_instruction": said})
+
+
+def new_task_id(length: int) -> str:
+    """A short id that can be read out."""
+    rest = "".join(secrets.choice(_SIGNS) for _ in range(length - 1))
+    return secrets.choice(_LETTERS) + rest

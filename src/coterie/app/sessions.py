@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from coterie.model.envelope_fault import EnvelopeCheck, EnvelopeFault
     from coterie.stores.envelope_files import EnvelopeFiles
 
-_WITHOUT_CHECKS = frozenset({"chat", "solo"})
-
 
 @dataclass(frozen=True)
 class Sessions:
@@ -172,8 +170,6 @@ def with_session(
     observer: Observer,
 ) -> RunServices:
     """The services of a task whose workflow runs checks; of a session, its files are kept too."""
-    if created.workflow in _WITHOUT_CHECKS:
-        return services
     services = replace(services, checks=checks_of(root, created, services.redactor))
     if created.workflow != TICKETS:
         return services

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import io
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -375,7 +376,7 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command; returns its exit code."""
-    terminal.open_streams()
+    _open_streams()
     call = Call()
     before = arguments[: arguments.index("--")] if "--" in arguments else arguments
     call.json, call.debug = "--json" in before, "--debug" in before
@@ -386,3 +387,14 @@ def run(arguments: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001  the one place where everything ends
         return _loaded("failure:show_failure")(error, call)
     return code if isinstance(code, int) else 0
+
+
+def _open_streams() -> None:
+    """Make sure that there is something to read and write, and that any text can be."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        terminal.open_streams()
+    # An agent may say what this terminal cannot show, and a byte that is typed may be no text.
+    ways = {sys.stdin: "surrogateescape", sys.stdout: "replace", sys.stderr: "replace"}
+    for stream, errors in ways.items():
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors=errors)

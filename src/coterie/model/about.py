@@ -29,6 +29,10 @@ class Wire(BaseModel):
         defer_build=True,  # most commands never meet a question
     )
 
+
+class WireText(Wire):
+    """One whose words come from agents, or from people."""
+
     @model_validator(mode="before")
     @classmethod
     def _is_text(cls, given: object) -> object:
@@ -36,7 +40,7 @@ class Wire(BaseModel):
         return encodable(given)
 
 
-class _Subject(Wire):
+class _Subject(WireText):
     ticket: str | None = None
     """The ticket it concerns; None for the whole task."""
 

@@ -11,7 +11,7 @@ from typing import Literal, cast
 from pydantic import model_validator
 
 from coterie.errors import AnswerRefused
-from coterie.model.about import About, ToolPermission, Wire
+from coterie.model.about import About, ToolPermission, WireText
 
 Kind = Literal["Select", "Confirm", "Input", "Composite"]
 Purpose = Literal[
@@ -36,7 +36,7 @@ def _given(given: object) -> dict[str, object] | None:
     return dict(cast("Mapping[str, object]", given)) if isinstance(given, Mapping) else None
 
 
-class Option(Wire):
+class Option(WireText):
     """One choice."""
 
     id: str
@@ -60,7 +60,7 @@ class Option(Wire):
         return fields
 
 
-class Display(Wire):
+class Display(WireText):
     """What the person reads."""
 
     title: str
@@ -83,7 +83,7 @@ class Display(Wire):
         return fields
 
 
-class Validation(Wire):
+class Validation(WireText):
     """What a typed answer must be."""
 
     regex: str | None = None
@@ -94,7 +94,7 @@ class Validation(Wire):
     """An answer that fits."""
 
 
-class Interaction(Wire):
+class Interaction(WireText):
     """A question: who asks, for which task, what, and what may be answered."""
 
     interaction_id: str
@@ -128,7 +128,7 @@ class Interaction(Wire):
         return self.about if isinstance(self.about, ToolPermission) else None
 
 
-class Response(Wire):
+class Response(WireText):
     """An answer."""
 
     interaction_id: str
