@@ -138,7 +138,7 @@ class GenericChannel:
         """Start the process; AgentMissing when it cannot be."""
         adapter, agent, place = self._adapter, self._adapter.agent, self._workspace
         folder, cwd = str(place.folder), str(place.execution_dir)
-        words, member = self._arguments(), self._member.id
+        words, member = self._adapter.agent.arguments(self._member), self._member.id
         spawn = Spawn(agent.command, words, cwd, place.env, member, folder, use_pty=agent.use_pty)
         self._child = await start_recorded(spawn, agent.name, adapter.children, adapter.keeper)
         if self._closed:  # while it was being started
@@ -184,15 +184,6 @@ class GenericChannel:
 
     def _missing(self, problem: str) -> AgentMissing:
         return self._adapter.missing(self._member, self._workspace, problem)
-
-    def _arguments(self) -> tuple[str, ...]:
-        agent, member = self._adapter.agent, self._member
-        arguments, told = list(agent.base_args), agent.capabilities
-        if told.model_flag and member.model:
-            arguments += [told.model_flag, member.model]
-        if told.prompt_flag and member.system_instruction:
-            arguments += [told.prompt_flag, member.system_instruction]
-        return (*arguments, *member.additional_args)
 
     def _framed(self, text: str) -> bytes:
         """The prompt as the process takes it; who it is, in front, once for each process."""

@@ -23,7 +23,7 @@ from coterie.model.update import (
     TurnInterrupted,
     Update,
 )
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.ports import ChildLog
 from coterie.process.child import KeeperName, Spawn
 
@@ -46,9 +46,11 @@ class ProgramAdapter:
     quiet_after: float = QUIET_AFTER
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        """Prepare a member's home; returns the environment to start its CLI in by hand.  Blocks."""
-        return workspace.env
+    def interactive(
+        cls, agent: AgentDefinition, member: Member, workspace: Workspace
+    ) -> InteractiveStart:
+        """Prepare a member's home; returns how its CLI is started for a person.  Blocks."""
+        return InteractiveStart(agent.arguments(member), workspace.env, is_told=agent.takes_role)
 
     def limits(self, member: Member) -> Limits:
         """The clocks for this member's turns: such an agent's end is an event, never silence."""

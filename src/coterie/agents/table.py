@@ -16,7 +16,7 @@ from coterie.agents.human import HumanAdapter
 from coterie.errors import NotFound
 from coterie.model.agent import GENERIC, AdapterFacts, AgentDefinition, AgentFacts, KnownAgents
 from coterie.model.team import Member
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.ports import Adapter, ChildLog
 from coterie.process.child import KeeperName
 
@@ -51,8 +51,9 @@ Recall = Callable[[str], Awaitable[list[str]]]
 class MakeAdapter(Protocol):
     """What makes an adapter of a registry entry.
 
-    If it has an `environment(member, workspace)`, that prepares a member's home, and returns the
-    environment to start its CLI in by hand.  It blocks.
+    If it has an `interactive(agent, member, workspace)`, that prepares a member's home, and returns
+    how its CLI is started for a person; an `environment(member, workspace)` says only in which
+    environment.  Both block.
     """
 
     def __call__(
@@ -100,12 +101,17 @@ def has_adapter(name: str | None) -> bool:
     return named or any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values())
 
 
-def home_environment(
+def interactive_start(
     agent: AgentDefinition, member: Member, workspace: Workspace
-) -> Mapping[str, str]:
-    """The environment of a member's CLI, its home written as Coterie itself would.  Blocks."""
-    prepare = getattr(_make(agent), "environment", None)
-    return prepare(member, workspace) if prepare else workspace.env
+) -> InteractiveStart:
+    """How a member's CLI is started for a person, its home written as Coterie would.  Blocks."""
+    make = _make(agent)
+    start = getattr(make, "interactive", None)
+    if start is not None:
+        return start(agent, member, workspace)
+    prepare = getattr(make, "environment", None)
+    env = prepare(member, workspace) if prepare else workspace.env
+    return InteractiveStart(agent.arguments(member), env, is_told=agent.takes_role)
 
 
 def _make(agent: AgentDefinition) -> MakeAdapter:

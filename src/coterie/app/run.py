@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 import anyio.from_thread
 import anyio.to_thread
 
-from coterie.agents.table import KNOWN_AGENTS, Adapters, home_environment
+from coterie.agents.table import KNOWN_AGENTS, Adapters, interactive_start
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
@@ -41,7 +41,7 @@ from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
-from coterie.workspace.folder import open_workspace, save_prompt_if_new
+from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS = "tickets"
@@ -214,7 +214,11 @@ class Members:
         root = self.shared.root
         isolating = KNOWN_AGENTS.isolating(facts)
         made = open_workspace(root, self.team.name, member, passed, env, isolating)
-        save_prompt_if_new(root, self.team.name, member)
+        save_identity_if_new(root, self.team.name, member)
+        if member.type == "ai":
+            name = KNOWN_AGENTS.instruction_file(facts)
+            imports = facts is not None and facts.follows_imports
+            write_instructions(root, self.team, member, name, imports=imports)
         return replace(
             made,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},
@@ -255,19 +259,31 @@ class ByHand:
     words: tuple[str, ...]
     cwd: Path
     env: Mapping[str, str]
+    folder: Path
+    instruction: str
+    """The file in its folder that says its role."""
+    is_told: bool
+    """Whether the CLI itself is told the role."""
 
 
 def by_hand(members: Members, member: Member) -> ByHand:
-    """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
+    """How a member's CLI is started by hand, with its role, model, arguments, folder, home and
+    environment.  Blocks."""
     agent = members.adapters.agents.get(member.agent or "")
     if agent is None or KNOWN_AGENTS.is_part_of_coterie(agent):
-        raise UsageError(f"{member.id} has no program to open.", "coterie team show")
+        raise UsageError(
+            f"{member.id} has no program to open.", f'coterie do --as {member.id} "what to do"'
+        )
     workspace = members.workspace(member)
+    start = interactive_start(agent, member, workspace)
     return ByHand(
         member.id,
-        (agent.command, *member.additional_args),
+        (agent.command, *start.words),
         workspace.execution_dir,
-        home_environment(agent, member, workspace),
+        start.env,
+        workspace.folder,
+        KNOWN_AGENTS.instruction_file(KNOWN_AGENTS.of(agent)),
+        start.is_told or not member.system_instruction.strip(),
     )
 
 

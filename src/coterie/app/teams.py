@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 from coterie.agents.table import KNOWN_AGENTS, has_adapter
@@ -16,8 +17,9 @@ from coterie.config.settings import Settings, load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.errors import NotTrusted, UsageError
 from coterie.model import instant
-from coterie.model.team import Team
+from coterie.model.team import Member, Team, member_folder
 from coterie.workspace import folder as member_folders
+from coterie.workspace.folder import ChangedMember
 from coterie.workspace.own_worktree import branching_point
 
 PRESET_NAMES = tuple(team_edit.PRESETS)
@@ -103,42 +105,45 @@ class Teams:
             word = str(roles)
         return self.read(word)
 
-    def changed_prompts(self, view: TeamView) -> list[member_folders.ChangedPrompt]:
-        """The members whose prompt was edited since their folder was made: keep or update it."""
-        return member_folders.changed_prompts(self.project.root, view.team)
+    def changed_members(self, view: TeamView) -> list[ChangedMember]:
+        """The members whose prompt or folder was edited since that folder was made: the user says
+        whether it is kept, updated, or makes a new member."""
+        return member_folders.changed_members(self.project.root, view.team)
 
     def usable(self, view: TeamView) -> TeamView:
-        """The team as it may work here, with the prompts that its members keep.
+        """The team as it may work here, with the prompts and folders that its members keep.
 
         Raises NotTrusted unless the user has looked at what the file asks for, and UsageError
-        if a prompt was edited and nobody said what holds now.
+        if one of them was edited and nobody said what holds now.
         """
         name = view.team.name
-        for change in self.changed_prompts(view) if view.refused is None else ():
+        for change in self.changed_members(view) if view.refused is None else ():
             member = change.member.id
+            new = self.free_name(view, member)
             raise UsageError(
-                f"{member}'s prompt changed since its folder was made.",
+                f"{member}'s {changed_in(change)} changed since its folder was made.",
                 f"coterie team update {member} -t {name}, or coterie team keep {member} "
-                f"-t {name}, or coterie team rename {member} {member}2 -t {name}",
+                f"-t {name}, or coterie team rename {member} {new} -t {name}",
                 str(view.loaded.path),
             )
         return self.trusted(view)
 
     def trusted(self, view: TeamView) -> TeamView:
-        """The team with the prompts that its members keep, edited or not.
+        """The team with the prompts and folders that its members keep, edited or not.
 
         Raises NotTrusted unless the user has looked at what the file asks for.
         """
         if view.refused is not None:
             raise view.refused
-        team = member_folders.with_saved_prompts(self.project.root, view.team)
+        team = member_folders.with_saved_identities(self.project.root, view.team)
         return replace(view, loaded=replace(view.loaded, team=team))
 
     def unread_material(self) -> tuple[str, ...]:
-        """The project's own instruction files for agents, unless the user has allowed them."""
+        """The project's own instruction files for agents, where the user has said neither yes nor
+        no to them."""
         files = teams.instruction_files(KNOWN_AGENTS, self.project.root)
-        allowed = not files or teams.is_material_trusted(self.project.root, self.home)
-        return () if allowed else files
+        decided = not files or teams.is_material_decided(self.project.root, self.home)
+        return () if decided else files
 
     def powers(self, view: TeamView) -> tuple[teams.Power, ...]:
         """What a team file asks for that could do harm."""
@@ -149,9 +154,10 @@ class Teams:
         teams.trust(view.loaded, instant.now(), self.home)
         return replace(view, refused=None)
 
-    def trust_material(self) -> None:
-        """Record that the project's own instruction files may reach the models, as text."""
-        teams.trust_material(self.project.root, instant.now(), self.home)
+    def trust_material(self, allowed: bool = True) -> None:
+        """Record whether the project's own instruction files may reach the models, as text."""
+        record = teams.trust_material if allowed else teams.decline_material
+        record(self.project.root, instant.now(), self.home)
 
     def ready_agents(self) -> list[str]:
         """The agents that are installed and can be members."""
@@ -199,13 +205,29 @@ class Teams:
         self._make_folders(loaded)
         return TeamView(loaded)
 
-    def update_prompt(self, team: Team, member: str) -> None:
-        """Let a member be who its edited prompt says; its memory is kept."""
-        member_folders.save_prompt(self.project.root, team.name, team.member(member))
+    def replaced(self, view: TeamView, member: str, name: str) -> TeamView:
+        """The team with a new member of that name in the place of an edited one."""
+        new = self.rename(str(view.loaded.path), member, name)
+        return self.trust(new) if self.powers(new) else new  # the user has looked at it
 
-    def keep_prompt(self, team: Team, member: str) -> None:
-        """Let a member stay who it was, whatever its edited prompt says."""
-        member_folders.keep_saved_prompt(self.project.root, team.name, team.member(member))
+    def folder_of(self, team: Team, member: Member) -> Path:
+        """Where a member's folder is, by the team's file."""
+        return member_folder(self.project.root, team.name, member)
+
+    def update_member(self, team: Team, member: str) -> None:
+        """Let a member be who and where its edited entry says; its memory is kept."""
+        member_folders.save_identity(self.project.root, team.name, team.member(member))
+        self._make_folder(team, team.member(member))
+
+    def keep_member(self, team: Team, member: str) -> None:
+        """Let a member stay who and where it was, whatever its edited entry says."""
+        member_folders.keep_saved_identity(self.project.root, team.name, team.member(member))
+
+    def free_name(self, view: TeamView, member: str) -> str:
+        """An id for a new member that is as this one was edited to be."""
+        taken = {one.id.casefold() for one in view.team.members}
+        names = (f"{member}{number}" for number in count(2))
+        return next(name for name in names if name.casefold() not in taken)
 
     def _file(self, word: str | None, problem: str) -> Path:
         path = self.read(word).loaded.path
@@ -216,5 +238,23 @@ class Teams:
     def _make_folders(self, loaded: LoadedTeam, only: str | None = None) -> None:
         for member in loaded.team.members:
             if only in (None, member.id):
-                member_folders.make_folder(self.project.root, loaded.team.name, member)
-                member_folders.save_prompt_if_new(self.project.root, loaded.team.name, member)
+                self._make_folder(loaded.team, member)
+
+    def _make_folder(self, team: Team, member: Member) -> None:
+        """Make a member's folder, as far as it is not there, with who it is and what it is told."""
+        root = self.project.root
+        member_folders.make_folder(root, team.name, member)
+        member_folders.save_identity_if_new(root, team.name, member)
+        settled = member_folders.with_saved_identities(root, team).get(member.id)
+        if settled is None or settled.type == "human":
+            return
+        agent = self.registry.agents.get(settled.agent or "")
+        facts = KNOWN_AGENTS.of(agent) if agent else None
+        name, imports = KNOWN_AGENTS.instruction_file(facts), facts and facts.follows_imports
+        member_folders.write_instructions(root, team, settled, name, imports=bool(imports))
+
+
+def changed_in(change: ChangedMember) -> str:
+    """What of a member changed, for people."""
+    parts = (("prompt", change.prompt is not None), ("folder", change.folder is not None))
+    return " and ".join(name for name, changed in parts if changed)

@@ -10,9 +10,10 @@ import click
 from coterie.app.teams import PRESET_NAMES, Teams, TeamView
 from coterie.cli import budgets
 from coterie.cli.main import Call, command, here, list_group, made, opened, pass_call, show_notices
+from coterie.cli.members import ask_about_material
 from coterie.cli.text import Paint, about, one_line, table, warned
-from coterie.cli.work import agrees, show_powers
-from coterie.errors import CoterieError
+from coterie.cli.work import agrees, settled, show_powers
+from coterie.errors import CoterieError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import shown
 
@@ -156,7 +157,7 @@ def keep(call: Call, member: str, word: str | None) -> None:
 def _settle(call: Call, member: str, word: str | None, *, updated: bool) -> None:
     teams = Teams(here(call))
     team = teams.read(word).team
-    (teams.update_prompt if updated else teams.keep_prompt)(team, member)
+    (teams.update_member if updated else teams.keep_member)(team, member)
     identity = "updated" if updated else "kept"
     call.record("member", {"member": member, "team": team.name, "identity": identity})
     now = "is now who its team file says" if updated else "stays who it was"
@@ -183,21 +184,31 @@ def open_(call: Call, member: str, word: str | None) -> None:
     from coterie.app.run import open_by_hand
 
     teams = Teams(here(call))
-    team = teams.trusted(teams.read(word)).team
+    view = teams.read(word)
+    place = view.team.members.index(view.team.member(member))
+    team = settled(call, teams, view).team
+    project = made(call, teams.project)
+    if files := teams.unread_material():
+        ask_about_material(call, teams, files)
 
     async def body(app: App) -> ByHand:
-        return app.by_hand(team, team.member(member))
+        # By its place: the answer may have been to make it a new member.
+        return app.by_hand(team, team.members[place])
 
-    started = opened(made(call, teams.project), body)
-    call.note(f"{member}: {started.words[0]} in {started.cwd}")
+    started = opened(project, body)
+    call.note(f"{started.member}: {started.words[0]} in {started.cwd}")
+    if not started.is_told:
+        role = started.folder / started.instruction
+        call.note(f"  It has no way to be told its role at the start: that stands in {shown(role)}")
     open_by_hand(started)
 
 
 @command("trust", "coterie team trust ./team.json", team)
 @click.argument("word", metavar="PATH")
 @click.option("--yes", is_flag=True, help="You have looked at it already: do not ask.")
+@click.option("--no", is_flag=True, help="Of the project's folder: they may not; do not ask again.")
 @pass_call
-def trust(call: Call, word: str, *, yes: bool) -> None:
+def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
     """Look at what a team file from elsewhere asks for, and allow exactly this content.
 
     PATH may be the project's folder: then its CLAUDE.md, AGENTS.md and GEMINI.md may reach the
@@ -206,10 +217,14 @@ def trust(call: Call, word: str, *, yes: bool) -> None:
     teams = Teams(here(call))
     root = teams.project.root
     if Path(word).resolve() == root:
-        teams.trust_material()
-        call.record("trust", {"path": str(root), "digest": None})
-        call.line(f"Its instruction files may reach the models: {root}")
+        teams.trust_material(not no)
+        call.record("trust", {"path": str(root), "digest": None, "trusted": not no})
+        call.line(f"Its instruction files {'do not' if no else 'may'} reach the models: {root}")
         return
+    if no:
+        raise UsageError(
+            "--no is for the project's folder.", "A team file that you do not trust is not used."
+        )
     view = teams.read(word)
     if view.refused is None:
         call.line(f"{word} needs no trust: it asks for nothing, or it is yours.")

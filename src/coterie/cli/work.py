@@ -280,33 +280,27 @@ def _prepared(
     view = choose(teams)
     if rehearsal is not False:
         _note_stand_ins(call, teams, view)
-    if view.refused is not None and call.attended and agrees(call, teams, view):
-        view = teams.trust(view)
-    show_notices(call, view.loaded.notices)
-    if view.refused is None and call.attended:
-        _ask_about_prompts(call, teams, view)
-    view = teams.usable(view)
+    view = settled(call, teams, view)
     made(call, teams.project)
-    if call.attended and (files := teams.unread_material()):
-        authors = f"{', '.join(files)}: instructions for agents, by its authors."
-        call.line(f"{teams.project.root} brings {authors}")
-        if click.confirm("May they reach the models, as text?", default=False):
-            teams.trust_material()
+    if files := teams.unread_material():
+        from coterie.cli.members import ask_about_material
+
+        ask_about_material(call, teams, files)
     return view
 
 
-def _ask_about_prompts(call: Call, teams: Teams, view: TeamView) -> None:
-    """Ask once about each prompt that was edited since its member's folder was made."""
-    from coterie.cli.text import one_line
+def settled(call: Call, teams: Teams, view: TeamView) -> TeamView:
+    """A team as it may work here: allowed, and known who its members are; a person is asked."""
+    from coterie.cli.main import show_notices
 
-    for change in teams.changed_prompts(view):
-        member = change.member
-        call.line(f"{member.id}'s prompt changed.")
-        call.line(f"  it was  {one_line(change.saved)}")
-        call.line(f"  now     {one_line(member.system_instruction)}")
-        answer = click.prompt("[u] update, memory kept  [k] keep the old", type=click.Choice("uk"))
-        settle = teams.update_prompt if answer == "u" else teams.keep_prompt
-        settle(view.team, member.id)
+    if view.refused is not None and call.attended and agrees(call, teams, view):
+        view = teams.trust(view)
+    show_notices(call, view.loaded.notices)
+    if view.refused is None and call.attended and teams.changed_members(view):
+        from coterie.cli.members import ask_about_changed
+
+        view = ask_about_changed(call, teams, view)
+    return teams.usable(view)
 
 
 def agrees(call: Call, teams: Teams, view: TeamView) -> bool:

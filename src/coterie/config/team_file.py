@@ -21,9 +21,9 @@ from coterie.config.roles_file import read_roles
 from coterie.config.settings import Settings
 from coterie.errors import ConfigError, NotFound
 from coterie.model.team import Member, Team, safe_name
+from coterie.model.workspace import OURS, TEAM_INSTRUCTION, UNWRITTEN
 
 FILE_NAMES = ("team.json", "team.toml")
-INSTRUCTION = "team_instruction.md"
 
 
 @dataclass(frozen=True)
@@ -291,14 +291,19 @@ def name_for(path: Path) -> str:
 
 def _instruction(data: Mapping[str, object], folder: Path) -> tuple[str | None, list[Mistake]]:
     stated = data.get("teamInstruction")
-    beside = folder / INSTRUCTION
+    beside = folder / TEAM_INSTRUCTION
     if not beside.is_file():
         return (stated if isinstance(stated, str) else None), []
     try:
         text = read_text(beside)
     except ConfigError as error:
         return None, [Mistake((), str(error).removesuffix("."))]
+    first, _, rest = text.partition("\n")
+    if first.strip() == UNWRITTEN:
+        text = rest.strip()
+    if not text or first.strip() == OURS:  # nobody's, or written from what is stated
+        return (stated if isinstance(stated, str) else None), []
     if isinstance(stated, str) and stated.strip() != text.strip():
-        problem = f"differs from {INSTRUCTION} beside this file; keep one of them"
+        problem = f"differs from {TEAM_INSTRUCTION} beside this file; keep one of them"
         return None, [Mistake(("teamInstruction",), problem)]
     return text, []

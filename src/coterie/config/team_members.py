@@ -24,7 +24,7 @@ LONGEST_PROMPT = 100_000
 
 LONGEST_PATH = 4096
 
-_TAKEN = frozenset({"team.json", "team.toml", "team_instruction.md"})
+_TAKEN = frozenset({"team.json", "team.toml", "team_instruction.md", "_shared_assets"})
 """Files beside the members' folders."""
 
 

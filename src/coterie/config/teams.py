@@ -14,7 +14,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -260,6 +260,17 @@ def trust_material(root: Path, now: str, home: Path | None = None) -> None:
     record_trust(_material(root), str(root), now, home)
 
 
+def decline_material(root: Path, now: str, home: Path | None = None) -> None:
+    """Record that they may not, so that nobody is asked again."""
+    record_trust(_material(root), str(root), now, home, kind="declined")
+
+
+def is_material_decided(root: Path, home: Path | None = None) -> bool:
+    """Whether the user has said yes or no of this folder."""
+    key = _material(root)
+    return is_trusted(key, home) or is_trusted(key, home, kind="declined")
+
+
 def is_material_trusted(root: Path, home: Path | None = None) -> bool:
     """Whether the user has said so of this folder."""
     return is_trusted(_material(root), home)
@@ -275,8 +286,13 @@ def _material(root: Path) -> str:
     return f"material:{root.resolve()}"
 
 
-def record_trust(key: str, path_shown: str, now: str, home: Path | None) -> None:
-    """Record that the user has looked at what the key stands for."""
+Decision = Literal["trusted", "declined"]
+
+
+def record_trust(
+    key: str, path_shown: str, now: str, home: Path | None, *, kind: Decision = "trusted"
+) -> None:
+    """Record what the user has said of what the key stands for, after a look at it."""
     path = (home or coterie_home()) / TRUSTED_FILE
     with locked(path):
         try:
@@ -284,26 +300,32 @@ def record_trust(key: str, path_shown: str, now: str, home: Path | None) -> None
         except ConfigError:
             set_aside(path)
             known = {}
-        known[key] = {"path": path_shown, "trustedAt": now}
-        write_atomically(path, json.dumps({"trusted": known}, indent=2) + "\n")
+        for entries in known.values():
+            entries.pop(key, None)
+        known.setdefault(kind, {})[key] = {"path": path_shown, f"{kind}At": now}
+        write_atomically(path, json.dumps(known, indent=2) + "\n")
 
 
-def is_trusted(digest: str, home: Path | None = None) -> bool:
+def is_trusted(digest: str, home: Path | None = None, *, kind: Decision = "trusted") -> bool:
     """Whether this content was looked at; a damaged record means that nothing was."""
     try:
-        return digest in _read((home or coterie_home()) / TRUSTED_FILE)
+        return digest in _read((home or coterie_home()) / TRUSTED_FILE).get(kind, {})
     except ConfigError:
         return False
 
 
-def _read(path: Path) -> dict[str, object]:
+def _read(path: Path) -> dict[str, dict[str, object]]:
     if not path.exists():
         return {}
     data = read_document(path).data
-    found = cast("dict[str, object]", data).get("trusted") if isinstance(data, dict) else None
-    if not isinstance(found, dict):
+    found = cast("dict[str, object]", data) if isinstance(data, dict) else {}
+    if not isinstance(found.get("trusted", {}), dict) or not found:
         raise ConfigError(f"{shown(path)} is no record of trust.", None, str(path))
-    return cast("dict[str, object]", found)
+    return {
+        kind: cast("dict[str, object]", entries)
+        for kind, entries in found.items()
+        if isinstance(entries, dict)
+    }
 
 
 _RULES: TypeAdapter[dict[str, list[str]]] = TypeAdapter(dict[str, list[str]])

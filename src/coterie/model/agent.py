@@ -32,6 +32,8 @@ TOTAL_MS = 30 * 60_000
 """The limit of any other turn."""
 
 GENERIC = "generic"
+INSTRUCTIONS = "AGENTS.md"
+"""The file that most agents read."""
 
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]
 
@@ -145,6 +147,22 @@ class AgentDefinition(_Entry):
             return self.adapter
         return self.name if self.name in own_adapters else GENERIC
 
+    @property
+    def takes_role(self) -> bool:
+        """Whether a flag tells it who a member is."""
+        return self.capabilities.prompt_flag is not None
+
+    def arguments(self, member: Member) -> tuple[str, ...]:
+        """What follows its program for this member: its own words, the model and the role where
+        flags take them, and the member's."""
+        told = self.capabilities
+        words = list(self.base_args)
+        if told.model_flag and member.model:
+            words += [told.model_flag, member.model]
+        if told.prompt_flag and member.system_instruction:
+            words += [told.prompt_flag, member.system_instruction]
+        return (*words, *member.additional_args)
+
     def idle_timeout_ms(self, member: Member) -> int:
         """How long a silence ends this member's reply."""
         return member.idle_timeout_ms or self.capabilities.idle_timeout_ms
@@ -220,7 +238,10 @@ class AgentFacts:
     isolating: tuple[str, ...] = ()
     """Variables by which it finds its files; Coterie sets them, for each member apart."""
     instructions: tuple[str, ...] = ()
-    """Files in a repository that it would read as instructions."""
+    """Files in a repository that it would read as instructions; the first also in a folder that it
+    is started in by hand."""
+    follows_imports: bool = False
+    """Whether `@PATH` in such a file stands for what is in that file."""
     settings: tuple[str, ...] = ()
     """Names in a repository under which it finds what it runs by itself: hooks, servers, tools."""
     model_variables: tuple[str, ...] = ()
@@ -318,6 +339,10 @@ class KnownAgents:
         """Whether there is no program to look for."""
         facts = self.ours.get(self.adapter_name(definition))
         return facts is not None and not facts.is_program
+
+    def instruction_file(self, facts: AgentFacts | None) -> str:
+        """What the instruction file of a member on an agent is called."""
+        return facts.instructions[0] if facts and facts.instructions else INSTRUCTIONS
 
     def isolating(self, facts: AgentFacts | None) -> frozenset[str]:
         """Variables that nobody may set for an agent: any program's, our vendors' and its own."""

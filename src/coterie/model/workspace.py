@@ -18,6 +18,13 @@ def shown(path: Path) -> str:
     return str(path)
 
 
+TEAM_INSTRUCTION = "team_instruction.md"
+"""The team's text, beside the members' folders."""
+OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
+"""The first line of an instruction file that is written anew; one without it is a person's."""
+UNWRITTEN = "<!-- What every member of this team is told: write it below this line. -->"
+"""The first line of a team's text that nobody has written yet."""
+
 START_FILES = (
     ".bash_aliases .bash_login .bash_logout .bash_profile .bashrc .cshrc .env .exrc .gdbinit "
     ".gitattributes .gitconfig .inputrc .kshrc .login .logout .mkshrc .npmrc .pam_environment "
@@ -71,3 +78,14 @@ class Workspace:
     """How variables begin that the member's commands do not see: keys and addresses of models."""
     tools: ToolCommands | None = None
     """What its agent finds tools of ours by, where it is spoken to by Coterie."""
+
+
+@dataclass(frozen=True)
+class InteractiveStart:
+    """How a member's CLI is started for a person, who then speaks to it without Coterie."""
+
+    words: tuple[str, ...]
+    """What follows the program."""
+    env: Mapping[str, str]
+    is_told: bool = True
+    """Whether it is told the member's role by these, or by what is in its home."""

@@ -1,8 +1,8 @@
 """A member's folder: `home`, `tmp`, `work`, and the environment its process sees.
 
 Everything is made if absent and kept if present.  Nothing is made through a link that stands
-where a folder should be: a repository could have put it there.  The folder also remembers the
-member's prompt, so that editing a team never silently changes who a member is.
+where a folder should be: a repository could have put it there.  What a member was when its folder
+was made is remembered, so that editing a team never silently changes who it is, or moves it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import stat
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Required, TypedDict, cast
 
 from coterie.errors import NotOurs, StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.redaction import Redactor, is_kept_as
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
-from coterie.model.workspace import START_FILES, Workspace
+from coterie.model.workspace import OURS, START_FILES, TEAM_INSTRUCTION, UNWRITTEN, Workspace
 from coterie.workspace.beneath import read_file, write_file
 from coterie.workspace.own_worktree import own_worktree
 
@@ -187,80 +187,189 @@ def _storage_error(folder: Path, error: OSError) -> StorageError:
     return StorageError(place, f"The member's folder cannot be made: {error.strerror}")
 
 
+# -- instruction files, for people and for starting a CLI by hand --------------------------------
+
+SHARED_ASSETS = "_shared_assets"
+"""Beside the members' folders: files that all of them may look at."""
+
+
+def write_instructions(root: Path, team: Team, member: Member, name: str, *, imports: bool) -> None:
+    """Write the team's text, its folder of shared files, and the member's instruction file `name`:
+    its role, and where the team's text is, as an import for an agent that follows those.
+
+    A file that a person wrote is kept: a member's folder may be any folder that the user named.
+    """
+    place, folder = root / ".coterie" / "teams" / team.name, member_folder(root, team.name, member)
+    try:
+        for made in (root / ".coterie", place.parent, place, place / SHARED_ASSETS):
+            _make(made)
+        said = (team.team_instruction or "").strip()
+        text = f"{OURS}\n\n{said}\n" if said else f"{UNWRITTEN}\n"
+        _write_ours(place, TEAM_INSTRUCTION, text)
+        inside = folder.is_relative_to(root)
+        where = place / TEAM_INSTRUCTION
+        shown = os.path.relpath(where, folder) if inside else str(where)
+        told = f"What everyone in the team is told stands in {shown}: read it first."
+        parts = [OURS, member.system_instruction.strip(), f"@{shown}" if imports else told]
+        _write_ours(folder, name, "\n\n".join(part for part in parts if part) + "\n")
+    except OSError as error:
+        raise _storage_error(folder, error) from error
+
+
+def _write_ours(folder: Path, name: str, text: str) -> None:
+    """Give a file this text, unless a person has written it."""
+    data = text.encode("utf-8", "replace")
+    try:
+        known = read_file(folder, name)
+    except FileNotFoundError:
+        known = b""
+    except NotOurs:  # a link, or no file: somebody put it there
+        return
+    first = known.partition(b"\n")[0].decode("utf-8", "replace").strip()
+    is_ours = not known or first == OURS or known.strip() == UNWRITTEN.encode()
+    if is_ours and known != data:
+        write_file(folder, (name,), data)
+
+
+# -- who a member is, once its folder is made ------------------------------------------------------
+
 FILE_NAME = "identity.json"
 
 
 @dataclass(frozen=True)
-class ChangedPrompt:
-    """A member whose prompt is not the one its folder was made with."""
+class ChangedMember:
+    """A member that is not as it was when its folder was made, and nobody has said yet what
+    holds."""
 
     member: Member
-    saved: str
-    """The prompt that its folder knows."""
+    prompt: str | None
+    """The prompt that it had; None: that is the same."""
+    folder: Path | None = None
+    """The folder that it had; None: that is the same."""
 
 
-def changed_prompts(root: Path, team: Team) -> list[ChangedPrompt]:
-    """The members of a team whose prompt was edited and not settled yet."""
-    found: list[ChangedPrompt] = []
+class _Identity(TypedDict, total=False):
+    """What is kept of a member beside its team, wherever its folder is."""
+
+    prompt: Required[str]
+    folder: str
+    """`workingDir`, from the project where it is inside; empty for the usual place."""
+    declined: str
+    """A prompt that the user did not want to take effect."""
+    declined_folder: str
+
+
+def changed_members(root: Path, team: Team) -> list[ChangedMember]:
+    """The members of a team that were edited, in what makes them who they are, and not settled."""
+    found: list[ChangedMember] = []
     for member in team.ai_members:
-        known = _read(_file(root, team.name, member))
-        if known and not any(
-            is_kept_as(member.system_instruction, known.get(key)) for key in ("prompt", "declined")
-        ):
-            found.append(ChangedPrompt(member, known["prompt"]))
+        known = _read(root, team.name, member)
+        if known is None:
+            continue
+        said, place = member.system_instruction, _folder_of(root, member)
+        same_prompt = any(
+            is_kept_as(said, kept) for kept in (known["prompt"], known.get("declined"))
+        )
+        same_folder = place in (known.get("folder", ""), known.get("declined_folder"))
+        if not (same_prompt and same_folder):
+            was = None if same_folder else _known_folder(root, team.name, member, known)
+            found.append(ChangedMember(member, None if same_prompt else known["prompt"], was))
     return found
 
 
-def with_saved_prompts(root: Path, team: Team) -> Team:
-    """The team with the prompts that count: of a member that keeps its old one, the old one."""
+def with_saved_identities(root: Path, team: Team) -> Team:
+    """The team as it counts: of a member that stays as it was, the old prompt and folder."""
 
     def settled(member: Member) -> Member:
-        known = _read(_file(root, team.name, member)) if member.type == "ai" else None
-        if known is None or not is_kept_as(member.system_instruction, known.get("declined")):
+        known = _read(root, team.name, member) if member.type == "ai" else None
+        if known is None:
             return member
-        return member.model_copy(update={"system_instruction": known["prompt"]})
+        kept: dict[str, object] = {}
+        if is_kept_as(member.system_instruction, known.get("declined")):
+            kept["system_instruction"] = known["prompt"]
+        if _folder_of(root, member) == known.get("declined_folder"):
+            folder = known.get("folder", "")
+            kept["working_dir"] = str(root / folder) if folder else None
+        return member.model_copy(update=kept) if kept else member
 
     return team.model_copy(update={"members": tuple(map(settled, team.members))})
 
 
-def save_prompt_if_new(root: Path, team: str, member: Member) -> None:
+def save_identity_if_new(root: Path, team: str, member: Member) -> None:
     """A folder that is new remembers who lives there."""
-    if member.type == "ai" and not _file(root, team, member).exists():
-        save_prompt(root, team, member)
+    if member.type == "ai" and _read(root, team, member) is None:
+        save_identity(root, team, member)
 
 
-def save_prompt(root: Path, team: str, member: Member) -> None:
-    """From now on the member is who its team file says."""
-    _write(_file(root, team, member), {"prompt": _kept_prompt(member)})
+def save_identity(root: Path, team: str, member: Member) -> None:
+    """From now on the member is who and where its team file says; its folder moves along, with
+    all that it remembers, unless there is something at the new place already."""
+    known = _read(root, team, member)
+    place = _folder_of(root, member)
+    if known is not None and known.get("folder", "") != place:
+        old, new = _known_folder(root, team, member, known), member_folder(root, team, member)
+        try:
+            if old.is_dir() and not (new.is_dir() and any(new.iterdir())):
+                new.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(old, new)
+        except OSError as error:
+            raise _storage_error(new, error) from error
+    _write(root, team, member, {"prompt": _kept_prompt(member), "folder": place})
 
 
-def keep_saved_prompt(root: Path, team: str, member: Member) -> None:
-    """The member stays who it was, whatever its team file says now."""
-    path = _file(root, team, member)
-    known = _read(path)
+def keep_saved_identity(root: Path, team: str, member: Member) -> None:
+    """The member stays who and where it was, whatever its team file says now."""
+    known = _read(root, team, member)
     if known is not None:
-        _write(path, {"prompt": known["prompt"], "declined": _kept_prompt(member)})
+        declined: _Identity = {
+            "prompt": known["prompt"],
+            "folder": known.get("folder", ""),
+            "declined": _kept_prompt(member),
+            "declined_folder": _folder_of(root, member),
+        }
+        _write(root, team, member, declined)
+
+
+def _folder_of(root: Path, member: Member) -> str:
+    """Where a member's folder is, as it is kept: a project may be moved as a whole."""
+    if member.working_dir is None:
+        return ""
+    folder = Path(member.working_dir)
+    return str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
+
+
+def _known_folder(root: Path, team: str, member: Member, known: _Identity) -> Path:
+    kept = known.get("folder", "")
+    was = member.model_copy(update={"working_dir": str(root / kept) if kept else None})
+    return member_folder(root, team, was)
 
 
 def _kept_prompt(member: Member) -> str:
     return Redactor(member.env.values()).text(member.system_instruction)
 
 
-def _file(root: Path, team: str, member: Member) -> Path:
-    return member_folder(root, team, member) / FILE_NAME
+def _read(root: Path, team: str, member: Member) -> _Identity | None:
+    names = ("teams", team, member.id, FILE_NAME)
+    found = _parsed(root / ".coterie", *names)
+    if found is None and member.working_dir is not None:  # an earlier release kept it there
+        found = _parsed(Path(member.working_dir), FILE_NAME)
+        if found is not None:
+            found["folder"] = _folder_of(root, member)
+    return found
 
 
-def _read(path: Path) -> dict[str, str] | None:
+def _parsed(base: Path, *names: str) -> _Identity | None:
     try:
-        data: object = json.loads(read_file(path.parent, path.name))
+        data: object = json.loads(read_file(base, *names))
     except (OSError, ValueError, NotOurs):
         return None  # not settled yet, or nothing that could be: then the team file counts
     if not isinstance(data, dict):
         return None
     entries = cast("dict[str, object]", data)
     known = {key: value for key, value in entries.items() if isinstance(value, str)}
-    return known if "prompt" in known else None
+    return cast("_Identity", known) if "prompt" in known else None
 
 
-def _write(path: Path, identity: dict[str, str]) -> None:
-    write_file(path.parent, (path.name,), (json.dumps(identity, indent=2) + "\n").encode())
+def _write(root: Path, team: str, member: Member, identity: _Identity) -> None:
+    names = ("teams", team, member.id, FILE_NAME)
+    write_file(root / ".coterie", names, (json.dumps(identity, indent=2) + "\n").encode())

@@ -20,16 +20,6 @@ from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.worktree import top_of
 
-TEAM_INSTRUCTION = "../team_instruction.md"
-"""The team's text, as seen from a member's folder."""
-
-OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
-"""The first line of an instruction file; a file without it was written by a person."""
-
-READ_TEAM_INSTRUCTION = (
-    f"What everyone in the team is told stands in {TEAM_INSTRUCTION}: read it first."
-)
-
 REHEARSAL_KEY = "rehearsal"
 """Stands where an API key would, in a rehearsal."""
 _DOCUMENT = 32 * 1024
@@ -119,25 +109,6 @@ def link_login(link: Path, place: str, workspace: Workspace) -> bool:
     elif link.is_symlink():
         remove_private(link)
     return link.exists()
-
-
-def write_instruction(path: Path, member: Member, team_instruction: str) -> None:
-    """Write a member's instruction file, for people and for starting its CLI by hand: its role,
-    and where the team's text is.
-
-    One that a person wrote is kept: a member's folder may be any folder that the user named.
-    """
-    parts = [OURS, member.system_instruction.strip(), team_instruction]
-    with _told(path):
-        if not os.path.lexists(path) or _is_ours(path):
-            write_private(path, "\n\n".join(part for part in parts if part) + "\n")
-
-
-def _is_ours(path: Path) -> bool:
-    if not stat.S_ISREG(path.lstat().st_mode):
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\n") == OURS
 
 
 def briefing(member: Member, workspace: Workspace, documents: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from coterie.errors import EnvelopeForged, NotOurs
 from coterie.stores.sqlite.database import open_database
 from coterie.workspace import session_files
 from coterie.workspace.beneath import open_file, opened_folder, read_file, real_folder, write_file
-from coterie.workspace.folder import save_prompt
+from coterie.workspace.folder import save_identity
 from coterie.workspace.snapshots.repository import SnapshotRepository
 from tests.unit.workspace.test_member_folder import ANN
 
@@ -167,6 +167,6 @@ def test_a_link_in_place_of_a_members_prompt(base: Path, outside: Path) -> None:
     folder.mkdir(parents=True)
     for name in ("identity.json", "identity.new"):
         (folder / name).symlink_to(outside / "canary")
-    save_prompt(base.parent, "pair", ANN)
+    save_identity(base.parent, "pair", ANN)
     assert not (folder / "identity.json").is_symlink()
     assert whole(outside)

@@ -15,11 +15,9 @@ from coterie.errors import StorageError, UsageError
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
 from coterie.workspace.homes import (
-    OURS,
     link_private,
     private_folder,
     remove_private,
-    write_instruction,
     write_private,
 )
 
@@ -124,28 +122,6 @@ def test_links_are_made_moved_and_removed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["one"]
 
 
-# -- instruction files -------------------------------------------------------------------------
-
-
-def test_an_instruction_file_is_rewritten_until_a_person_takes_it(tmp_path: Path) -> None:
-    file = tmp_path / "CLAUDE.md"
-    write_instruction(file, ANN, "@../team_instruction.md")
-    assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
-    write_instruction(file, ANN, "")
-    assert file.read_text() == f"{OURS}\n\nYou are Ann.\n"
-    file.write_text("My own words.\n")
-    write_instruction(file, ANN, "")
-    assert file.read_text() == "My own words.\n"
-
-
-def test_a_link_to_nowhere_is_a_persons_too(tmp_path: Path) -> None:
-    file = tmp_path / "CLAUDE.md"
-    file.symlink_to(tmp_path / "none")
-    write_instruction(file, ANN, "")
-    assert names(tmp_path) == ["CLAUDE.md"]
-    assert file.is_symlink()
-
-
 # -- Claude ------------------------------------------------------------------------------------
 
 
@@ -178,7 +154,6 @@ def test_what_claude_finds(workspace: Workspace) -> None:
         "cleanupPeriodDays": 36500,
         "crossSessionInbound": "refuse",
     }
-    assert (workspace.folder / "CLAUDE.md").read_text().endswith("\n\n@../team_instruction.md\n")
     assert env == {
         "PATH": "/bin",
         "HOME": str(workspace.home),
@@ -201,8 +176,6 @@ def test_edits_of_the_team_reach_it_and_edits_of_its_settings_do_not(workspace: 
     assert (config / "CLAUDE.md").read_text() == "\n"
     assert "allow" not in (config / "settings.json").read_text()
     assert (config / "kept.json").read_text() == "memory"
-    assert OURS in (workspace.folder / "CLAUDE.md").read_text()
-    assert "team_instruction" not in (workspace.folder / "CLAUDE.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md"])

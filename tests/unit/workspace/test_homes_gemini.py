@@ -65,9 +65,6 @@ def test_a_home(house: House) -> None:
     # As it was written, also the word that begins with @; what @ means is switched off.
     assert (own / "GEMINI.md").read_text() == "Ask @rex first.\n\nBe kind.\n"
     assert settings(place)["context"]["importFormat"] == "flat"
-    people = (place.folder / "GEMINI.md").read_text()
-    assert "Ask @rex first." in people
-    assert "@../team_instruction.md" in people
     assert home.env["GEMINI_CLI_TRUST_WORKSPACE"] == "false"
     assert home.env["GEMINI_CLI_NO_RELAUNCH"] == "true"
     assert home.env["HOME"] == str(place.home)
@@ -78,7 +75,6 @@ def test_an_edited_team_reaches_a_home_that_is_there(house: House) -> None:
     place = workspace(house, team_instruction="")
     gemini.prepare(ANN.model_copy(update={"system_instruction": "Ask nobody."}), place)
     assert (place.home / ".gemini" / "GEMINI.md").read_text() == "Ask nobody.\n"
-    assert "@" not in (place.folder / "GEMINI.md").read_text()
 
 
 def test_a_link_in_the_place_of_a_file_is_not_followed(house: House) -> None:
@@ -250,7 +246,6 @@ def test_an_agent_that_nobody_knows(house: House) -> None:
         env=place.env,
         introduction="[SYSTEM]\nAsk @rex first.\n\nBe kind.\n\n",
     )
-    assert "../team_instruction.md" in (place.folder / "AGENTS.md").read_text()
     assert list(place.home.iterdir()) == []
     rehearsing = acp.prepare(ANN, replace(place, rehearsal=URL)).env
     keys = {name: value for name, value in rehearsing.items() if name.endswith("_API_KEY")}

@@ -8,9 +8,14 @@ from pathlib import Path
 import pytest
 
 from coterie.errors import StorageReadOnly, UsageError
-from coterie.model.team import Member, member_folder
-from coterie.model.workspace import Workspace
-from coterie.workspace.folder import environment, make_folder, open_workspace
+from coterie.model.team import Member, Team, member_folder
+from coterie.model.workspace import OURS, UNWRITTEN, Workspace
+from coterie.workspace.folder import (
+    environment,
+    make_folder,
+    open_workspace,
+    write_instructions,
+)
 from tests.conftest import House
 
 ANN = Member(id="ann", name="ann", display_name="Ann", agent="x")
@@ -180,3 +185,46 @@ def test_a_variable_that_breaks_isolation_is_refused_by_name(house: House) -> No
         environment(
             member(env={"CLAUDE_CONFIG_DIR": "/x"}), made, {}, isolating={"CLAUDE_CONFIG_DIR"}
         )
+
+
+# -- instruction files ---------------------------------------------------------------------------
+
+
+def told(house: House, text: str | None = None, **more: object) -> tuple[Team, Member]:
+    ann = member(system_instruction="You are Ann.", **more)
+    make_folder(house.project, "pair", ann)
+    return Team(name="pair", members=(ann,), team_instruction=text), ann
+
+
+def test_an_instruction_file_is_rewritten_until_a_person_takes_it(house: House) -> None:
+    place = house.project / ".coterie" / "teams" / "pair"
+    file, whole = place / "ann" / "CLAUDE.md", place / "team_instruction.md"
+    team, ann = told(house, "Be kind.")
+    write_instructions(house.project, team, ann, "CLAUDE.md", imports=True)
+    assert file.read_text() == f"{OURS}\n\nYou are Ann.\n\n@../team_instruction.md\n"
+    assert whole.read_text() == f"{OURS}\n\nBe kind.\n"
+    assert (place / "_shared_assets").is_dir()
+    team, ann = told(house)
+    write_instructions(house.project, team, ann, "CLAUDE.md", imports=False)
+    assert "stands in ../team_instruction.md: read it first" in file.read_text()
+    assert whole.read_text() == f"{UNWRITTEN}\n"
+    for path in (file, whole):
+        path.write_text("My own words.\n")
+    team, ann = told(house, "Be quick.")
+    write_instructions(house.project, team, ann, "CLAUDE.md", imports=False)
+    assert {path.read_text() for path in (file, whole)} == {"My own words.\n"}
+
+
+def test_a_link_in_the_place_of_an_instruction_file_is_a_persons(house: House) -> None:
+    team, ann = told(house)
+    file = house.project / ".coterie" / "teams" / "pair" / "ann" / "AGENTS.md"
+    file.symlink_to(house.home / "none")
+    write_instructions(house.project, team, ann, "AGENTS.md", imports=False)
+    assert file.is_symlink()
+
+
+def test_a_member_elsewhere_is_told_where_the_teams_text_is(house: House, tmp_path: Path) -> None:
+    team, ann = told(house, working_dir=str(tmp_path / "ann"))
+    write_instructions(house.project, team, ann, "CLAUDE.md", imports=True)
+    text = house.project / ".coterie" / "teams" / "pair" / "team_instruction.md"
+    assert f"@{text}" in (tmp_path / "ann" / "CLAUDE.md").read_text()

@@ -22,8 +22,9 @@ from coterie.agents.acp.turn import SIGNED_OUT, Failures, ways_to_sign_in, words
 from coterie.agents.fields import mapping, mappings, text
 from coterie.agents.process import AgentProcess, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, OneShotChannel, ProgramAdapter, opened_on
+from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Mode
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.workspace import homes
 
 REHEARSAL_MODEL = "rehearsal"
@@ -51,6 +52,11 @@ class AcpHome:
     """What a person does to sign in; empty: what the agent itself says."""
     problem: str | None = None
     """Why it must not be started here."""
+    memory: Path | None = None
+    """The file of its home that it reads by itself: there is nothing but for a person, because
+    whom Coterie speaks to is told its role by the protocol, and never twice."""
+    model_flag: str | None = None
+    """The flag that takes the model, for a person; Coterie chooses it by the protocol."""
 
 
 SetUp = Callable[[Member, Workspace, Path], AcpHome]
@@ -64,11 +70,13 @@ def nothing_known(_member: Member, _workspace: Workspace, cwd: Path) -> AcpHome:
 
 def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known) -> AcpHome:
     """Write what the agent is to find, each time anew, so that edits of the team reach it."""
-    instruction = workspace.folder / "AGENTS.md"
-    homes.write_instruction(instruction, member, homes.READ_TEAM_INSTRUCTION)
     home = set_up(member, workspace, workspace.execution_dir.resolve())
     told = homes.briefing(member, workspace, home.documents)
     introduction = f"[SYSTEM]\n{told}\n\n" if told else ""
+    if home.memory is not None and workspace.tools is None:
+        homes.write_private(home.memory, f"{told}\n")
+    elif home.memory is not None:
+        homes.remove_private(home.memory)
     return replace(home, env={**_environment(workspace), **home.env}, introduction=introduction)
 
 
@@ -157,6 +165,8 @@ def _brief(tail: str) -> str:
     return "\n".join([*lines[:_HEAD], "…", *lines[-_HEAD:]] if len(lines) > 2 * _HEAD else lines)
 
 
+_PROTOCOL = re.compile(r"(?:--)?(?:experimental-)?acp")
+"""The words by which programs are told to speak the protocol, and not to a person."""
 _READING = re.compile(r"(?:.*[#/])?(plan|read-?only)", re.IGNORECASE)
 """How agents call the mode in which they change nothing; some give it as an address."""
 _SHOWN = 12
@@ -229,8 +239,15 @@ class AcpAdapter(ProgramAdapter):
         return prepare(member, workspace, cls.set_up)
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        return cls.prepare(member, workspace).env
+    def interactive(
+        cls, agent: AgentDefinition, member: Member, workspace: Workspace
+    ) -> InteractiveStart:
+        home = cls.prepare(member, workspace)
+        flag = agent.capabilities.model_flag or home.model_flag
+        model = (flag, member.model) if flag and member.model else ()
+        given = (word for word in agent.base_args if not _PROTOCOL.fullmatch(word))
+        words = (*given, *home.args, *model, *member.additional_args)
+        return InteractiveStart(words, home.env, is_told=home.memory is not None)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

@@ -47,5 +47,6 @@ FACTS = AgentFacts(
     ),
     isolating=("CLAUDE_CODE_TMPDIR", "CLAUDE_CONFIG_DIR"),
     instructions=("CLAUDE.md",),
+    follows_imports=True,
     shell=ShellTool("Bash", arguments={"description": "Coterie probes whether this works."}),
 )

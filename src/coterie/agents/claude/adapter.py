@@ -24,7 +24,7 @@ from coterie.agents.program import ProgramAdapter, RefusedChannel, opened_on
 from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.workspace import homes
 
@@ -60,8 +60,6 @@ def prepare(member: Member, workspace: Workspace) -> dict[str, str]:
     config = homes.private_folder(workspace.home / ".claude")
     homes.write_private(config / "CLAUDE.md", _memory(workspace))
     homes.write_private(config / "settings.json", json.dumps(_SETTINGS) + "\n")
-    reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    homes.write_instruction(workspace.folder / "CLAUDE.md", member, reference)
     return _environment(workspace, config)
 
 
@@ -143,8 +141,12 @@ class ClaudeAdapter(ProgramAdapter):
     """Opens members' channels to Claude."""
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        return prepare(member, workspace)
+    def interactive(
+        cls, agent: AgentDefinition, member: Member, workspace: Workspace
+    ) -> InteractiveStart:
+        return InteractiveStart(
+            (*_CONFINED, *_member_arguments(agent, member)), prepare(member, workspace)
+        )
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None
@@ -238,6 +240,8 @@ async def _greet(process: AgentProcess, server: channel.TeamToolServer) -> None:
 # -- claude's command line ---------------------------------------------------------------------
 
 
+_CONFINED = ("--setting-sources=user", "--strict-mcp-config")
+"""Without these two a repository has its hooks and servers run by being opened."""
 _CALL = (
     "-p",
     "--input-format=stream-json",
@@ -245,9 +249,7 @@ _CALL = (
     "--verbose",
     "--include-partial-messages",
     "--permission-prompt-tool=stdio",
-    # Without these two a repository has its hooks and servers run by being opened.
-    "--setting-sources=user",
-    "--strict-mcp-config",
+    *_CONFINED,
     f"--mcp-config={json.dumps(channel.CONFIG, separators=(',', ':'))}",
     # Whoever the member is: what may be done unasked is not for Claude to say.
     "--permission-mode=default",
@@ -259,8 +261,13 @@ _EDITS = ("Edit", "NotebookEdit", "Write")
 
 def arguments(agent: AgentDefinition, member: Member, thread: str) -> tuple[str, ...]:
     """All of it; `thread` says which conversation."""
+    return (*_CALL, thread, *_member_arguments(agent, member))
+
+
+def _member_arguments(agent: AgentDefinition, member: Member) -> tuple[str, ...]:
+    """What is the member's own: what it may not use, its role, its model, its arguments."""
     barred = (*_NEVER, *_EDITS) if member.permissions.mode == "read" else _NEVER
-    chosen = [*_CALL, f"--disallowedTools={','.join(barred)}", thread]
+    chosen = [f"--disallowedTools={','.join(barred)}"]
     if member.system_instruction:
         chosen.append(f"--append-system-prompt={member.system_instruction}")
     if member.model:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +19,9 @@ from coterie.agents.fields import mapping
 from coterie.agents.process import AgentProcess, AgentProcessEnded, JsonRpc, Object, RpcError
 from coterie.agents.program import CannotOpen, ProgramAdapter, RefusedChannel, opened_on
 from coterie.agents.team_tools.serving import Serving, Tool
+from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 
 _MODEL = ("-m", "--model")
 
@@ -59,8 +60,15 @@ class CodexAdapter(ProgramAdapter):
     """Opens members' channels to Codex."""
 
     @classmethod
-    def environment(cls, member: Member, workspace: Workspace) -> Mapping[str, str]:
-        return prepare(member, workspace).env
+    def interactive(
+        cls, agent: AgentDefinition, member: Member, workspace: Workspace
+    ) -> InteractiveStart:
+        # The model is in its config.toml, as it is without a person.
+        words = passed_on((*agent.base_args, *member.additional_args))
+        if member.system_instruction:
+            role = f"developer_instructions={toml_value(member.system_instruction)}"
+            words = ("-c", role, *words)
+        return InteractiveStart(words, prepare(member, workspace, agent.command).env)
 
     async def open(
         self, member: Member, workspace: Workspace, thread: str | None

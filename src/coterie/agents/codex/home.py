@@ -96,8 +96,6 @@ def prepare(member: Member, workspace: Workspace, command: str = "codex") -> Cod
     }
     homes.write_private(path / "config.toml", toml(config))
     _write_documents(path / "AGENTS.md", cwd, workspace)
-    instruction = workspace.folder / "AGENTS.md"
-    homes.write_instruction(instruction, member, homes.READ_TEAM_INSTRUCTION)
     env = _environment(path, workspace)
     return CodexHome(path, cwd, env, read_only, confined=read_only and bool(programs))
 

@@ -37,6 +37,7 @@ FACTS = AgentFacts(
     ),
     isolating=("GEMINI_CLI_HOME",),
     instructions=("GEMINI.md",),
+    follows_imports=True,
     shell=ShellTool(
         "run_shell_command", arguments={"description": "Coterie probes whether this works."}
     ),

@@ -25,8 +25,9 @@ from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcE
 from coterie.agents.program import CallLedger, OneShotChannel
 from coterie.errors import AgentMissing
 from coterie.model import update
+from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import InteractiveStart, Workspace
 
 _API_ERROR = re.compile(r"\[API Error: (.*)\]", re.DOTALL)
 _LOOKING = frozenset(
@@ -139,6 +140,14 @@ class GeminiAdapter(AcpAdapter):
         home = await anyio.to_thread.run_sync(prepare, member, workspace)
         each = partial(self.launch, member, workspace, home)
         return OneShotChannel(each, HeadlessRun(Failures(self.agent.name, home.sign_in)))
+
+    @classmethod
+    def interactive(
+        cls, agent: AgentDefinition, member: Member, workspace: Workspace
+    ) -> InteractiveStart:
+        home = prepare(member, workspace)
+        given = FACTS.flags.passed_on((*agent.base_args, *member.additional_args))
+        return InteractiveStart((*home.args, *given), home.env)
 
     def model_by_protocol(self, member: Member) -> str | None:
         return None

@@ -59,8 +59,6 @@ def prepare(member: Member, workspace: Workspace) -> AcpHome:
     homes.write_private(home / _DOCUMENT, homes.briefing(member, workspace, (_DOCUMENT,)) + "\n")
     rules = homes.private_folder(home / "policies")
     homes.write_private(rules / "coterie.toml", _rules(member.permissions.mode, workspace.tools))
-    reference = f"@{homes.TEAM_INSTRUCTION}" if workspace.team_instruction else ""
-    homes.write_instruction(workspace.folder / _DOCUMENT, member, reference)
     model = member.model or (REHEARSAL_MODEL if workspace.rehearsal is not None else None)
     return AcpHome(
         cwd,

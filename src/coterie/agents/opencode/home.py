@@ -55,6 +55,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
         documents=("AGENTS.md",),
         reads_only=reads_only,
         problem=_plugins_of(cwd, workspace),
+        memory=home / "AGENTS.md",
+        model_flag="--model",
     )
 
 

@@ -53,6 +53,8 @@ def set_up(member: Member, workspace: Workspace, cwd: Path) -> AcpHome:
         documents=("QWEN.md", "AGENTS.md"),
         reads_only=reads_only,
         takes_commands=True,
+        memory=home / "QWEN.md",
+        model_flag="--model",
     )
 
 
