@@ -38,7 +38,7 @@ from coterie.model.record import (
 )
 from coterie.model.redaction import Redactor
 from coterie.model.task import TaskCreated
-from coterie.model.team import Member, Team, base_of, member_folder
+from coterie.model.team import Team, base_of, member_folder
 from coterie.model.ticket import SchedulerConfig, TicketView
 from coterie.ports import Observer
 from coterie.process.processes import Machine
@@ -325,9 +325,9 @@ class App:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
         return await self._sessions.reset(task_id, ticket_id, author)
 
-    def by_hand(self, team: Team, member: Member) -> run.ByHand:
-        """How a member's CLI is started by hand: program, folder, home, environment.  Blocks."""
-        return run.by_hand(self._members.of(team), member)
+    def members(self, team: Team) -> run.Members:
+        """The members of a team, ready to be spoken to.  Blocks."""
+        return self._members.of(team)
 
     async def _without_secrets(self, task_id: str, text: str) -> str:
         """What a person says to a task, as it may be kept."""

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import anyio.from_thread
 import anyio.to_thread
 
-from coterie.agents.table import KNOWN_AGENTS, Adapters, interactive_start
+from coterie.agents.table import KNOWN_AGENTS, Adapters
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
@@ -22,7 +22,7 @@ from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
-from coterie.errors import AgentMissing, CoterieError, NotTrusted, UsageError
+from coterie.errors import CoterieError, NotTrusted, UsageError
 from coterie.model.agent import AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
@@ -37,7 +37,6 @@ from coterie.ports import (
     Storage,
     Workflow,
 )
-from coterie.process.launch import exec_program
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
@@ -249,51 +248,6 @@ class Members:
 
 
 _SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-
-
-@dataclass(frozen=True)
-class ByHand:
-    """A member's CLI as a person starts it."""
-
-    member: str
-    words: tuple[str, ...]
-    cwd: Path
-    env: Mapping[str, str]
-    folder: Path
-    instruction: str
-    """The file in its folder that says its role."""
-    is_told: bool
-    """Whether the CLI itself is told the role."""
-
-
-def by_hand(members: Members, member: Member) -> ByHand:
-    """How a member's CLI is started by hand, with its role, model, arguments, folder, home and
-    environment.  Blocks."""
-    agent = members.adapters.agents.get(member.agent or "")
-    if agent is None or KNOWN_AGENTS.is_part_of_coterie(agent):
-        raise UsageError(
-            f"{member.id} has no program to open.", f'coterie do --as {member.id} "what to do"'
-        )
-    workspace = members.workspace(member)
-    start = interactive_start(agent, member, workspace)
-    return ByHand(
-        member.id,
-        (agent.command, *start.words),
-        workspace.execution_dir,
-        start.env,
-        workspace.folder,
-        KNOWN_AGENTS.instruction_file(KNOWN_AGENTS.of(agent)),
-        start.is_told or not member.system_instruction.strip(),
-    )
-
-
-def open_by_hand(started: ByHand) -> NoReturn:
-    """Replace this process by a member's CLI; raises AgentMissing if it cannot be started."""
-    try:
-        exec_program(started.words, started.cwd, started.env)
-    except OSError as error:
-        program = started.words[0]
-        raise AgentMissing(started.member, str(started.cwd), program, str(error)) from None
 
 
 @asynccontextmanager

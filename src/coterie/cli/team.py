@@ -18,8 +18,8 @@ from coterie.model.team import Member
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
+    from coterie.app.by_hand import ByHand
     from coterie.app.project import App
-    from coterie.app.run import ByHand
 
 _TEAM = click.option("-t", "--team", "word", metavar="TEAM", help="The team; else the default one.")
 
@@ -181,7 +181,7 @@ def rename(call: Call, member: str, name: str, word: str | None) -> None:
 @pass_call
 def open_(call: Call, member: str, word: str | None) -> None:
     """Start a member's CLI itself, in its folder, with its home and environment."""
-    from coterie.app.run import open_by_hand
+    from coterie.app.by_hand import by_hand, open_by_hand
 
     teams = Teams(here(call))
     view = teams.read(word)
@@ -193,7 +193,7 @@ def open_(call: Call, member: str, word: str | None) -> None:
 
     async def body(app: App) -> ByHand:
         # By its place: the answer may have been to make it a new member.
-        return app.by_hand(team, team.members[place])
+        return by_hand(app.members(team), team.members[place])
 
     started = opened(project, body)
     call.note(f"{started.member}: {started.words[0]} in {started.cwd}")
