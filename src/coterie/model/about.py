@@ -33,11 +33,8 @@ class Wire(BaseModel):
 class WireText(Wire):
     """One whose words come from agents, or from people."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_text(cls, given: object) -> object:
-        """Names of files and replies of agents may hold what is no text; it is written out."""
-        return encodable(given)
+    # Names of files and replies of agents may hold what is no text; it is written out.
+    _is_text = model_validator(mode="before")(encodable)
 
 
 class _Subject(WireText):
