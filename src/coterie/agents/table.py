@@ -7,14 +7,20 @@ program.  Other packages bring agents by entry points.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Protocol
 
 from coterie.agents import acp, builtin, claude, codex, gemini, opencode, qwen
-from coterie.agents.human import HumanAdapter
 from coterie.errors import NotFound
-from coterie.model.agent import GENERIC, AdapterFacts, AgentDefinition, AgentFacts, KnownAgents
+from coterie.model.agent import (
+    GENERIC,
+    AdapterFacts,
+    AdapterPlace,
+    AgentDefinition,
+    AgentFacts,
+    KnownAgents,
+)
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
 from coterie.ports import Adapter, ChildLog
@@ -63,34 +69,6 @@ class MakeAdapter(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Adapters:
-    """Finds the adapter for a member, by its agent's entry in the registry."""
-
-    agents: Mapping[str, AgentDefinition]
-    keeper: KeeperName
-    quiet_after: float
-    recall: Recall
-    """Reads a thread that we keep ourselves, for an agent of our own."""
-
-    def of(self, member: Member, children: ChildLog) -> Adapter:
-        """The adapter for a member."""
-        if member.type == "human":
-            return HumanAdapter()
-        agent = self.agents.get(member.agent or "")
-        if agent is None:
-            known = ", ".join(self.agents) or "none"
-            raise NotFound(
-                f'{member.id}: no agent "{member.agent}" in the registry; it has {known}.',
-                "coterie agents scan",
-            )
-        if KNOWN_AGENTS.adapter_name(agent) == builtin.FACTS.name:
-            from coterie.agents.builtin.adapter import BuiltinAdapter
-
-            return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
-        return _make(agent)(agent, children, self.keeper, self.quiet_after)
-
-
 def has_adapter(name: str | None) -> bool:
     """Whether there is an adapter of that name: ours, or one that somebody installed."""
     if name is None or name in KNOWN_AGENTS.adapters:
@@ -105,7 +83,7 @@ def interactive_start(
     agent: AgentDefinition, member: Member, workspace: Workspace
 ) -> InteractiveStart:
     """How a member's CLI is started for a person, its home written as Coterie would.  Blocks."""
-    make = _make(agent)
+    make = adapter_maker(KNOWN_AGENTS.adapter_place(agent))
     start = getattr(make, "interactive", None)
     if start is not None:
         return start(agent, member, workspace)
@@ -114,22 +92,19 @@ def interactive_start(
     return InteractiveStart(agent.arguments(member), env, is_told=agent.takes_role)
 
 
-def _make(agent: AgentDefinition) -> MakeAdapter:
-    """What makes an agent's adapter; the agent's own comes before one that it shares."""
-    name = KNOWN_AGENTS.adapter_name(agent)
-    facts = KNOWN_AGENTS.of(agent)
-    own = facts.adapter if facts is not None and facts.adapter.name == name else None
-    adapter = own or KNOWN_AGENTS.adapters.get(name)
-    if adapter is not None:
-        module, _, attribute = adapter.make.partition(":")
+@cache
+def adapter_maker(place: AdapterPlace) -> MakeAdapter:
+    """What makes an agent's adapter; raises NotFound."""
+    if place.make is not None:
+        module, _, attribute = place.make.partition(":")
         return getattr(import_module(module), attribute)
     from importlib.metadata import entry_points
 
-    for point in entry_points(group=GROUP, name=name):
+    for point in entry_points(group=GROUP, name=place.name):
         theirs: MakeAdapter = point.load()
         return theirs
     raise NotFound(
-        f'{agent.name}: no adapter "{name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '
+        f'{place.agent}: no adapter "{place.name}"; there are {", ".join(KNOWN_AGENTS.adapters)} '
         f"and what is installed in the entry points {GROUP}.",
         "coterie agents list",
     )

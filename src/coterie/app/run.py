@@ -12,7 +12,9 @@ from typing import Any, Literal
 import anyio.from_thread
 import anyio.to_thread
 
-from coterie.agents.table import KNOWN_AGENTS, Adapters
+from coterie.agents.builtin import FACTS
+from coterie.agents.human import HumanAdapter
+from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
@@ -22,8 +24,8 @@ from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
 from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
-from coterie.errors import CoterieError, NotTrusted, UsageError
-from coterie.model.agent import AgentFacts
+from coterie.errors import CoterieError, NotFound, NotTrusted, UsageError
+from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.journal import Fence
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
@@ -37,6 +39,7 @@ from coterie.ports import (
     Storage,
     Workflow,
 )
+from coterie.process.child import KeeperName
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
@@ -135,6 +138,35 @@ class MemberFactory:
         seen = passthrough(frozenset(key for facts in known for key in facts.keys))
         members = Members(self, adapters, team, trusted, None, known, seen, user_home())
         return members if rehearsal is None else members.rehearsing(rehearsal, workflow)
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Finds the adapter for a member, by its agent's entry in the registry."""
+
+    agents: Mapping[str, AgentDefinition]
+    keeper: KeeperName
+    quiet_after: float
+    recall: Recall
+    """Reads a thread that we keep ourselves, for an agent of our own."""
+
+    def of(self, member: Member, children: ChildLog) -> Adapter:
+        """The adapter for a member."""
+        if member.type == "human":
+            return HumanAdapter()
+        agent = self.agents.get(member.agent or "")
+        if agent is None:
+            known = ", ".join(self.agents) or "none"
+            raise NotFound(
+                f'{member.id}: no agent "{member.agent}" in the registry; it has {known}.',
+                "coterie agents scan",
+            )
+        if KNOWN_AGENTS.adapter_name(agent) == FACTS.name:
+            from coterie.agents.builtin.adapter import BuiltinAdapter
+
+            return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
+        make = adapter_maker(KNOWN_AGENTS.adapter_place(agent))
+        return make(agent, children, self.keeper, self.quiet_after)
 
 
 @dataclass(frozen=True)

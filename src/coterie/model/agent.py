@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, StrictBool, StrictInt
 
@@ -270,6 +270,15 @@ class AgentFacts:
         return AgentDefinition.model_validate({key: fact for key, fact in facts.items() if fact})
 
 
+class AdapterPlace(NamedTuple):
+    """Where an agent's adapter is found."""
+
+    agent: str
+    name: str
+    make: str | None
+    """`module:attribute`; None where another package brings it."""
+
+
 @dataclass(frozen=True)
 class KnownAgents:
     """Every agent that is known by name, and the adapters there are."""
@@ -314,6 +323,13 @@ class KnownAgents:
     def adapter_name(self, definition: AgentDefinition) -> str:
         """The adapter that speaks to a registered agent."""
         return definition.adapter_in(self.adapters)
+
+    def adapter_place(self, definition: AgentDefinition) -> AdapterPlace:
+        """Where the adapter of a registered agent is: its own comes before one that it shares."""
+        name, facts = self.adapter_name(definition), self.of(definition)
+        own = facts.adapter if facts is not None and facts.adapter.name == name else None
+        found = own or self.adapters.get(name)
+        return AdapterPlace(definition.name, name, found.make if found else None)
 
     def flags(self, facts: AgentFacts | None) -> FlagFacts:
         """What the flags of an agent mean.  What only one vendor's CLI has counts for every agent:

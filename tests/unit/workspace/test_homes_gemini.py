@@ -18,7 +18,7 @@ from coterie.agents.opencode import home as opencode
 from coterie.agents.opencode.home import OpencodeAdapter
 from coterie.agents.qwen import home as qwen
 from coterie.agents.qwen.home import QwenAdapter
-from coterie.agents.table import Adapters
+from coterie.app.run import Adapters
 from coterie.errors import UsageError
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Mode, Permissions
