@@ -116,8 +116,8 @@ def test_the_doctor_finds_what_would_be_started(cli: Cli) -> None:
     }
     assert {name: found[name] for name in agents} == snapshot(
         {
-            "mine": ("installed", True),
-            "builtin": ("installed", True),
+            "mine": ("ready", True),
+            "builtin": ("ready", True),
             "brain": ("no model key", False),
             "gone": ("not installed", False),
         }

@@ -80,7 +80,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
     rows = steady(ran.out).splitlines()
     assert [*rows[:3], rows[5]] == snapshot(
         [
-            "  claude    2.1.325  signed in      ready",
+            "  claude    2.1.325  ready          signed in",
             "  codex     -        not installed  -> npm i -g @openai/codex",
             "  gemini    -        not installed  -> npm i -g @google/gemini-cli",
             "  builtin   -        no model key   -> export ANTHROPIC_API_KEY=...",

@@ -153,3 +153,39 @@ def test_a_talk_in_which_nobody_spoke_does_not_claim_that_all_did(cli: Cli) -> N
     cli("answer", "q1", "skip")
     ran = cli("resume", "--json")
     assert ran.lines[-1]["reason"] == "skipped"
+
+
+# -- the state of an agent ---------------------------------------------------------------------
+
+
+def test_the_same_state_has_the_same_word_everywhere_and_init_picks_who_is_ready(bare: Cli) -> None:
+    """Claude says that nobody signed in; codex says that somebody did; Gemini has no login file."""
+    folder = bare.house.home / "bin"
+    folder.mkdir()
+    for name, signed in (("claude", 1), ("codex", 0), ("gemini", 0)):
+        program = folder / name
+        program.write_text(
+            f"#!/bin/sh\ncase $1 in --version) echo 1.0.0;; *) exit {signed};; esac\n"
+        )
+        program.chmod(0o755)
+    cli = Cli(bare.house, {"PATH": f"{folder}:/usr/bin:/bin"})
+    ran = cli("init")
+    assert "ada (codex) writes, rex (codex) reviews" in ran.out
+    assert "Not ready: claude, not signed in -> " in ran.out
+    assert "Not ready: gemini, not signed in -> " in ran.out
+    states = {"claude": "not signed in", "codex": "ready", "gemini": "not signed in"}
+    for verb in (("agents", "list"), ("doctor",)):
+        found = {one["name"]: one["state"] for one in cli(*verb, "--json").of("agent")}
+        assert {name: found[name] for name in states} == states
+        rows = {line.split()[0]: line for line in cli(*verb).out.splitlines() if line.strip()}
+        assert all(state in rows[name] for name, state in states.items())
+
+
+def test_where_nobody_is_signed_in_a_team_can_still_be_rehearsed(bare: Cli) -> None:
+    folder = bare.house.home / "bin"
+    folder.mkdir()
+    (folder / "gemini").write_text("#!/bin/sh\necho 1.0.0\n")
+    (folder / "gemini").chmod(0o755)
+    ran = Cli(bare.house, {"PATH": f"{folder}:/usr/bin:/bin"})("init")
+    assert (ran.code, "ada (gemini) writes" in ran.out) == (0, True)
+    assert "Not ready: gemini, not signed in -> " in ran.out

@@ -12,11 +12,12 @@ from pathlib import Path
 import anyio
 
 from coterie.agents.builtin import FACTS as BUILT_IN
-from coterie.agents.table import KNOWN_AGENTS, has_adapter
+from coterie.agents.table import KNOWN_AGENTS
+from coterie.app.agent_health import AgentHealth, health_of, version_of
 from coterie.app.project import App
 from coterie.config import registry_edit
 from coterie.config.files import Notice
-from coterie.config.project import Project, find_project, search_path
+from coterie.config.project import Project, find_project
 from coterie.config.registry import (
     Registry,
     is_included,
@@ -24,13 +25,12 @@ from coterie.config.registry import (
     registry_path,
     unused,
 )
-from coterie.config.registry_edit import Scan, add_agent, by_hand, has_key, program, signed_in
+from coterie.config.registry_edit import Scan, add_agent, by_hand, program
 from coterie.config.settings import load_settings
 from coterie.errors import CoterieError, StorageDamaged
 from coterie.model import instant
-from coterie.model.agent import AgentDefinition, AgentFacts
+from coterie.model.agent import AgentDefinition
 from coterie.model.workspace import shown
-from coterie.process import launch
 from coterie.process.bubblewrap import problem as bubblewrap_problem
 from coterie.process.child import can_be_private
 
@@ -98,26 +98,9 @@ class Agents:
         ]
 
 
-def version_of(command: str) -> str | None:
-    """The version a program says it is; None when it cannot be asked.  Blocks."""
-    return launch.version_of(command, search_path())
-
-
 def missing_built_in_agent() -> str | None:
     """How to install the built-in agent; None where it is installed."""
     return None if is_included(BUILT_IN) else BUILT_IN.install
-
-
-@dataclass(frozen=True)
-class AgentHealth:
-    """An agent that is registered or known by name, and whether it can work."""
-
-    name: str
-    version: str | None
-    state: str
-    ready: bool
-    hint: str
-    """What to do about it; of one that is ready, how sure that is."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +127,7 @@ class Doctor:
         agents = {known.name: known.definition(known.name, None, now) for known in KNOWN_AGENTS.all}
         if isinstance(self._registry, Registry):
             agents |= self._registry.agents
-        return tuple(map(_agent, agents.values()))
+        return tuple(health_of(one, ask_version=True) for one in agents.values())
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -225,37 +208,3 @@ async def _count(project: Project) -> int:
         for problem in await app.problems():
             raise StorageDamaged(str(app.root), problem)
         return len(await app.tasks())
-
-
-def _agent(agent: AgentDefinition) -> AgentHealth:
-    """As it would be started: by its entry, whatever it is called."""
-    name, adapter, known = agent.name, KNOWN_AGENTS.adapter_name(agent), KNOWN_AGENTS.of(agent)
-    if known is not None and not known.is_program:
-        if known.adapter.name == adapter:
-            return _own(name, known)
-        known = None  # a program that only has its name
-    where = registry_edit.place(KNOWN_AGENTS, agent)
-    if where is None:
-        how = known.install if known else agent.command
-        return AgentHealth(name, None, "not installed", False, how)
-    version = version_of(where)
-    if not has_adapter(adapter):
-        return AgentHealth(name, version, "installed", False, f"there is no adapter {adapter}")
-    signed = signed_in(known, where, launch.succeeds) if known else None
-    if known is not None and signed is False:
-        return AgentHealth(name, version, "not signed in", False, known.sign_in)
-    tested = known.tested if known else None
-    state = "installed" if signed is None else "signed in"
-    then = f"ready; untested, tested is {tested}" if tested and version != tested else "ready"
-    return AgentHealth(name, version, state, True, then)
-
-
-def _own(name: str, known: AgentFacts) -> AgentHealth:
-    """An agent that is no program: one that is a part of Coterie needs its extra, and a key."""
-    if known.needs is not None and not is_included(known):
-        return AgentHealth(name, None, "not installed", False, known.install)
-    if not known.keys:
-        return AgentHealth(name, None, "installed", True, "ready")
-    if not has_key(known):
-        return AgentHealth(name, None, "no model key", False, known.sign_in)
-    return AgentHealth(name, None, "model key", True, "ready")

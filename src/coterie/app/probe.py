@@ -17,7 +17,7 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.agents import version_of
+from coterie.app.agent_health import version_of
 from coterie.app.open_project import OpenProject
 from coterie.app.probe_steps import FOLDER, Probed, ProbeModel, ProbeTask, Step, Steps, Tried
 from coterie.config.registry import Registry, registry_path

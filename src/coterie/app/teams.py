@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coterie.agents.table import KNOWN_AGENTS, has_adapter
+from coterie.agents.table import KNOWN_AGENTS
 from coterie.config import team_edit, teams
 from coterie.config.project import Project
 from coterie.config.registry import Registry, load_registry, registry_path
@@ -21,6 +22,9 @@ from coterie.model.team import Member, Team, member_folder
 from coterie.workspace import folder as member_folders
 from coterie.workspace.folder import ChangedMember
 from coterie.workspace.own_worktree import branching_point
+
+if TYPE_CHECKING:
+    from coterie.app.agent_health import AgentHealth
 
 PRESET_NAMES = tuple(team_edit.PRESETS)
 STARTER = "pair"
@@ -159,9 +163,17 @@ class Teams:
         record = teams.trust_material if allowed else teams.decline_material
         record(self.project.root, instant.now(), self.home)
 
+    def health(self) -> list[AgentHealth]:
+        """Whether each registered agent can work."""
+        from coterie.app.agent_health import health_in
+
+        return health_in(self.registry)
+
     def ready_agents(self) -> list[str]:
-        """The agents that are installed and can be members."""
-        return team_edit.ready(self.registry, has_adapter)
+        """The agents that a team is made of where nobody names any."""
+        from coterie.app.agent_health import to_be_members
+
+        return to_be_members(self.health())
 
     def entries(self, preset: str | None, agents: str | None) -> list[team_edit.Entry]:
         """The members of a preset on these agents (None: those that are ready), or the agents as

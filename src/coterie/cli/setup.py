@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coterie.app.agents import AgentHealth, Agents, Doctor, HealthCheck, Registry, Scan
+from coterie.app.agent_health import AgentHealth, health_of, to_be_members
+from coterie.app.agents import Agents, Doctor, HealthCheck, Registry, Scan
 from coterie.app.teams import STARTER, Teams
 from coterie.cli.main import Call, command, here, list_group, made, pass_call, show_notices
 from coterie.cli.text import one_line, table, wrap
@@ -29,7 +30,8 @@ def init(call: Call) -> None:
     found = agents.scan()
     show_notices(call, found.registry.notices)
     teams = Teams(project)
-    ready = teams.ready_agents()
+    health = teams.health()
+    ready = to_be_members(health)
     if not ready:
         call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": None})
         call.line("Found no agent. Install one, then try again:")
@@ -42,6 +44,9 @@ def init(call: Call) -> None:
         wrote = teams.write(STARTER, teams.entries(STARTER, None), default=True).team.name
     call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": wrote})
     _tell(call, teams, ready, wrote)
+    for one in health:
+        if one.state in ("not signed in", "no adapter"):
+            call.line(f"Not ready: {one.name}, {one.state} -> {one.hint}")
 
 
 def _tell(call: Call, teams: Teams, ready: list[str], wrote: str | None) -> None:
@@ -276,20 +281,20 @@ def fields_of(agent: AgentDefinition) -> dict[str, object]:
 
 
 def _list(call: Call, registry: Registry) -> None:
-    for agent in registry.agents.values():
-        call.record("agent", fields_of(agent))
-    if not registry.agents:
+    found = [(agent, health_of(agent)) for agent in registry.agents.values()]
+    for agent, health in found:
+        call.record("agent", fields_of(agent) | {"state": health.state, "ready": health.ready})
+    if not found:
         call.line("No agent is registered yet.   coterie agents scan")
         return
-    rows = [_row(agent) for agent in registry.agents.values()]
-    call.lines(table(rows, call.width))
+    call.lines(table([_row(agent, health) for agent, health in found], call.width))
     call.line("Which of them run now: coterie ps")
 
 
-def _row(agent: AgentDefinition) -> tuple[str, str, str, str]:
-    where = Agents().place(agent)
-    state = "ready" if where else "not found"
-    return (f"  {agent.name}", agent.version or "-", state, where or agent.command)
+def _row(agent: AgentDefinition, health: AgentHealth) -> tuple[str, str, str, str]:
+    where = Agents().place(agent) or agent.command
+    then = where if health.ready else f"-> {health.hint}"
+    return (f"  {agent.name}", agent.version or "-", health.state, then)
 
 
 def _facts(options: dict[str, Given]) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -13,14 +13,12 @@ from coterie.config.files import Document, parse_json, parse_toml, read_document
 from coterie.config.mistakes import quoted
 from coterie.config.project import Project
 from coterie.config.registry import Registry
-from coterie.config.registry_edit import has_key, program_of
 from coterie.config.settings import FILE_NAME as SETTINGS
 from coterie.config.settings import set_value
 from coterie.config.team_file import FILE_NAMES, LoadedTeam, Reading, interpret, team_path
 from coterie.config.team_members import long_name
 from coterie.config.teams import Seat, reading_for
 from coterie.errors import ConfigError, NotFound, UsageError
-from coterie.model.agent import AgentDefinition, KnownAgents
 from coterie.model.team import Team, safe_name
 from coterie.model.workspace import shown
 
@@ -231,19 +229,3 @@ def seated(preset: str, agents: Sequence[str]) -> list[Entry]:
             entry["permissions"] = "read"
         entries.append(entry)
     return [*entries, {"id": "you", "type": "human"}] if preset == "review" else entries
-
-
-def ready(registry: Registry, is_spoken: Callable[[str | None], bool]) -> list[str]:
-    """The registered agents whose program is there and whose adapter can be spoken through."""
-    return [
-        agent.name
-        for agent in registry.agents.values()
-        if is_spoken(agent.adapter) and _is_usable(registry.known, agent)
-    ]
-
-
-def _is_usable(known: KnownAgents, agent: AgentDefinition) -> bool:
-    if not known.is_part_of_coterie(agent):
-        return program_of(agent) is not None
-    facts = known.of(agent)
-    return facts is not None and has_key(facts)

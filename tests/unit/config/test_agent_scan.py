@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from coterie.agents.table import KNOWN_AGENTS
+from coterie.app.agent_health import health_of
 from coterie.config import registry
 from coterie.config.registry import load_registry, registry_path
 from coterie.config.registry_edit import add_agent, find_agents, missing_agents, place, scan
-from coterie.config.team_edit import ready
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.flags import split_words
 from tests.conftest import House
@@ -113,9 +113,10 @@ def test_the_built_in_agent_needs_no_program(
     assert (list(done.registry.agents), done.missing) == (["builtin"], ())
     assert '"agents": {}' in registry_path().read_text()
     own = done.registry.agents["builtin"]
-    assert (place(KNOWN_AGENTS, own), ready(done.registry, lambda _: True)) == ("in Coterie", [])
+    assert place(KNOWN_AGENTS, own) == "in Coterie"
+    assert health_of(own).state == "no model key"
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert ready(done.registry, lambda _: True) == ["builtin"]
+    assert health_of(own).state == "ready"
     other = AgentDefinition(name="builtin", command="/opt/x", adapter="generic")
     assert [KNOWN_AGENTS.is_part_of_coterie(one) for one in (own, other)] == [True, False]
     add_agent(KNOWN_AGENTS, other)
