@@ -189,3 +189,21 @@ def test_where_nobody_is_signed_in_a_team_can_still_be_rehearsed(bare: Cli) -> N
     ran = Cli(bare.house, {"PATH": f"{folder}:/usr/bin:/bin"})("init")
     assert (ran.code, "ada (gemini) writes" in ran.out) == (0, True)
     assert "Not ready: gemini, not signed in -> " in ran.out
+
+
+# -- who speaks next ---------------------------------------------------------------------------
+
+
+def test_a_team_chooses_how_it_is_routed(cli: Cli) -> None:
+    """Who speaks in each case: tests/flow/test_chat.py."""
+    path = cli.team("ada", "rex", "cy")
+    members = json.loads(path.read_text())
+    for routing in ("mention", "handoff"):
+        path.write_text(json.dumps({"routing": routing, **members}))
+        ran = cli("chat", "--json", "@rex look")
+        assert [said["member"] for said in ran.of("message")] == ["rex"]
+        assert ran.lines[-1]["reason"] == "nobody_named"
+    assert cli("team", "show", "--json").of("team")[0]["routing"] == "handoff"
+    path.write_text(json.dumps({"routing": "shout", **members}))
+    wrong = cli("team", "validate")
+    assert (wrong.code, "routing" in wrong.err, "mention" in wrong.err) == (2, True, True)

@@ -14,7 +14,7 @@ from coterie.errors import AnswerRefused
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.record import ErrorRecord, InteractionRecord, MemberRecord, Record
 from coterie.model.task import Caps
-from coterie.model.team import Member
+from coterie.model.team import Member, Routing, Team
 from coterie.model.update import Activity, TextDelta, TurnCompleted, TurnFailed, Update
 from coterie.testing.scripted import (
     TASK,
@@ -376,3 +376,59 @@ async def test_an_agent_without_one_gets_the_last_messages_its_own_included(
         assert channels.opened[0].sent[-1].text == (
             "[CONTEXT]\nyou: hello\nada: ada speaks\n\n[MESSAGE]\nbob speaks"
         )
+
+
+# -- routing -----------------------------------------------------------------------------------
+
+
+def routed(routing: Routing, *names: str) -> Team:
+    return team(*names).model_copy(update={"routing": routing})
+
+
+TALK = {
+    "ada": "I looked. @bob what do you think, and @cy?\n```\n@zoe = @bob\n```\nSee `@ada`.",
+    "bob": "Fine. No @pytest.fixture needed.",
+    "cy": "Fine too.",
+}
+
+
+@pytest.mark.parametrize(
+    ("routing", "goal", "spoken", "reason"),
+    [
+        # Those who were mentioned speak one after the other; then nobody is left.
+        ("mention", "go", ["ada", "bob", "cy"], "nobody_named"),
+        ("mention", "@bob you first", ["bob"], "nobody_named"),
+        ("mention", "@cy and @ada", ["cy", "ada", "bob", "cy"], "nobody_named"),
+        ("handoff", "go", ["ada"], "nobody_named"),
+        ("handoff", "@cy say", ["cy"], "nobody_named"),
+        ("round_robin", "go", ["ada", "bob", "cy"], "max_rounds"),
+    ],
+)
+async def test_how_a_team_is_routed(
+    tmp_path: Path, routing: Routing, goal: str, spoken: list[str], reason: str
+) -> None:
+    async with stage(tmp_path) as it:
+        caps = Caps(max_rounds=1 if routing == "round_robin" else None)
+        await it.start(routed(routing, "ada", "bob", "cy"), goal=goal, caps=caps)
+        result = await it.run(ScriptedChannels(lambda member, _: TALK[member.id]))
+        assert [name for name, _ in it.said] == spoken
+        assert result.reason == reason
+        warnings = [r.message for r in it.recorder.records if isinstance(r, ErrorRecord)]
+        assert warnings == []
+
+
+async def test_two_that_mention_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(routed("mention", "ada", "bob"), caps=Caps(max_rounds=None))
+        other = {"ada": "@bob", "bob": "@ada"}
+        result = await it.run(ScriptedChannels(lambda member, _: f"and you, {other[member.id]}?"))
+        assert (result.turns, result.reason) == (20, "runaway")
+
+
+async def test_next_counts_in_every_routing(tmp_path: Path) -> None:
+    async with stage(tmp_path) as it:
+        await it.start(routed("handoff", "ada", "bob", "cy"), caps=Caps(max_rounds=None))
+        says = {"ada": "your turn [NEXT: cy]", "cy": "done"}
+        result = await it.run(ScriptedChannels(lambda member, _: says[member.id]))
+        assert [name for name, _ in it.said] == ["ada", "cy"]
+        assert result.reason == "nobody_named"

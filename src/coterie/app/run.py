@@ -253,7 +253,7 @@ class Members:
         return replace(
             made,
             others={one.id: one.role for one in self.team.in_order if one.id != member.id},
-            team_instruction=self.team.team_instruction or "",
+            team_instruction=self.team.told,
             trusted=self.trusted,
             user_home=self.user_home,
             rehearsal=self._model_address(member),

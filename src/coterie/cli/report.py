@@ -32,6 +32,7 @@ _STOPPED = ("stop", "stopped", "interrupted")
 
 _REASONS = {
     "max_rounds": "every member has spoken",
+    "nobody_named": "nobody handed the word on: it is yours",
     "runaway": f"{RUNAWAY} turns without a word of yours: members handed it on and on",
     "max_turns": "the number of turns it was given is used up",
     "question": "a question waits for your answer",

@@ -268,6 +268,7 @@ def _fields(view: TeamView, teams: Teams) -> dict[str, object]:
     return {
         "name": team.name,
         "workflow": team.workflow,
+        "routing": team.routing,
         "budget": team.budget.model_dump(mode="json", exclude_none=True),
         "path": str(path) if path else None,
         "project": str(teams.project.root),

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from coterie.app.run import Rehearsal, StartRequest
     from coterie.app.teams import Teams, TeamView
     from coterie.model.task import Caps
+    from coterie.model.team import Team
 
 P = ParamSpec("P")
 
@@ -79,7 +80,7 @@ def chat(
     from coterie.app import start
 
     view = _prepared(call, lambda teams: teams.choose(team, agents), rehearsal)
-    caps = _caps(call, more["max_turns"], more["max_rounds"])
+    caps = _caps(call, view.team, more["max_turns"], more["max_rounds"])
     _begin(call, start.chat(view, goal, caps, rehearsal), more["wait"])
 
 
@@ -94,13 +95,17 @@ def rehearse(context: click.Context, **given: Any) -> None:
     context.invoke(chat, rehearse=True, **given)
 
 
-def _caps(call: Call, turns: int | None, rounds: int | None) -> Caps:
-    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds."""
+def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps:
+    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds.
+
+    Where members do not follow in order, a talk is over when nobody hands the word on.
+    """
     from coterie.model.task import Caps
 
+    has_rounds = turns is None and team.routing == "round_robin"
     return Caps(
         max_turns=turns,
-        max_rounds=rounds if rounds is not None else (1 if turns is None else None),
+        max_rounds=rounds if rounds is not None else (1 if has_rounds else None),
         floor="ask" if call.live else "end",
     )
 

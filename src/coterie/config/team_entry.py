@@ -32,7 +32,16 @@ from coterie.config.mistakes import (
     quoted,
 )
 from coterie.errors import UsageError
-from coterie.model.team import AMOUNT, NAME_PATTERN, OUR_WORKFLOWS, MemberType, Mode, Work, amount
+from coterie.model.team import (
+    AMOUNT,
+    NAME_PATTERN,
+    OUR_WORKFLOWS,
+    MemberType,
+    Mode,
+    Routing,
+    Work,
+    amount,
+)
 
 WORKFLOW_GROUP = "coterie.workflows"
 """An entry point of this group is a `Workflow`, or a class that makes one without arguments."""
@@ -267,6 +276,13 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
                 "entry point group coterie.workflows. Left out: chat.",
             ),
             AfterValidator(_is_workflow),
+        ],
+        "routing": Annotated[
+            Routing,
+            _doc(
+                "Who speaks next in a chat, unless [NEXT: name] says: round_robin, in order; "
+                "mention, whoever is mentioned as @name; handoff, nobody. Left out: round_robin."
+            ),
         ],
         "teamInstruction": Annotated[
             _Text,

@@ -151,7 +151,7 @@ def _digest(document: Document) -> str:
     return f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}"
 
 
-_PLAIN = ("workflow", "budget", "contextMessageCount", "contextCharacters")
+_PLAIN = ("workflow", "routing", "budget", "contextMessageCount", "contextCharacters")
 
 
 def _shape_mistakes(data: object) -> list[Mistake]:

@@ -98,13 +98,37 @@ def parse_human_markers(message: str, known: Iterable[str] = ()) -> Marked:
     marked = parse_markers(message)
     if "@" not in marked.text:
         return marked
+    return marked._replace(names=(*marked.names, *_mentions(marked.text, known)))
+
+
+def _mentions(text: str, known: Iterable[str]) -> list[str]:
+    """The names that stand after an `@`, in order."""
     names = sorted(known, key=len, reverse=True)
-    mentioned = [
-        _name_at(marked.text, match, names)
-        for match in _MENTION.finditer(marked.text)
-        if not _in_word(marked.text[: match.start()][-1:])
+    return [
+        _name_at(text, match, names)
+        for match in _MENTION.finditer(text)
+        if not _in_word(text[: match.start()][-1:])
     ]
-    return marked._replace(names=(*marked.names, *mentioned))
+
+
+_CODE = re.compile(r"^ {0,3}(```|~~~).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)|(`+)[^`\n].*?\2", re.M | re.S)
+
+
+def mentioned(team: Team, message: Message) -> list[Member]:
+    """The members whom a message speaks to, in order, its author left out.
+
+    What an agent shows as code mentions nobody: `@pytest.fixture` is no member.
+    """
+    member = team.get(message.member)
+    is_ai = member is not None and member.type == "ai"
+    text = _CODE.sub(" ", message.text) if is_ai else message.text
+    names = [
+        message.next or "",
+        *_mentions(text, (name for one in team.members for name in one.names)),
+    ]
+    found = [team.find(name) for name in names if name]
+    order = {one.id: one for one in found if one is not None and one.id != message.member}
+    return list(order.values())
 
 
 def _name_at(text: str, match: re.Match[str], known: Sequence[str]) -> str:

@@ -117,6 +117,18 @@ MemberType = Literal["ai", "human"]
 Mode = Literal["read", "ask", "accept-edits", "full"]
 Work = Literal["link", "worktree"]
 
+Routing = Literal["round_robin", "mention", "handoff"]
+"""Who speaks next in a chat.  In all of them `[NEXT: name]` and a person's `@name` count;
+`round_robin` goes on in the members' order, `mention` with whoever a reply mentions as `@name`, and
+`handoff` with nobody: the floor goes back to the person."""
+
+_HANDING_ON: Mapping[Routing, str] = {
+    "mention": "To hand the word to another member, mention them in your reply: @id. Whoever is "
+    "not mentioned does not speak; where nobody is, it is the person's turn.",
+    "handoff": "To hand the word to another member, end your reply with [NEXT: id]. Without it, it "
+    "is the person's turn.",
+}
+
 OUR_WORKFLOWS = ("chat", "tickets", "solo")
 """The workflows that ship with Coterie."""
 
@@ -243,6 +255,7 @@ class Team(Wire):
 
     name: str
     workflow: str = "chat"
+    routing: Routing = "round_robin"
     members: tuple[Member, ...]
     team_instruction: str | None = None
     permissions: Permissions | None = None
@@ -250,6 +263,12 @@ class Team(Wire):
     budget: Budget = Budget()
     context_message_count: int = CONTEXT_MESSAGES
     context_characters: int = CONTEXT_CHARACTERS
+
+    @property
+    def told(self) -> str:
+        """What every member is told: the team's own text, and how the word is handed on."""
+        parts = (self.team_instruction or "", _HANDING_ON.get(self.routing, ""))
+        return "\n\n".join(part for part in parts if part)
 
     @property
     def in_order(self) -> tuple[Member, ...]:

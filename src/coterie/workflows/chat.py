@@ -12,7 +12,7 @@ from typing import Any
 
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
-from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following
+from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following, mentioned
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.task import Ended, Stopped, TaskCreated
 from coterie.model.team import Member, Team
@@ -45,6 +45,10 @@ class _Talk:
         """Whose turn it last was: the order goes on from there."""
         self._newest: Message | None = None
         self._stand_ins: dict[str, Member] = {}
+        self._listener: Member | None = None
+        """Which AI member spoke last."""
+        self._called: list[Member] = []
+        """Who was mentioned and has not spoken since, where a team is routed so."""
 
     async def to_its_end(self) -> Ended:
         opening = self._context.opening
@@ -70,8 +74,9 @@ class _Talk:
         newest = self._newest
         if newest is None or (newest.cut and self._caps.floor == "ask"):
             return _human(self._team)
-        named = self._team.get(newest.next) if newest.next else None
-        member = named or following(self._order, self._last_member)
+        member = self._following(newest)
+        if member is None:
+            return _human(self._team) if self._caps.floor == "ask" else self._end("nobody_named")
         if member.type == "human":
             return member
         cap = self._cap_reached()
@@ -81,6 +86,21 @@ class _Talk:
             return _human(self._team)
         # A round in which everybody was skipped is over, too.
         return self._end("skipped" if self._is_human(newest.member) else cap)
+
+    def _following(self, newest: Message) -> Member | None:
+        """Whose turn it is by the team's routing; None: nobody's, so the person has the floor."""
+        named = self._team.get(newest.next) if newest.next else None
+        if self._team.routing == "round_robin":
+            return named or following(self._order, self._last_member)
+        if self._team.routing == "mention":
+            named = self._called[0] if self._called else None
+        if named is None and self._is_human(newest.member):
+            return self._spoken_with()
+        return named
+
+    def _spoken_with(self) -> Member:
+        """Whom a person means who names nobody: the member that spoke last, else the first."""
+        return self._listener or self._ai[0]
 
     def _cap_reached(self) -> str | None:
         caps, rounds = self._caps, self._rounds
@@ -103,6 +123,17 @@ class _Talk:
         self._newest = message
         self._last_member = message.member
         self._rounds = self._rounds.after(self._team.get(message.member))
+        self._call(message)
+
+    def _call(self, message: Message) -> None:
+        """Keep who is spoken to; those who were before and have not spoken yet come after them."""
+        if self._team.routing != "mention":
+            return
+        now = mentioned(self._team, message)
+        # A person begins anew: what members had asked of each other is over.
+        before = [] if self._is_human(message.member) else self._called
+        left = [one for one in before if one not in now and one.id != message.member]
+        self._called = [*now, *left]
 
     async def _turn(self, member: Member) -> None:
         """One member's turn: its reply, that of whoever takes its place, or nothing if skipped."""
@@ -110,6 +141,11 @@ class _Talk:
         speaker = self._stand_ins.get(member.id, member)
         reply, speaker = await turn_or_skip(self._context, self._turns, speaker, self._ai)
         self._newest = reply or self._newest
+        self._called = [one for one in self._called if one.id != member.id]
+        if reply is not None:
+            self._call(reply)
+        if member.type == "ai":
+            self._listener = member
         self._stand_ins[member.id] = speaker
         # A stand-in speaks in the member's place: the order goes on from there.
         self._last_member = member.id
