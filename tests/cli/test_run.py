@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -152,17 +153,23 @@ def test_a_dry_run_starts_and_writes_nothing(bare: Cli) -> None:
     python = json.loads((bare.house.coterie_home / "agents" / "config.json").read_text())
     command = python["agents"]["codex"]["command"]
     shown = ran.shown.replace(command, "python").replace(str(Path(__file__).parent), "tests")
+    # Which variables there are depends on the machine: tests/cli/test_dry_run.py.
+    shown = re.sub(r"(?<=with     )[A-Z].*?(?=\n +folder)", "VARIABLES", shown, flags=re.S)
     assert shown == snapshot("""\
 Would run tickets with team adhoc. Nothing was started or written.
   goal       Add coupons
   mira       manager · claude · ask
              runs     python
                       tests/ticket_agent.py
-             in       .coterie/teams/adhoc/mira
+             in       .coterie/teams/adhoc/mira/work
+             with     VARIABLES
+             folder   .coterie/teams/adhoc/mira
   wren       worker · codex · ask
              runs     python
                       tests/ticket_agent.py
-             in       .coterie/teams/adhoc/wren
+             in       .coterie/teams/adhoc/wren/work
+             with     VARIABLES
+             folder   .coterie/teams/adhoc/wren
   budget     none: nothing is limited
   limits     3 tickets at once · 2 retries · sent back at most 3 times · 2 new
              plans · 3 rounds of questions · minutes: 60 for work, 30 for the

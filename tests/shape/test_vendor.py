@@ -138,7 +138,7 @@ def test_a_vendor_of_another_package_is_found_checked_and_spoken_to(machine: Mac
 
     code, records, _ = machine.run("doctor")
     (found,) = [record for record in records if record.get("name") == "acme"]
-    assert (found["version"], found["state"], found["ready"]) == ("3.1", "signed in", True)
+    assert (found["version"], found["state"], found["ready"]) == ("3.1", "ready", True)
 
     for member, problem in (
         ({"additionalArgs": ["--trust", "all"]}, "answers yes to everything"),

@@ -18,7 +18,7 @@ from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
 from coterie.model.team import Member
 from coterie.model.workspace import Workspace
-from coterie.process.child import Child, Spawn, start_recorded
+from coterie.process.child import Child, NothingStarts, Spawn, start_recorded
 from coterie.process.stdio_turns import CompletionStrategy, StdioTurns
 
 DETECTORS = "coterie.detectors"
@@ -48,7 +48,7 @@ class GenericAdapter(ProgramAdapter):
         """A channel; one whose agent stays is started now, others with each turn."""
         strategy = await self._strategy(member, workspace)
         channel = GenericChannel(self, member, workspace, strategy)
-        if channel.holds_past:
+        if channel.holds_past or isinstance(self.children, NothingStarts):
             await channel.begin()
         return channel
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
-from coterie.app.start import TICKETS, DryRun, MemberPlan
+from coterie.app.dry_run import TICKETS, DryRun, MemberPlan
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
 from coterie.cli.text import FULL, Paint, counted, field, hanging, one_line, warned
+from coterie.model.conversation import RUNAWAY
+from coterie.model.task import Caps
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
@@ -24,8 +28,8 @@ def show(call: Call, found: DryRun) -> None:
 def _fields(found: DryRun) -> dict[str, object]:
     team, path = found.view.team, found.view.loaded.path
     return {
-        "workflow": found.workflow,
-        "goal": found.goal,
+        "workflow": found.request.workflow,
+        "goal": found.request.goal,
         "project": str(found.root),
         "team": team.name,
         "team_file": str(path) if path else None,
@@ -35,7 +39,11 @@ def _fields(found: DryRun) -> dict[str, object]:
                 "duty": one_line(plan.duty),
                 "agent": plan.member.agent,
                 "model": plan.member.model,
-                "command": plan.command or None,
+                "command": shlex.join(plan.start.words) if plan.start else None,
+                "words": plan.start.words if plan.start else None,
+                "cwd": plan.start.cwd if plan.start else None,
+                "variables": plan.start.variables if plan.start else None,
+                "problem": plan.problem or None,
                 "installed": plan.installed,
                 "folder": str(plan.folder),
                 "permissions": plan.member.permissions.mode,
@@ -47,16 +55,18 @@ def _fields(found: DryRun) -> dict[str, object]:
         "budget": team.budget.model_dump(exclude_none=True),
         "scheduler": found.scheduler.model_dump(),
         "branches": list(found.branches),
-        "approves_plan": found.approves_plan,
-        "rehearsal": found.rehearsal,
+        "approves_plan": found.request.caps.yes,
+        "caps": found.request.caps.model_dump(include={"max_turns", "max_rounds"}),
+        "rehearsal": found.request.rehearsal is not False,
         "plan": found.plan.model_dump(mode="json") if found.plan else None,
     }
 
 
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     team = found.view.team
-    lines = [f"Would run {found.workflow} with team {team.name}. Nothing was started or written."]
-    lines += field("goal", printable(found.goal), width, _NAME)
+    workflow, goal = found.request.workflow, found.request.goal
+    lines = [f"Would run {workflow} with team {team.name}. Nothing was started or written."]
+    lines += field("goal", printable(goal or "what you type then"), width, _NAME)
     for member in found.members:
         lines += _member(member, width, paint)
     for name, value in _facts(found):
@@ -79,9 +89,16 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
     mode = "" if member.type == "human" else f" · {member.permissions.mode}"
     lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head + mode, paint)}"]
     facts: list[tuple[str, str]] = []
-    if plan.command:
-        facts.append(("runs", plan.command + ("" if plan.installed else "   (not installed)")))
-    facts.append(("in", shown(plan.folder)))
+    if plan.start is not None:
+        missing = "" if plan.installed else "   (not installed)"
+        facts.append(("runs", shlex.join(plan.start.words) + missing))
+        facts.append(("in", shown(Path(plan.start.cwd))))
+        facts.append(("with", ", ".join(plan.start.variables)))
+    elif plan.problem:
+        facts.append(("!", plan.problem))
+    elif member.type == "ai":
+        facts.append(("runs", "no process of its own: it is a part of Coterie"))
+    facts.append(("folder", shown(plan.folder)))
     if member.permissions.mode == FULL:
         facts.append(("note", "never asks: whatever it wants to do, it does"))
     if member.permissions.allow:
@@ -96,10 +113,23 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
 
 def _facts(found: DryRun) -> Iterator[tuple[str, str]]:
     yield "budget", budgets.limits(found.view.team.budget) or "none: nothing is limited"
-    if found.workflow == TICKETS:
+    if found.request.workflow == TICKETS:
         yield from _of_tickets(found)
-    if found.rehearsal:
+    elif found.request.workflow == "chat":
+        yield "ends", _end(found.request.caps, found.view.team.routing)
+    if found.request.rehearsal is not False:
         yield "rehearsal", "the models are stand-ins: no tokens, no login"
+
+
+def _end(caps: Caps, routing: str) -> str:
+    """When a talk would be over."""
+    if caps.max_turns is not None:
+        return f"after {counted(caps.max_turns, 'turn')}"
+    if caps.max_rounds is not None:
+        rounds = "once" if caps.max_rounds == 1 else f"{caps.max_rounds} times"
+        return f"when every member has spoken {rounds}; on a terminal the word is yours then"
+    named = "" if routing == "round_robin" else "when nobody hands the word on, or "
+    return f"{named}after {RUNAWAY} turns without a word of yours"
 
 
 def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
@@ -126,8 +156,8 @@ def _of_tickets(found: DryRun) -> Iterator[tuple[str, str]]:
             f"{ticket} for each ticket, {approved} for what is approved, from {base}; "
             "worktrees below .coterie/worktrees/<id>",
         )
-    plan = "approved by --yes" if found.approves_plan else "shown to you, for your yes"
-    report = "confirmed by --yes" if found.approves_plan else "confirmed by you"
+    plan = "approved by --yes" if found.request.caps.yes else "shown to you, for your yes"
+    report = "confirmed by --yes" if found.request.caps.yes else "confirmed by you"
     yield (
         "then",
         (

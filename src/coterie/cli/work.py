@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec
 
 import click
@@ -42,7 +41,11 @@ _CAPS = (
         "--max-rounds", type=click.IntRange(1), metavar="N", help="Rounds without you (1)."
     ),
 )
+_DRY_RUN = click.option(
+    "--dry-run", is_flag=True, help="Show exactly what would be started, and where; start nothing."
+)
 _REHEARSAL = (
+    _DRY_RUN,
     _WAIT,
     click.option(
         "--rehearse", is_flag=True, help="Real CLIs on a stand-in for the model: no tokens."
@@ -76,19 +79,20 @@ def chat(
     Without a message you type it on a terminal; elsewhere it is read from stdin.
     """
     goal = _goal(call, message, 'coterie chat "what the team should do"')
-    rehearsal = _rehearsal(call, more)
     from coterie.app import start
 
-    view = _prepared(call, lambda teams: teams.choose(team, agents), rehearsal)
-    caps = _caps(call, view.team, more["max_turns"], more["max_rounds"])
-    _begin(call, start.chat(view, goal, caps, rehearsal), more["wait"])
+    def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
+        caps = _caps(call, view.team, more["max_turns"], more["max_rounds"])
+        return start.chat(view, goal, caps, rehearsal)
+
+    _carry_out(call, lambda teams: teams.choose(team, agents), make, more)
 
 
 @command("rehearse", 'coterie rehearse -t pair "why is test_total slow?"')
 @click.argument("message", nargs=-1)
 @_options(_TEAM, _AGENTS)
 @click.option("--script", metavar="FILE", help="The replies; else the stand-in makes them up.")
-@_options(*_CAPS, _WAIT)
+@_options(*_CAPS, _DRY_RUN, _WAIT)
 @click.pass_context
 def rehearse(context: click.Context, **given: Any) -> None:
     """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
@@ -131,16 +135,20 @@ def do(
     if agent is not None and (member is not None or team is not None):
         raise UsageError("--agent needs no team.", "Give --agent, or -t and --as.")
     goal = _goal(call, words, 'coterie do "what should be done"')
-    rehearsal = _rehearsal(call, more)
     if agent is not None and ("," in agent or "=" in agent):
         raise UsageError("--agent takes one agent.", "--agent claude, or --agent claude:opus")
     from coterie.app import start
 
-    try:
-        view = _prepared(call, lambda teams: teams.choose(team, agent), rehearsal)
-    except UsageError as mistake:
-        raise _of_one_member(mistake, agent) from None
-    _begin(call, start.solo(view, goal, member, rehearsal), more["wait"])
+    def choose(teams: Teams) -> TeamView:
+        try:
+            return teams.choose(team, agent)
+        except UsageError as mistake:
+            raise _of_one_member(mistake, agent) from None
+
+    def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
+        return start.solo(view, goal, member, rehearsal)
+
+    _carry_out(call, choose, make, more)
 
 
 def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
@@ -171,7 +179,6 @@ def _complete_workflow(
     help="How: tickets, chat, solo or one you installed; else the team's.",
 )
 @click.option("--yes", is_flag=True, help="Approve the plan and the final report; never a tool.")
-@click.option("--dry-run", is_flag=True, help="Say who would do what, where; start nothing.")
 @_options(*_REHEARSAL)
 @pass_call
 def run(
@@ -191,35 +198,48 @@ def run(
         start.workflow_of(view, more["workflow"])  # known before anything is made
         return view
 
-    if more["dry_run"]:
-        _dry_run(call, choose, goal or "", more)
-        return
-    from coterie.model.task import Caps
+    def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
+        from coterie.model.task import Caps
 
+        caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
+        return start.run(view, goal, caps, rehearsal, more["workflow"])
+
+    _carry_out(call, choose, make, more)
+
+
+def _carry_out(
+    call: Call,
+    choose: Callable[[Teams], TeamView],
+    make: Callable[[TeamView, Rehearsal], StartRequest],
+    more: dict[str, Any],
+) -> None:
+    """Start what is asked for, or show what would be."""
+    if more["dry_run"]:
+        return _dry_run(call, choose, make, more)
     rehearsal = _rehearsal(call, more)
-    view = _prepared(call, choose, rehearsal)
-    caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
-    _begin(call, start.run(view, goal, caps, rehearsal, more["workflow"]), more["wait"])
+    return _begin(call, make(_prepared(call, choose, rehearsal), rehearsal), more["wait"])
 
 
 def _dry_run(
-    call: Call, choose: Callable[[Teams], TeamView], goal: str, more: dict[str, Any]
+    call: Call,
+    choose: Callable[[Teams], TeamView],
+    make: Callable[[TeamView, Rehearsal], StartRequest],
+    more: dict[str, Any],
 ) -> None:
-    from coterie.app import start
+    """Show what would be started, and stop there."""
+    import anyio
+
+    from coterie.app import dry_run as app
+    from coterie.app.start import rehearsal_of
     from coterie.app.teams import Teams
     from coterie.cli import dry_run
     from coterie.cli.main import here, show_notices
 
-    rehearsal = Path(more["script"]).expanduser() if more["script"] else more["rehearse"]
+    rehearsal = rehearsal_of(more["script"], wanted=more["rehearse"])
     teams = Teams(here(call), rehearsal=rehearsal is not False)
     view = choose(teams)
     show_notices(call, (*teams.registry.notices, *view.loaded.notices))
-    dry_run.show(
-        call,
-        start.dry_run(
-            teams, view, goal, more["workflow"], approves_plan=more["yes"], rehearsal=rehearsal
-        ),
-    )
+    dry_run.show(call, anyio.run(app.dry_run, teams, view, make(view, rehearsal)))
     if view.refused is not None:
         raise view.refused
 

@@ -18,7 +18,15 @@ from coterie.process import bubblewrap, streams
 from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, KeeperName, Spawn, shielded
 from coterie.process.processes import KEEPER, end_marked_in_thread
 
-__all__ = ["Child", "KeeperName", "Spawn", "start", "start_recorded"]
+__all__ = [
+    "Child",
+    "KeeperName",
+    "NothingStarts",
+    "Spawn",
+    "WouldStart",
+    "start",
+    "start_recorded",
+]
 
 KILL = 1.5
 """How long the kernel and the keeper may take to end what was killed; in practice milliseconds."""
@@ -288,6 +296,27 @@ async def start(spawn: Spawn, keeper: KeeperName = "auto") -> Child:
     raise spawn.missing(problem)
 
 
+class WouldStart(Exception):
+    """Raised in a dry run in place of a start."""
+
+    def __init__(self, spawn: Spawn) -> None:
+        super().__init__(spawn.command)
+        self.spawn = spawn
+
+
+class NothingStarts:
+    """A `ChildLog` of a dry run: whoever is about to start a process gets WouldStart."""
+
+    async def starting(self, member: str, agent: str) -> str:
+        raise AssertionError("nothing is started")
+
+    def started(self, mark: str, pid: int) -> None:
+        """Nothing is."""
+
+    def ended(self, mark: str) -> None:
+        """Nothing was started."""
+
+
 async def start_recorded(
     spawn: Spawn, agent: str, children: ChildLog, keeper: KeeperName = "auto"
 ) -> Child:
@@ -295,6 +324,8 @@ async def start_recorded(
 
     Raises AgentMissing when it cannot be started.
     """
+    if isinstance(children, NothingStarts):
+        raise WouldStart(spawn)
     mark = await children.starting(spawn.member, agent)
     ended = partial(children.ended, mark)
     try:

@@ -25,6 +25,7 @@ from coterie.agents.team_tools.serving import SERVER, Serving
 from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
+from coterie.process.child import NothingStarts
 from coterie.tools.read_only_sandbox import read_only_sandbox
 from coterie.workspace import homes
 
@@ -188,7 +189,8 @@ class _Opening:
         """
         words = (*self.adapter.agent.base_args, *self.member.additional_args)
         unseen = any(word.startswith(_UNSEEN) for word in (*self.env, *words))
-        if unseen or self.workspace.rehearsal is not None:
+        unasked = isinstance(self.adapter.children, NothingStarts)
+        if unseen or unasked or self.workspace.rehearsal is not None:
             return False
         process = await self._start(self.workspace.home, *ASK)
         try:

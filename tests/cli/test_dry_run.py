@@ -1,0 +1,143 @@
+"""`--dry-run`: what is shown is what would be started, and nothing is."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Cli, Ran
+from tests.cli.crew import Crew, git, registered
+
+TELLS = """
+import json, os, sys
+said = sys.stdin.read()
+told = {"words": sys.argv, "cwd": os.getcwd(), "variables": sorted(os.environ)}
+with open(sys.argv[1], "a") as file:
+    file.write(json.dumps(told) + "\\n")
+print(json.dumps({"type": "result", "text": "told"}), flush=True)
+"""
+
+
+@pytest.fixture
+def teller(bare: Cli) -> Cli:
+    """An agent that writes down how it was started; two members that differ in all they can."""
+    program = bare.house.home / "tells.py"
+    program.write_text(TELLS)
+    log = bare.house.home / "log.jsonl"
+    agent: dict[str, Any] = {
+        "command": sys.executable,
+        "baseArgs": [str(program), str(log)],
+        "capabilities": {
+            "completionDetection": "jsonl",
+            "completionTypes": ["result"],
+            "systemPromptFlag": "--role",
+            "modelFlag": "--model",
+        },
+        "env": {"FROM_REGISTRY": "1"},
+    }
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"teller": agent}}))
+    path = bare.team("ada")
+    (bare.house.project / "sub").mkdir()
+    ada = {"id": "ada", "agent": "teller", "prompt": "You are Ada.", "model": "small"}
+    rex = {
+        "id": "rex",
+        "agent": "teller",
+        "additionalArgs": ["--x", "a b"],
+        "workDir": "../../../sub",
+    }
+    path.write_text(json.dumps({"members": [ada, {**rex, "env": {"OF_REX": "sesame-sesame"}}]}))
+    return bare
+
+
+def log_of(cli: Cli) -> list[dict[str, Any]]:
+    path = cli.house.home / "log.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def told(ran: Ran) -> dict[str, Any]:
+    assert ran.code == 0, ran.err
+    (found,) = ran.of("dry_run")
+    return found
+
+
+def tree(folder: Path) -> set[str]:
+    return {str(path) for path in folder.rglob("*")}
+
+
+def test_what_is_shown_is_what_is_started(teller: Cli) -> None:
+    before = tree(teller.house.project)
+    shown = told(teller("chat", "--dry-run", "--json", "hello"))
+    assert (tree(teller.house.project), log_of(teller)) == (before, [])
+    assert teller("chat", "hello").code == 0
+    for plan, started in zip(shown["members"], log_of(teller), strict=True):
+        assert plan["words"][1:] == started["words"]
+        assert Path(plan["cwd"]).resolve() == Path(started["cwd"])
+        # Python itself adds this one where the locale is C.
+        assert set(plan["variables"]) ^ set(started["variables"]) <= {"LC_CTYPE"}
+    assert "sesame" not in json.dumps(shown)
+    assert {"FROM_REGISTRY", "OF_REX"} <= set(shown["members"][1]["variables"])
+
+
+@pytest.mark.parametrize(
+    ("words", "workflow", "duties"),
+    [
+        (("chat", "hi"), "chat", ["", ""]),
+        (("rehearse", "hi"), "chat", ["", ""]),
+        (("do", "--as", "rex", "hi"), "solo", ["may be handed a part of it", "does it"]),
+        (("run", "hi"), "tickets", ["manager", "worker"]),
+        (("run", "--workflow", "solo", "hi"), "solo", ["does it", "may be handed a part of it"]),
+    ],
+)
+def test_every_work_verb_has_it(
+    teller: Cli, words: tuple[str, ...], workflow: str, duties: list[str]
+) -> None:
+    verb, *rest = words
+    before = tree(teller.house.project)
+    shown = told(teller(verb, "--dry-run", "--json", *rest))
+    assert shown["workflow"] == workflow
+    assert [one["duty"] for one in shown["members"]] == duties
+    assert all(one["words"] and one["variables"] for one in shown["members"])
+    assert (tree(teller.house.project), log_of(teller)) == (before, [])
+
+
+def test_in_words(teller: Cli) -> None:
+    out = teller("chat", "--dry-run", "hello").out
+    assert "--role 'You are Ada.'" in " ".join(out.split())
+    assert "OF_REX" in out
+    assert "sesame" not in out
+    assert "ends       when every member has spoken once" in out
+
+
+def test_known_agents_are_shown_as_their_adapters_call_them(bare: Cli) -> None:
+    """Without any of them installed: nothing is asked of a program."""
+    registry = bare.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    names = ("claude", "codex", "gemini")
+    agents = {name: {"command": f"/nowhere/{name}"} for name in names}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+    spec = "a=claude:opus,b=codex,c=gemini"
+    claude, codex, gemini = told(bare("chat", "--dry-run", "--json", "--agents", spec, "x"))[
+        "members"
+    ]
+    assert (claude["words"][0], claude["installed"]) == ("/nowhere/claude", False)
+    assert {"--permission-mode=default", "--model=opus", "-p"} <= set(claude["words"])
+    assert {"CLAUDE_CONFIG_DIR", "HOME", "TMPDIR"} <= set(claude["variables"])
+    assert codex["words"][1] == "app-server"
+    assert "CODEX_HOME" in codex["variables"]
+    assert gemini["words"][1] == "--acp"
+    assert list(bare.house.project.iterdir()) == []
+
+
+def test_a_worker_is_shown_in_the_worktree_of_a_ticket(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    shown = told(crew("run", "--dry-run", "--json", "Add coupons"))
+    manager, *workers = shown["members"]
+    assert Path(manager["cwd"]).name == "work"
+    assert {one["cwd"] for one in workers} == {str(crew.root / ".coterie/worktrees/<id>/T1")}
+    assert git(crew.root, "branch", "--list").split() == ["*", "main"]
