@@ -12,7 +12,7 @@ import click
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
 from coterie.cli.main import Call, command, look, pass_call
-from coterie.cli.newest import Newest, newest_of
+from coterie.cli.tasks import Newest, newest_of
 from coterie.cli.text import (
     Since,
     clock,

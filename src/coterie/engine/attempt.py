@@ -39,6 +39,8 @@ from coterie.model.update import (
     sum_of,
 )
 
+TOO_LATE = "the turn ended before anybody allowed it"
+"""Why a call was not run that somebody was asked about."""
 _EARLY = 0.001
 """Timers may fire this much too soon, in seconds."""
 
@@ -238,7 +240,7 @@ class Attempt:
         """A call was denied: however its agent reports its end, it was not run."""
         self._denied[_call(call_id)] = why
 
-    def calls_not_run(self, why: str) -> list[AuditEntry]:
+    def calls_not_run(self) -> list[AuditEntry]:
         """How calls end that were never run and of which their agent said no more."""
         rows: list[AuditEntry] = []
         for call_id, call in self._asked.items():
@@ -247,10 +249,10 @@ class Attempt:
             if call_id not in self._calls:
                 started = ToolCallStarted(call_id, call.name, call.input)
                 rows.append(self.tool_call(started)[0])
-            ended = ToolCallFinished(call_id, is_error=True, output=not_run(why))
+            ended = ToolCallFinished(call_id, is_error=True, output=not_run(TOO_LATE))
             rows.append(self.tool_call(ended)[0])
         cut = (one for one in self.earlier.left_open if one.tool_call_id not in self._ended)
-        return [*rows, *(never_ran(one, why) for one in cut)]
+        return [*rows, *(never_ran(one, TOO_LATE) for one in cut)]
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
@@ -267,6 +269,9 @@ class Attempt:
         why = self._denied.pop(update.call_id, "")
         if why:
             update = replace(update, is_error=True, output={**update.output, DENIED: why})
+        elif update.call_id in self._asked and update.call_id not in self._allowed:
+            # Its turn was broken off, or ended by itself, while somebody was asked about it.
+            update = replace(update, is_error=True, output={**update.output, **not_run(TOO_LATE)})
         return self._audited(begun, update, round((monotonic() - since) * 1000))
 
     def remember(self, told: Remembered) -> tuple[list[Write], list[ToolCallRecord]]:

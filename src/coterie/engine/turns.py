@@ -382,14 +382,12 @@ class TurnRunner:
         self._run.keep_state(attempt.member, "quiet", waits_for, waiting.detail if waiting else "")
 
 
-_TOO_LATE = "the turn ended before anybody allowed it"
-
 _ASKS = (update.Asked, update.Delegated, update.Spent)
 """Updates after which a person may be asked: that time does not count."""
 
 
 def _not_run(attempt: Attempt) -> list[AppendAudit]:
-    return [AppendAudit(row) for row in attempt.calls_not_run(_TOO_LATE)]
+    return [AppendAudit(row) for row in attempt.calls_not_run()]
 
 
 def recorded_turn(result: str) -> int | TurnFailed:
