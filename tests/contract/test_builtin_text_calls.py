@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from coterie.agents.builtin.conversation import ToolCallRequest
+from coterie.agents.builtin.conversation import Noted, Prompted, Replied, ToolCallRequest
 from coterie.agents.builtin.text_calls import CUT, NO_JSON, TextCalls, text_calls
+from coterie.agents.builtin.thread import BuiltinThread
 from coterie.model.update import Asked
 from coterie.tools.toolbox import ToolSpec
 from tests.contract.builtin.house import call, calls, house, outputs, says
@@ -299,6 +300,14 @@ async def test_only_native_calls_where_that_is_wanted(tmp_path: Path) -> None:
     assert taken.of(Asked) == []
     assert "<listFiles></listFiles>" in told
     assert "nothing was run" in told
+
+
+def test_a_doubtful_reply_is_not_the_end_of_a_turn_after_a_crash_either() -> None:
+    kept = [Prompted("turn/1", "look"), Replied("Action: readFile"), Noted("none")]
+    thread = BuiltinThread("t", kept)
+    assert (thread.final, thread.was_told) == (None, True)
+    thread.remember(Replied("Done."))
+    assert thread.final == Replied("Done.")
 
 
 async def test_the_model_is_told_of_what_only_looks_like_a_call(tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from coterie.model.record import InteractionRecord
 from coterie.model.task import Caps
 from coterie.model.team import Member, Permissions, Team
 from coterie.model.tool_call import Action, Effect
-from coterie.model.update import Asked, PendingCall, ToolCallStarted, TurnCompleted, Update
+from coterie.model.update import (
+    Asked,
+    PendingCall,
+    ToolCallStarted,
+    TurnCompleted,
+    TurnFailed,
+    Update,
+)
 from coterie.testing.scripted import TASK, ScriptedChannel, ScriptedChannels, Stage, stage, team
 
 END = TurnCompleted("done")
@@ -235,7 +242,8 @@ async def test_a_call_of_a_cut_turn_that_never_ran_ends_with_the_next_try(tmp_pa
         await it.start(team("ada"))
         await it.run(ScriptedChannels(script(asks("c1", "npm install"))))
         assert await ends(it) == {}
-        await it.run(ScriptedChannels(script()))
+        tries = iter([TurnFailed("exit", "it broke"), END])
+        await it.run(ScriptedChannels(lambda member, prompt: [next(tries)]))
         told = await ends(it)
     assert told == {"c1": {"error": "the turn ended before anybody allowed it", "not_run": True}}
 

@@ -42,7 +42,9 @@ def init(call: Call) -> None:
     wrote = None
     if not teams.names():
         wrote = teams.write(STARTER, teams.entries(STARTER, None), default=True).team.name
-    call.record("init", {"root": str(project.root), **fields_of_scan(found), "team": wrote})
+    states = {one.name: one.state for one in health}
+    fields = {"root": str(project.root), **fields_of_scan(found), "states": states}
+    call.record("init", {**fields, "team": wrote})
     _tell(call, teams, ready, wrote)
     for one in health:
         if one.state in ("not signed in", "no adapter"):

@@ -251,8 +251,10 @@ class Attempt:
                 rows.append(self.tool_call(started)[0])
             ended = ToolCallFinished(call_id, is_error=True, output=not_run(TOO_LATE))
             rows.append(self.tool_call(ended)[0])
-        cut = (one for one in self.earlier.left_open if one.tool_call_id not in self._ended)
-        return [*rows, *(never_ran(one, TOO_LATE) for one in cut)]
+        # Once: a further try after this one has the same past.
+        cut, self.earlier.left_open = self.earlier.left_open, ()
+        left = (one for one in cut if one.tool_call_id not in self._ended)
+        return [*rows, *(never_ran(one, TOO_LATE) for one in left)]
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished
