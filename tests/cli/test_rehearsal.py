@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +165,59 @@ def test_a_rehearsal_uses_no_budget_and_costs_nothing(cli: Cli) -> None:
     assert cli("cost", "--json").out == ""
     assert cli("chat", "--max-turns", "1", "hello").code == 0
     assert [line["turns"] for line in cli("cost", "--json").lines] == [1]
+
+
+PLAY: list[dict[str, Any]] = [
+    {"when": {"request": 2}, "replies": [{"text": "only once"}]},
+    {
+        "replies": [
+            {"text": "one"},
+            {"tools": [{"name": "read_file", "input": {"path": "slow"}}]},
+            {"text": "two"},
+            {"text": "three"},
+        ],
+    },
+]
+
+
+def scripted(cli: Cli, rules: list[dict[str, Any]]) -> str:
+    play = cli.house.home / "play.json"
+    play.write_text(json.dumps({"rules": rules}))
+    return str(play)
+
+
+def said(cli: Cli, task: str) -> list[str]:
+    lines = cli("log", task, "--json").lines
+    return [line["text"] for line in lines if line["type"] == "message" and line["member"] == "ada"]
+
+
+def test_a_script_goes_on_where_it_was(cli: Cli) -> None:
+    team(cli, {"id": "ada", "agent": "ada"}, {"id": "you", "type": "human"})
+    (cli.house.project / "slow").write_text("a file")
+    task = cli.task("--script", scripted(cli, PLAY), "hello")
+    for number in range(1, 4):
+        assert cli("answer", f"q{number}", "--say", "go on").code == 0
+        assert cli("resume", task).code == 3
+    assert said(cli, task) == ["one", "only once", "two", "three"]
+
+
+def test_a_reply_that_reached_nobody_is_given_again(cli: Cli) -> None:
+    play = scripted(cli, PLAY[1:])
+    team(cli, {"id": "ada", "agent": "ada"})
+    slow = cli.house.project / "slow"
+    os.mkfifo(slow)
+    running = cli.start("chat", "--script", play, "--max-turns", "3", "hello")
+    while True:  # until the reply with the tool call is given, and its tool waits
+        try:
+            writing = os.open(slow, os.O_WRONLY | os.O_NONBLOCK)
+            break
+        except OSError:
+            time.sleep(0.01)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    os.close(writing)
+    slow.unlink()
+    slow.write_text("a file")
+    task = cli("tasks", "--json").of("task")[-1]["id"]
+    assert cli("resume", task).code == 0
+    assert said(cli, task) == ["one", "two", "three"]

@@ -151,7 +151,7 @@ class App:
         created = (await self._look.state(task_id)).created
         await run.load_workflow(created.workflow)
         async with (
-            run.rehearsing(created, self.stand_in) as rehearsal,
+            run.rehearsing(created, self.stand_in, self.storage) as rehearsal,
             run.looked_after(self.root, task_id, observer) as snapshots,
         ):
             members = await anyio.to_thread.run_sync(self._members.of_task, created, rehearsal)

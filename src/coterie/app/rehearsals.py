@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import anyio
 import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS
@@ -17,10 +20,14 @@ from coterie.config.files import read_document
 from coterie.config.registry import Registry
 from coterie.config.registry_edit import place
 from coterie.config.team_members import agents_of
+from coterie.model import instant
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
+from coterie.model.journal import AppendThread, Turn
 from coterie.model.task import DEMO, TaskCreated
-from coterie.model.team import Member, base_of
+from coterie.model.team import Member
+from coterie.ports import Storage
 from coterie.rehearsal import stand_in
+from coterie.rehearsal.script import ScriptedResponder, ScriptedTurn
 from coterie.rehearsal.wire import address_for
 
 if TYPE_CHECKING:
@@ -68,14 +75,13 @@ def in_its_place(agent: AgentDefinition, member: Member, address: str) -> AgentD
 
 def member_address(url: str, workflow: str, member: Member) -> str:
     """Where a member's agent finds the stand-in for its model."""
-    return address_for(url, workflow, base_of(member.id))
+    return address_for(url, workflow, member.id)
 
 
 @asynccontextmanager
-async def served(created: TaskCreated) -> AsyncGenerator[str]:
+async def served(created: TaskCreated, storage: Storage) -> AsyncGenerator[str]:
     """The address of the stand-in for a task's models, for the length of the block."""
     from coterie.rehearsal.demo_shop import DemoShop
-    from coterie.rehearsal.script import ScriptedResponder
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
@@ -84,9 +90,71 @@ async def served(created: TaskCreated) -> AsyncGenerator[str]:
         responder = DemoShop()
     elif created.script is not None:
         script = await anyio.to_thread.run_sync(script_in, Path(created.script))
-        responder = ScriptedResponder(script, responder)
+        responder = ScriptedResponder(script, responder, _ScriptMemory(created, storage))
     async with RehearsalServer(responder) as server:
         yield server.url
+
+
+class _ScriptMemory:
+    """`rehearsal.script.ScriptMemory` in a task's database, as a thread of the task."""
+
+    def __init__(self, created: TaskCreated, storage: Storage) -> None:
+        self._task = created.task_id
+        self._session = created.session_id
+        self._storage = storage
+        self._thread = f"rehearsal/{created.task_id}"
+        self._count = 0
+        self._writing = anyio.Lock()
+
+    async def past(self) -> Sequence[ScriptedTurn]:
+        """What was made of the requests so far.
+
+        The last reply in a turn that was cut reached nobody for sure, so it is given again; what
+        came before it in that turn is in the agent's past.
+        """
+        kept = await self._storage.conversation.thread(self._thread)
+        entries = [json.loads(entry) for entry in kept]
+        self._count = len(entries)
+        again = {entry["again"] for entry in entries if "again" in entry}
+        for number in await self._cut(entries) - again:
+            await self._append({"again": number})
+            again.add(number)
+        return [
+            ScriptedTurn(tuple(entry["fitted"]), entry["rule"], entry["member"])
+            for number, entry in enumerate(entries)
+            if "again" not in entry and number not in again
+        ]
+
+    async def keep(self, turn: ScriptedTurn) -> None:
+        """Remember one more."""
+        await self._append({**asdict(turn), "at": instant.now()})
+
+    async def _append(self, entry: Mapping[str, object]) -> None:
+        async with self._writing:
+            self._count += 1
+            kept = AppendThread(self._task, self._thread, self._count, json.dumps(entry))
+            await self._storage.commit(None, kept)
+
+    async def _cut(self, entries: Sequence[Mapping[str, Any]]) -> set[int]:
+        """The numbers of the last replies in turns of which nobody knows how they ended."""
+        found: set[int] = set()
+        for row in await self._storage.events.tasks():
+            if row.session_id == self._session:
+                for turn in await self._storage.journal.turns(row.id):
+                    found |= _last_within(turn, entries)
+        return found
+
+
+def _last_within(turn: Turn, entries: Sequence[Mapping[str, Any]]) -> set[int]:
+    if turn.outcome not in (None, "unknown"):
+        return set()
+    until = turn.closed_at or "~"
+    within = [
+        number
+        for number, entry in enumerate(entries)
+        if entry.get("member") == turn.member and turn.opened_at <= entry["at"] < until
+    ]
+    return set(within[-1:])
 
 
 def script_in(path: Path) -> Script:

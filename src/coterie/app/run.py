@@ -321,14 +321,16 @@ async def with_changes(snapshots: FolderSnapshots, result: ResultRecord) -> Resu
 
 
 @asynccontextmanager
-async def rehearsing(created: TaskCreated, given: str | None) -> AsyncGenerator[str | None]:
+async def rehearsing(
+    created: TaskCreated, given: str | None, storage: Storage
+) -> AsyncGenerator[str | None]:
     """The address of a stand-in for the models, while a rehearsal runs."""
     if given is not None or not created.rehearsal:
         yield given if created.rehearsal else None
         return
     from coterie.app.rehearsals import served
 
-    async with served(created) as address:
+    async with served(created, storage) as address:
         yield address
 
 

@@ -16,9 +16,11 @@ as a title, reaches no rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, Protocol, Self
 
+import anyio
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
@@ -212,25 +214,52 @@ class Script(_ScriptModel):
     """Where no rule fits: the simulation answers, or the request is refused as invalid."""
 
 
+@dataclass(frozen=True)
+class ScriptedTurn:
+    """What a script made of one request."""
+
+    fitted: tuple[int, ...]
+    """The rules that it was for, by their places."""
+    rule: int | None
+    """The one of them that answered."""
+    member: str = ""
+
+
+class ScriptMemory(Protocol):
+    """Remembers how far a script has got, for whoever goes on with it after a crash."""
+
+    async def past(self) -> Sequence[ScriptedTurn]:
+        """What was made of the requests so far, without replies that reached nobody."""
+        ...
+
+    async def keep(self, turn: ScriptedTurn) -> None:
+        """Remember one more; called before its reply is given, and durable when it returns."""
+        ...
+
+
 class _RuleProgress:
     """A rule, and how many of its replies were given."""
 
     def __init__(self, rule: ScriptRule) -> None:
         self._rule = rule
         self._lines = [line for line in rule.replies for _ in range(line.times)]
-        self._fitted = 0
-        self._given = 0
+        self.fitted: int = 0
+        self.given: int = 0
 
-    def next_line(self, asked: api.CompletionRequest) -> ScriptedReply | None:
-        """The next reply, if the request is for this rule."""
+    def fits(self, asked: api.CompletionRequest) -> bool:
+        """Whether a request is for this rule; counts it."""
         if not self._rule.when.fits(asked):
+            return False
+        self.fitted += 1
+        return True
+
+    def next_line(self) -> ScriptedReply | None:
+        """The next reply to a request that fits, if it has one."""
+        if self._rule.when.request not in (None, self.fitted):
             return None
-        self._fitted += 1
-        if self._rule.when.request not in (None, self._fitted):
+        if self.given >= len(self._lines) and self._rule.then == "next":
             return None
-        if self._given >= len(self._lines) and self._rule.then == "next":
-            return None
-        given, self._given = self._given, self._given + 1
+        given, self.given = self.given, self.given + 1
         whole = len(self._lines)
         return self._lines[given % whole if self._rule.then == "first" else min(given, whole - 1)]
 
@@ -238,18 +267,47 @@ class _RuleProgress:
 class ScriptedResponder:
     """A responder that follows a script, and asks another where the script says nothing."""
 
-    def __init__(self, script: Script, otherwise: api.Responder) -> None:
+    def __init__(
+        self, script: Script, otherwise: api.Responder, memory: ScriptMemory | None = None
+    ) -> None:
         self._cues = [_RuleProgress(rule) for rule in script.rules]
         self._refuses = script.otherwise == "refuse"
         self._otherwise = otherwise
+        self._memory = memory
+        self._loading = anyio.Lock()
+        self._loaded = memory is None
 
     async def answer(self, asked: api.CompletionRequest) -> api.Answer:
-        for cue in self._cues:
-            if line := cue.next_line(asked):
-                return line.answer(asked)
+        """The next reply of the first rule that has one, once that is remembered."""
+        async with self._loading:
+            await self._go_on()
+        fitted: list[int] = []
+        line: ScriptedReply | None = None
+        for place, cue in enumerate(self._cues):
+            if cue.fits(asked):
+                fitted.append(place)
+                line = cue.next_line()
+                if line is not None:
+                    break
+        if fitted and self._memory is not None:
+            rule = fitted[-1] if line is not None else None
+            await self._memory.keep(ScriptedTurn(tuple(fitted), rule, asked.member))
+        if line is not None:
+            return line.answer(asked)
         if self._refuses:
             return api.ErrorReply(400, f"No rule of the script fits: {asked.newest[:200]}")
         return await self._otherwise.answer(asked)
+
+    async def _go_on(self) -> None:
+        """Begin where an earlier run ended; a rule that the script no longer has is passed over."""
+        if self._loaded or self._memory is None:
+            return
+        for turn in await self._memory.past():
+            for place in turn.fitted:
+                if place < len(self._cues):
+                    self._cues[place].fitted += 1
+                    self._cues[place].given += place == turn.rule
+        self._loaded = True
 
 
 def parse_script(data: object, name: str) -> Script:
