@@ -52,6 +52,14 @@ def test_a_workflow_of_another_package(installed: Cli) -> None:
     assert last.of("message") == []
 
 
+def test_it_can_be_rehearsed(installed: Cli) -> None:
+    agents = ("--agents", "ada,codex", "--json")  # one is not to be run, one is not here
+    first = ran(installed, "run", "--rehearse", "--workflow", "duet", *agents, "a line")
+    assert first.code == 3, first.err
+    assert all("stand-in" in message["text"] for message in first.of("message"))
+    assert [one["member"] for one in first.of("message")] == ["ada", "codex"]
+
+
 def test_a_team_may_name_it(installed: Cli) -> None:
     path = installed.team("ada", "rex")
     team = {"workflow": "duet", **json.loads(path.read_text())}

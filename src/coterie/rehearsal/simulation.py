@@ -21,7 +21,13 @@ from coterie.rehearsal.lenient_json import compact, items, mapping, text
 from coterie.rehearsal.model_api import CompletionRequest, reply
 from coterie.rehearsal.prompt_facts import PromptFacts, files_in
 from coterie.rehearsal.shape import shape_in
-from coterie.rehearsal.tool_steps import ToolStep, call_for, can_edit, next_step
+from coterie.rehearsal.tool_steps import (
+    ToolStep,
+    call_for,
+    can_edit,
+    next_step,
+    since_prompt,
+)
 
 _STAND_IN = "stand-in for a model in this rehearsal"
 _ROLE = re.compile(r"\bYou are (?P<who>(?:an? |the |[A-Z])[^.\n]*)\.(?=(?P<duty>[^.\n]*\.)?)")
@@ -114,7 +120,15 @@ def is_job(asked: CompletionRequest, message: str) -> bool:
     what is said in a talk, what names a file to change."""
     if not can_edit(asked) or message.rstrip().endswith("?"):
         return False
-    return asked.workflow == "solo" or bool(_CHANGES.search(message) and files_in(message))
+    is_all = asked.workflow == "solo" and not _has_past(asked)
+    return is_all or bool(_CHANGES.search(message) and files_in(message))
+
+
+def _has_past(asked: CompletionRequest) -> bool:
+    """Whether something was said before the newest message."""
+    said = [item for item in asked.conversation if item not in since_prompt(asked)]
+    answered = any(isinstance(item, api.TextMessage) and item.role != "user" for item in said)
+    return answered or "[CONTEXT]" in asked.newest
 
 
 def newest_message(asked: CompletionRequest) -> str:

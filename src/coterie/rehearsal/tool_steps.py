@@ -157,11 +157,13 @@ def since_prompt(asked: CompletionRequest) -> list[api.ConversationItem]:
 
 
 _ABSENT = re.compile(
-    r"no such file|not found|does not exist|ENOENT|there is no|exited with code [1-9]",
+    r"no such file|not? (?:file was )?found|does not exist|ENOENT|there is no"
+    r"|exited with code [1-9]",
     re.IGNORECASE,
 )
 _FAILED = re.compile(
-    r"^\W*(?:error|failed)|denied|rejected|not permitted|verification failed", re.IGNORECASE
+    r"^\W*(?:error|failed)|denied|rejected|not permitted|not found|verification failed",
+    re.IGNORECASE,
 )
 _SAYS_FAILED: tuple[api.Dialect, ...] = ("anthropic", "gemini")
 """In these formats a result says itself whether it is a failure; in others its text must."""

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from inline_snapshot import snapshot
 
 from coterie.errors import UsageError
 from coterie.model import instant
-from coterie.workspace.snapshots import files
+from coterie.workspace.snapshots import files, turn_snapshots
 from coterie.workspace.snapshots.files import EXECUTABLE, LINK, PLAIN
 from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.repository import SnapshotRepository
@@ -524,3 +525,76 @@ def test_two_processes_at_once(turns: Turns) -> None:
         }
         assert changed >= {f"{task}-{number}" for number in range(8)}
     bare_git(turns.root / ".coterie" / "snapshots.git", "fsck", "--strict")
+
+
+# -- without git, where nothing changed --------------------------------------------------------
+
+
+def settled(turns: Turns) -> None:
+    """Long ago, all of it was stored."""
+    for path in [turns.root, *turns.root.rglob("*")]:
+        if ".coterie" not in path.parts:
+            os.utime(path, (1, 1))
+    time.sleep(0.03)  # more than a tick after the files themselves were changed
+    with turns.turn("old"):
+        pass
+
+
+def test_a_turn_that_changes_nothing_runs_no_git(
+    turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns.files({"f": "1\n", "in/g": "1\n"})
+    settled(turns)
+    monkeypatch.setenv("PATH", "/nowhere")
+    turns.snapshots.open()
+    with turns.turn():
+        (turns.root / ".coterie" / "x").write_text("ours")
+    turns.snapshots.settle()
+    assert (turns.told, turns.snapshots.has_kept(TASK)) == ([], False)
+
+
+@pytest.mark.parametrize("change", ["same size", "new", "gone", "mode", "renamed"])
+def test_every_change_shows(turns: Turns, change: str) -> None:
+    turns.files({"f": "1\n", "g": "1\n"})
+    settled(turns)
+    place = turns.root / "f"
+    with turns.turn():
+        match change:
+            case "same size":
+                place.write_text("2\n")
+            case "new":
+                (turns.root / "deep" / "er").mkdir(parents=True)
+                (turns.root / "deep" / "er" / "h").write_text("new\n")
+            case "gone":
+                place.unlink()
+            case "mode":
+                place.chmod(0o755)
+            case _:
+                place.rename(turns.root / "e")
+    assert turns.figures
+    turns.snapshots.revert(TASK)
+    assert {path.name for path in turns.root.iterdir()} - {".coterie", "deep"} == {"f", "g"}
+    assert (place.read_text(), place.stat().st_mode & 0o100) == ("1\n", 0)
+
+
+def test_turns_of_one_task_side_by_side(turns: Turns) -> None:
+    turns.files({"f": "1\n"})
+    turns.snapshots.before(TASK, str(turns.root))
+    with turns.turn():
+        turns.files({"f": "2\n"})
+    turns.files({"g": "late\n"})
+    turns.snapshots.after(TASK, str(turns.root))
+    assert turns.figures == ["f +1 -1", "g +1 -0"]
+
+
+def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_snapshots, "_MANY", 3)
+    turns.files({".gitignore": "built/\n*.log\n", "logs/a.log": "", "f": "1\n"})
+    turns.files({f"built/{name}/x": "" for name in "abc"})
+    settled(turns)
+    last = turns.snapshots._last(turns.root)  # pyright: ignore[reportPrivateUsage]
+    assert last is not None
+    assert last.skipped == ("built",)
+    with turns.turn():
+        turns.files({"built/d": "", "logs/new.txt": "not ignored\n"})
+    assert turns.figures == ["logs/new.txt +1 -0"]
