@@ -592,7 +592,7 @@ def test_what_is_ignored_is_not_looked_into(turns: Turns, monkeypatch: pytest.Mo
     turns.files({".gitignore": "built/\n*.log\n", "logs/a.log": "", "f": "1\n"})
     turns.files({f"built/{name}/x": "" for name in "abc"})
     settled(turns)
-    last = turns.snapshots._last(turns.root)  # pyright: ignore[reportPrivateUsage]
+    last = turns.snapshots._last(turns.root)
     assert last is not None
     assert last.skipped == ("built",)
     with turns.turn():
