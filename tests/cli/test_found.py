@@ -12,7 +12,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from tests.cli.command import Cli
-from tests.cli.crew import Crew, registered
+from tests.cli.crew import Crew, git, registered
 
 LATIN = "caf\udce9 est ferm\udce9"
 """Text that is not UTF-8, as Python has it."""
@@ -141,3 +141,101 @@ def test_an_answer_that_is_not_utf_8_is_taken(cli: Cli) -> None:
     assert (answered.code, "bug" in answered.err) == (0, False)
     assert cli("resume", "last").code in (0, 3)
     assert "0xE9> est" in cli("log", "last").out
+
+
+def test_work_in_a_submodule_is_refused_by_name(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish(retries=0, replans=0)
+    library = crew.root.parent / "library"
+    library.mkdir()
+    git(library, "init", "-q", "-b", "main")
+    git(library, "commit", "-q", "--allow-empty", "-m", "begin")
+    git(
+        crew.root, "-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library), "lib"
+    )
+    git(crew.root, "commit", "-qm", "a library")
+    ran = crew("run", "--yes", "Add coupons in-submodule")
+    assert (ran.code, "lib is a submodule, and a commit holds none of its files" in ran.out) == (
+        3,
+        True,
+    )
+    assert "green" not in ran.out.rpartition("T3")[2]
+
+
+def test_a_database_that_is_gone_is_not_an_empty_project(cli: Cli) -> None:
+    cli.task("--agents", "ada", "hello")
+    for path in (cli.house.project / ".coterie").glob("coterie.db*"):
+        path.unlink()
+    for words in (("audit", "--verify"), ("tasks",), ("log", "last")):
+        ran = cli(*words)
+        assert (ran.code, "the database is gone, and it held 3 events" in ran.err) == (1, True)
+    database = next(one for one in cli("doctor", "--json").of("check") if one["name"] == "database")
+    assert not database["ok"]
+
+
+def test_a_moved_project_is_told_of_and_taken_back(cli: Cli, tmp_path: Path) -> None:
+    cli.team("ada", "you")
+    cli("chat", "hello")
+    moved, elsewhere = tmp_path / "moved", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    cli.house.project.rename(moved)
+    lost = cli("inbox", cwd=elsewhere)
+    assert f"is now {moved}" in lost.err
+    assert f"coterie project adopt -C {moved}" in lost.err
+    cli("project", "adopt", "-C", str(moved), cwd=elsewhere)
+    back = cli("inbox", cwd=elsewhere)
+    assert ("q1" in back.out, back.err) == (True, "")
+    moved.rename(elsewhere / "again")
+    hidden = cli("inbox", cwd=tmp_path / "home")
+    assert f"coterie project forget {moved}" in hidden.err
+    assert cli("project", "forget", str(moved), cwd=elsewhere).code == 0
+    assert cli("inbox", cwd=elsewhere).err == ""
+    assert cli("project", "forget", str(moved), cwd=elsewhere).code == 2
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "home"])
+def test_a_task_of_another_project_is_found_by_its_id(cli: Cli, tmp_path: Path, place: str) -> None:
+    cli.team("ada", "you")
+    task = cli.task("hello")
+    folder = tmp_path / place
+    folder.mkdir(exist_ok=True)
+    for words in (("stop",), ("show",), ("log",), ("cancel", "--yes")):
+        ran = cli(words[0], task, *words[1:], cwd=folder)
+        assert (ran.code, ran.err) == (0, f"In {cli.house.project}:\n")
+    assert cli("tasks", "--json").of("task")[0]["status"] == "canceled"
+    assert cli("stop", "last", cwd=folder).code == 2
+    assert cli("stop", task, "-C", str(tmp_path / "elsewhere"), cwd=cli.house.project).code == 2
+
+
+def test_the_result_of_a_session_says_what_it_changed(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    result = crew("run", "--yes", "--json", "Add coupons").lines[-1]
+    assert result["changed"] == ["T1.py +1 -0", "T2.py +1 -0", "form.py +1 -0"]
+
+
+def test_a_session_that_nobody_runs_is_not_called_running(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    with crew.cli.start("run", "--yes", "Add coupons hangs") as started:
+        started.until("T3  wren begins")
+        started.kill()
+    assert crew.calm(crew("accept", "last")) == snapshot("""\
+! Not accepted: k3f9 is parked, not completed.
+  coterie resume k3f9
+""")
+
+
+def test_the_log_names_who_worked_at_the_time(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish(replans=0)
+    crew("run", "--yes", "Add coupons dies")
+    moved = [one for one in crew("log", "last", "--json").of("ticket") if one["id"] == "T3"]
+    assert [(one["state"], one["owner"]) for one in moved] == snapshot(
+        [
+            ("pending", None),
+            ("in_progress", "wren"),
+            ("blocked", "wren"),
+            ("in_progress", "finn"),
+            ("blocked", "finn"),
+            ("in_progress", "wren"),
+            ("blocked", "wren"),
+            ("error", "wren"),
+        ]
+    )

@@ -20,8 +20,8 @@ coterie: the coding agents you have, as one team
   Work     chat  talk with a team       run  goal to tickets to checked work
            do    one agent, one job
   Answer   inbox · answer · say
-  Look     tasks · show · log · diff · cost · audit · ps
-  Steer    stop · resume · cancel · accept · revert
+  Look     tasks · show · log · attach · diff · cost · audit · export · ps
+  Steer    stop · resume · cancel · accept · revert · clean
   Set up   team · agents · config · completion
 
   coterie "text" talks to your default team.   All: coterie help --all

@@ -147,3 +147,20 @@ def test_a_clock_that_was_set_back_does_not_turn_the_order(inside: Cli) -> None:
     )
     ran = [line["input"]["command"] for line in inside("log", "--json").of("tool_call")]
     assert ran == ["first", "first", "second", "second"]
+
+
+def test_attach_without_a_terminal_is_the_log_as_it_grows(cli: Cli) -> None:
+    with cli.start("chat", "--agents", "ada", "ada-hangs please") as started:
+        started.until("ada-hangs please")
+        with cli.start("attach", "--json") as following:
+            following.until('"status":"running"')
+            cli("stop", "last")
+            *_, last = following.out
+        assert (json.loads(last)["type"], json.loads(last)["reason"]) == ("result", "stopped")
+        assert following.returncode == 130
+    refused = cli("attach", "last")
+    assert (refused.code, "Nobody runs" in refused.err, "coterie resume" in refused.err) == (
+        2,
+        True,
+        True,
+    )

@@ -397,3 +397,36 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_goes_on(cli: Cli, open_terminal: 
     terminal.type("/end\r")
     assert terminal.ended() == 0
     assert "^Z" not in terminal.glass.shown
+
+
+def test_attach_is_the_screen_of_a_task_that_runs_elsewhere(cli: Cli, open_terminal: Any) -> None:
+    with cli.start("chat", "--agents", "ada,rex", "ada-hangs please") as started:
+        started.until("ada-hangs please")
+        watching = open_terminal("attach")
+        watching.until("ada working")
+        watching.until("^C leave, it goes on")
+        watching.type("\x03")
+        watching.until("goes on.   coterie attach")
+        assert watching.ended() == 0
+        again = open_terminal("attach")
+        again.until("ada working")
+        again.type("hurry\r")
+        again.until("heard after this turn")
+        again.type("\x1b")
+        again.until("rex heard")
+        assert again.ended() == 0
+        assert "Done" in again.glass.shown
+        assert started.wait(20) == 0
+    assert cli("attach").err.startswith("! ")
+
+
+def test_a_question_is_answered_where_it_is_watched(cli: Cli, open_terminal: Any) -> None:
+    with cli.start("chat", "--wait", "20s", "--agents", "ada", "ada-fails") as started:
+        started.until("q1")
+        watching = open_terminal("attach")
+        watching.until("Tab open q1")
+        watching.type("\t")
+        watching.until("q1>")
+        watching.type("2\r")
+        assert watching.ended() == 0
+        assert started.wait(20) == 0

@@ -20,8 +20,8 @@ PLAN = (
     ("form", "Form", ("model", "rules")),
 )
 FORM = "T3"
-WORDS = ("with-check", "sent-back", "looked-at", "never-works", "hangs", "dies", "odd-name")
-DOES = ("never-works", "hangs", "dies", "odd-name")
+DOES = ("never-works", "hangs", "dies", "odd-name", "in-submodule")
+WORDS = ("with-check", "sent-back", "looked-at", *DOES)
 
 
 def planned(prompt: str) -> object:
@@ -70,6 +70,8 @@ def worked(prompt: str, ticket: str) -> tuple[str, object]:
     evidence = ["mended"] if mended else ["I ran it"]
     said = f"{name} is written." if ticket == FORM else ""
     outputs = [name]
+    if "in-submodule" in prompt:
+        Path("lib", name).write_text("lost\n")
     if "odd-name" in prompt:  # a byte that is no text, and half of a character
         Path(os.fsdecode(b"caf\xe9.txt")).write_text("closed\n")
         outputs += ["caf\udce9.txt", "half \ud83d"]

@@ -15,6 +15,7 @@ from coterie.agents.builtin import FACTS as BUILT_IN
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.agent_health import AgentHealth, health_of, version_of
 from coterie.app.project import App
+from coterie.app.projects import has_history
 from coterie.config import registry_edit
 from coterie.config.files import Notice
 from coterie.config.project import Project, find_project
@@ -166,7 +167,7 @@ class Doctor:
         if not os.access(place, os.W_OK | os.X_OK):
             problem = f"{place} cannot be written"
             checks = [HealthCheck("project", False, problem, "-C DIR names another")]
-        if not project.database.exists():
+        if not has_history(project):
             return [*checks, HealthCheck("database", True, "not made yet")]
         try:
             count = anyio.run(_count, project)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import anyio
@@ -14,18 +14,20 @@ import anyio.to_thread
 from coterie.app.sessions import Sessions
 from coterie.engine.channels import TaskChildren
 from coterie.engine.lease import Claimant
-from coterie.errors import NotAccepted, TaskBusy, UsageError
+from coterie.errors import CoterieError, GitFailed, NotAccepted, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.conversation import YOU
 from coterie.model.journal import AppendAudit, Fence, Step
+from coterie.model.record import ResultRecord
 from coterie.model.step_name import parse
-from coterie.model.task import TaskState
+from coterie.model.task import ENDED, TaskState
 from coterie.model.ticket import FINAL_COMMIT
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Checks
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat
+from coterie.workspace.leftovers import Leftover, SessionLeftovers
 from coterie.workspace.snapshots.changes import Patch
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots, TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
@@ -46,6 +48,8 @@ class Accepted:
     files: tuple[FileDiffStat, ...]
     checks: tuple[CheckOutcome, ...] = ()
     """Those that were run again."""
+    kept: tuple[Leftover, ...] = ()
+    """Worktrees that were not removed, as they hold something more."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,15 @@ class Changes:
             return await anyio.to_thread.run_sync(lambda: self._snapshots().diff(task_id))
         at = await self._reverted_at(task_id)
         return await anyio.to_thread.run_sync(partial(_difference, work, at))
+
+    async def concluded(self, result: ResultRecord) -> ResultRecord:
+        """The result of a session's run, with its approved files, its checks and what is next."""
+        with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+            if await self._work_of(result.task) is not None:
+                patches = (await self.diff(result.task)).patches
+                files = tuple(str(one) for patch in patches for one in patch.files)
+                result = replace(result, changed=files)
+        return await self.sessions.concluded(result)
 
     async def _work_of(self, task_id: str) -> Acceptance | None:
         """A session's work as it can be accepted; None where there is none on a branch."""
@@ -91,7 +104,7 @@ class Changes:
         state = await self.sessions.look.state(task_id)
         work = await self._acceptable(state)
         final = str(await self.sessions.step(task_id, FINAL_COMMIT) or "")
-        async with self._held(claimant, task_id) as fence:
+        async with self.held(claimant, task_id) as fence:
             head, branch = await anyio.to_thread.run_sync(_place, work)
             commands: Sequence[str] = ()
             if recheck:
@@ -105,19 +118,30 @@ class Changes:
             async with self._recorded(task_id, ACCEPT, given):
                 await anyio.to_thread.run_sync(work.take, commit)
             _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
-            return Accepted(task_id, branch, head, commit, files, ran)
+            kept = await anyio.to_thread.run_sync(_without_worktrees, work)
+            return Accepted(task_id, branch, head, commit, files, ran, kept)
 
     async def _acceptable(self, state: TaskState) -> Acceptance:
         task_id = state.id
         if state.status != "completed":
-            hint = f"coterie resume {task_id}"
-            raise NotAccepted(task_id, f"{task_id} is {state.status}, not completed", hint)
+            raise await self._unfinished(state)
         work = await self._work_of(task_id)
         if work is None:
             problem = f"{task_id} has no branch of its own: its work is in the folder already"
             raise NotAccepted(task_id, problem, f"coterie diff {task_id}")
         await anyio.to_thread.run_sync(_check_wanted, work)
         return work
+
+    async def _unfinished(self, state: TaskState) -> NotAccepted:
+        """Why a session cannot be accepted yet: as it stands now, whatever it last recorded."""
+        task_id, status, hint = state.id, str(state.status), f"coterie resume {state.id}"
+        if status in ENDED:
+            hint = f"coterie show {task_id}"
+        elif await self.sessions.look.runner_of(task_id) is not None:
+            hint = f"coterie attach {task_id}"
+        elif status == "running":
+            status = "parked"
+        return NotAccepted(task_id, f"{task_id} is {status}, not completed", hint)
 
     async def _commands(self, state: TaskState) -> list[str]:
         """The checks that the work has passed: the user's own, and those of its tickets."""
@@ -149,7 +173,7 @@ class Changes:
         parts = [row.id for row in rows if row.id.startswith(f"{task_id}.")]
         async with AsyncExitStack() as stack:
             for part in (task_id, *parts):
-                await stack.enter_async_context(self._held(claimant, part))
+                await stack.enter_async_context(self.held(claimant, part))
             return await anyio.to_thread.run_sync(self._take_back, task_id, undo, False)
 
     async def _revert_session(
@@ -159,7 +183,7 @@ class Changes:
         make = _bring_back if undo else _take_back
         if dry_run:
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
-        async with self._held(claimant, task_id), self._recorded(task_id, REVERT, {"undo": undo}):
+        async with self.held(claimant, task_id), self._recorded(task_id, REVERT, {"undo": undo}):
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
 
     def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
@@ -170,7 +194,7 @@ class Changes:
         return take_back(task_id, dry_run=dry_run)
 
     @asynccontextmanager
-    async def _held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
+    async def held(self, claimant: Claimant, task_id: str) -> AsyncGenerator[Fence]:
         """Own the task, so that nobody can run it, or do the same."""
         try:
             fence = await claimant.take(task_id)
@@ -213,6 +237,13 @@ class Changes:
             )
             with anyio.CancelScope(shield=True):
                 await storage.commit(None, AppendAudit(done))
+
+
+def _without_worktrees(work: Acceptance) -> tuple[Leftover, ...]:
+    """Remove the worktrees of work that is accepted; `coterie clean` says what is wrong."""
+    with suppress(GitFailed, OSError):
+        return SessionLeftovers(work.worktrees).remove_worktrees()
+    return ()
 
 
 def _stop_first(task_id: str) -> str:

@@ -147,7 +147,7 @@ class App:
         Raises TaskBusy where a living process runs it.
         When cancelled (Ctrl-C), children are ended and the task is parked before it returns.
         """
-        engine = Engine(self.storage, run.WORKFLOWS, await self._claimant(), self.root)
+        engine = Engine(self.storage, run.WORKFLOWS, await self.claimant(), self.root)
         created = (await self._look.state(task_id)).created
         await run.load_workflow(created.workflow)
         async with (
@@ -169,7 +169,7 @@ class App:
             )
         result = await run.with_changes(snapshots, result)
         is_session = created.workflow == run.TICKETS
-        return await self._sessions.concluded(result) if is_session else result
+        return await self.changes.concluded(result) if is_session else result
 
     async def unallowed(self, task_id: str) -> tuple[Power, ...]:
         """What the members of a task would be started with that the user has not allowed."""
@@ -255,23 +255,23 @@ class App:
 
     async def diff(self, task_id: str) -> TaskDiff:
         """What a task changed so far; of a session, what was approved."""
-        return await self._changes.diff(task_id)
+        return await self.changes.diff(task_id)
 
     async def tickets(self, task_id: str) -> list[TicketView]:
         """A session's tickets as they stand, in the order in which they were made."""
-        return await self._sessions.tickets(task_id)
+        return await self.sessions.tickets(task_id)
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
         """All that was said about a session's tickets, in order."""
-        return await self._sessions.envelopes(task_id)
+        return await self.sessions.envelopes(task_id)
 
     async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
         """Whether every envelope of a session is what was written; files are written anew."""
-        return await self._sessions.check_envelopes(task_id)
+        return await self.sessions.check_envelopes(task_id)
 
     async def branch(self, task_id: str) -> str:
         """The branch of a session's approved work; empty where it has none."""
-        return await self._sessions.branch(task_id)
+        return await self.sessions.branch(task_id)
 
     async def problems(self) -> list[str]:
         """What is wrong with the database, by a check of every page and both hash chains."""
@@ -294,8 +294,8 @@ class App:
 
     async def cancel(self, task_id: str) -> None:
         """End a task for good; children are gone when this returns."""
-        await self._sessions.complete_files(task_id)
-        await steering.cancel(self._look, await self._claimant(), task_id, run.unbegun_calls)
+        await self.sessions.complete_files(task_id)
+        await steering.cancel(self._look, await self.claimant(), task_id, run.unbegun_calls)
 
     async def revert(
         self, task_id: str, *, undo: bool = False, dry_run: bool = False
@@ -306,8 +306,8 @@ class App:
         Of a session that was accepted, a commit takes the work back out of the branch; one that
         was not is only marked: nobody's files were changed.
         """
-        claimant = await self._claimant()
-        return await self._changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
+        claimant = await self.claimant()
+        return await self.changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
 
     async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
         """Bring a session's approved work into the branch that the user has checked out.
@@ -315,15 +315,15 @@ class App:
         Raises NotAccepted, and then nothing was changed; `recheck` merges it with a branch that
         moved meanwhile, and accepts it only if the checks pass there too.  Hooks are not run.
         """
-        claimant = await self._claimant()
+        claimant = await self.claimant()
         created = (await self._look.state(task_id)).created
         members = await self._unchecked(created)
         checks = checks_of(self.root, created, members.redactor())
-        return await self._changes.accept(task_id, claimant, checks, recheck=recheck)
+        return await self.changes.accept(task_id, claimant, checks, recheck=recheck)
 
     async def reset_ticket(self, task_id: str, ticket_id: str, author: str = YOU) -> Answered:
         """Have a ticket that failed tried again; raises UsageError where it cannot be."""
-        return await self._sessions.reset(task_id, ticket_id, author)
+        return await self.sessions.reset(task_id, ticket_id, author)
 
     def members(self, team: Team) -> run.Members:
         """The members of a team, ready to be spoken to.  Blocks."""
@@ -352,12 +352,12 @@ class App:
         )
 
     @property
-    def _sessions(self) -> Sessions:
+    def sessions(self) -> Sessions:
         return Sessions(self._look)
 
     @property
-    def _changes(self) -> Changes:
-        return Changes(self._sessions)
+    def changes(self) -> Changes:
+        return Changes(self.sessions)
 
     @property
     def _project(self) -> Project:
@@ -375,7 +375,7 @@ class App:
             await anyio.to_thread.run_sync(sweep, self._owners, needed | {self._owner.id})
         return self._owner
 
-    async def _claimant(self) -> Claimant:
+    async def claimant(self) -> Claimant:
         return Claimant(await self._own(), self.storage.leases, SurvivorReaper(), self.machine)
 
     @property

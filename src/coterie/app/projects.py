@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from coterie.config import settings
-from coterie.config.files import Notice
+from coterie.config.files import Notice, locked
 from coterie.config.foreign_folder import HeldFile, held_files, look_at, set_aside
+from coterie.config.identity import FOLDER, read_known, write_known
 from coterie.config.project import (
     MadeProject,
     Project,
@@ -44,6 +45,16 @@ def project_around(directory: Path | None) -> Project | None:
         if directory is not None:
             raise
         return None
+
+
+def has_history(project: Project) -> bool:
+    """Whether something was done here; also where the database is gone that our logs know of."""
+    if project.database.exists():
+        return True
+    try:
+        return (project.folder / "logs" / "head.json").stat().st_size > 0
+    except OSError:
+        return False
 
 
 def open_folder(project: Project) -> MadeProject:
@@ -86,6 +97,18 @@ def put_aside(project: Project) -> Path | None:
     return None if found.is_believed else set_aside(project.root, found)
 
 
+def forget(folder: Path) -> None:
+    """Take a project that is gone off the user's list; raises UsageError for one that is not."""
+    root, path = folder.expanduser().absolute(), Project(folder).projects
+    if (root / FOLDER).exists():
+        raise UsageError(f"{shown(root)} is there, and in use.", "coterie project", str(root))
+    with locked(path):
+        known = read_known(path)
+        if known.pop(str(root), None) is None:
+            raise NotFound(f"{shown(root)} is not in the list of projects.", None, str(path))
+        write_known(path, known)
+
+
 @dataclass(frozen=True)
 class ProjectsAtWork:
     """Every project something was done in, this one first."""
@@ -104,7 +127,7 @@ def projects_at_work(directory: Path | None) -> ProjectsAtWork:
         notices = (*notices, Notice(f"{why} It is left out.", look_at(here.root)))
         here = None
     found = [here, *others] if here is not None else others
-    at_work = tuple(one for one in found if one.database.exists())
+    at_work = tuple(one for one in found if has_history(one))
     return ProjectsAtWork(here, at_work, tuple(dict.fromkeys(notices)))
 
 
@@ -126,6 +149,23 @@ def change_setting(
     else:
         settings.set_value(path, key, value)
     return settings_of(project).get(key), path
+
+
+async def project_of(task_id: str, here: Project | None) -> Project | None:
+    """The other project that has the task with exactly this id.  Raises UsageError for several."""
+    from coterie.app.project import App
+
+    found: list[Project] = []
+    for project in known_projects().projects:
+        if (here is not None and project.root == here.root) or not has_history(project):
+            continue
+        with suppress(CoterieError):  # what is wrong with it is told in the inbox
+            async with App.open(project.root, project.home) as app:
+                found += [project] if await app.find_task(task_id) == task_id else []
+    if len(found) > 1:
+        places = ", ".join(shown(project.root) for project in found)
+        raise UsageError(f"{task_id} is a task in {places}.", "Name the project: -C DIR")
+    return found[0] if found else None
 
 
 @dataclass(frozen=True)

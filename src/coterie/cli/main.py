@@ -56,15 +56,18 @@ VERBS: dict[str, Verb] = {
     "tasks": Verb("tasks:tasks", "every task of this project", "Look"),
     "show": Verb("show:show", "all about one task, question or ticket", "Look"),
     "log": Verb("tasks:log", "what happened, in order", "Look"),
+    "attach": Verb("attach:attach", "the live screen of a task that runs elsewhere", "Look"),
     "diff": Verb("diff:diff", "what a task changed in your files", "Look"),
     "cost": Verb("audit:cost", "tokens and money, by task, member or day", "Look"),
     "audit": Verb("audit:audit", "every tool call, and whether the record is whole", "Look"),
+    "export": Verb("export:export", "a task as JSON lines, with its artifacts", "Look"),
     "ps": Verb("ps:ps", "who does what now, in every project", "Look"),
     "stop": Verb("ps:stop", "park a task, one member, or everything", "Steer"),
     "resume": Verb("tasks:resume", "go on with a parked or killed task", "Steer"),
     "cancel": Verb("tasks:cancel", "end a task for good", "Steer"),
     "accept": Verb("tasks:accept", "take a session's work into your branch", "Steer"),
     "revert": Verb("diff:revert", "take back what a task changed", "Steer"),
+    "clean": Verb("clean:clean", "remove what ended tasks left behind", "Steer"),
     "team": Verb("team:team", "list, make, check and show teams", "Set up"),
     "agents": Verb("setup:agents", "the registry: which programs can be members", "Set up"),
     "config": Verb("config:config", "settings", "Set up"),
@@ -211,25 +214,20 @@ def show_notices(call: Call, notices: Iterable[Notice]) -> None:
 
 def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
     """Run `body` on this project; says so kindly where nothing was ever done here."""
+    from coterie.app.projects import has_history
+
     project = here(call)
-    if not project.database.exists():
+    if not has_history(project):
         start = 'Start:  coterie "what the team should do"'
         return call.lines([f"Nothing has been done in {project.root} yet.", start])
     return opened(project, body)
 
 
 def named(call: Call, name: str, body: Callable[[App, str], Awaitable[R]]) -> R:
-    """Run `body` on this project and the id of the task that a person named."""
-    project = here(call)
-    if not project.database.exists():
-        from coterie.errors import NotFound
-
-        raise NotFound(f'No "{name}": nothing has been done in {project.root} yet.')
-
-    async def found(app: App) -> R:
-        return await body(app, await app.find_task(name))
-
-    return opened(project, found)
+    """Run `body` on the id of the task that a person named, and on its project: this one, else the
+    one other that has a task of exactly this id."""
+    run: Callable[..., R] = _loaded("named:run_on_task")
+    return run(call, name, body)
 
 
 def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from coterie.app.projects import (
@@ -10,6 +12,7 @@ from coterie.app.projects import (
     adopt,
     contents,
     find_project,
+    forget,
     put_aside,
     refused,
 )
@@ -61,6 +64,16 @@ def adopt_(call: Call) -> None:
 def set_aside(call: Call) -> None:
     """Rename a .coterie that came with its folder, so that nothing reads it."""
     _set_aside(call, find_project(call.directory))
+
+
+@command("forget", "coterie project forget ~/old/place", project)
+@click.argument("folder", type=click.Path(path_type=Path))
+@pass_call
+def forget_(call: Call, folder: Path) -> None:
+    """Take a project whose folder is gone off your list, so that no inbox speaks of it."""
+    forget(folder)
+    call.record("project", {"path": str(folder), "origin": "absent", "problem": None})
+    call.line(f"Forgotten: {printable(str(folder))}")
 
 
 def settle(call: Call, found: Project, why: NotOurs) -> None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TICKETS = "tickets"
-_LOOK_BACK = 12
+LOOK_BACK = 12
 """How much of the past a resumed conversation shows again."""
 
 
@@ -73,7 +73,7 @@ async def start_task(
                 surface = _surface(call, start.team, start.workflow)
                 surface = wrapper(surface) if wrapper else surface
                 return await _run_new(call, app, start, surface, parking, patience)
-            screen = _screen(call, start.team, start.caps, project, start.workflow)
+            screen = make_screen(call, start.team, start.caps, project, start.workflow)
             async with screen.shown(parking.request):
                 if start.goal is None:
                     with parking.stoppable():
@@ -111,9 +111,9 @@ async def resume_task(
                 surface.knows(await app.tickets(task_id))
             return await run_task(call, app, task_id, surface, parking, patience)
         caps = detail.state.created.caps
-        screen = _screen(call, team, caps, project, detail.view.workflow)
+        screen = make_screen(call, team, caps, project, detail.view.workflow)
         async with screen.shown(parking.request):
-            screen.look_back((await app.timeline(task_id))[-_LOOK_BACK:])
+            screen.look_back((await app.timeline(task_id))[-LOOK_BACK:])
             screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
             screen.attach(app, task_id)
             return await run_task(call, app, task_id, screen, parking, patience)
@@ -129,7 +129,8 @@ def _surface(call: Call, team: Team, workflow: str) -> Surface:
     return PlainOutput(call, team, TicketEvents)
 
 
-def _screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
+def make_screen(call: Call, team: Team, caps: Caps, project: Project, workflow: str) -> Screen:
+    """The live screen of a task, by its workflow."""
     from coterie.cli.screen.screen import Screen
 
     kind = Screen

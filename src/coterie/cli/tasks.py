@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from coterie.cli import records, report
-from coterie.cli.main import Call, command, here, look, named, pass_call
+from coterie.cli import records
+from coterie.cli.main import Call, command, look, named, pass_call
 from coterie.cli.text import Span, ago, counted, one_line, table
 from coterie.cli.timeline import Timeline
 from coterie.errors import NotFound, TaskBusy, UsageError
@@ -152,9 +152,9 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 @pass_call
 def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool) -> None:
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
-    project = here(call)
 
     async def body(app: App, task_id: str | None = None) -> int:
+        from coterie.app.projects import Project
         from coterie.cli.running import Patience, resume_task
 
         patience = Patience.of(call, wait, at_reset=at_reset)
@@ -167,10 +167,12 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, t
             if trust or click.confirm("Go on with it, as it is now?", default=False):
                 await app.allow(task_id)
         try:
-            return await resume_task(call, project, app, task_id, patience)
+            return await resume_task(call, Project(app.root), app, task_id, patience)
         except TaskBusy as busy:
             call.note(f"{busy} Following it; ^C leaves it running.")
-            return await _follow(call, app, task_id)
+            from coterie.cli.attach import follow_log
+
+            return await follow_log(call, app, await app.show(task_id))
 
     code = look(call, body) if id_ is None else named(call, id_, body)
     raise click.exceptions.Exit(code or 0)
@@ -188,19 +190,6 @@ async def _only(app: App) -> str:
         listed = "\n".join(["Which one? Unfinished are:", *rows, *rest])
         raise UsageError(listed, f"coterie resume {unfinished[-1].id}")
     return unfinished[0].id
-
-
-async def _follow(call: Call, app: App, task_id: str) -> int:
-    """Show what another process does with the task, until it ends or parks."""
-    detail = await app.show(task_id)
-    timeline = Timeline(call, app.root, detail.state.created.team)
-    async for entry in app.follow(task_id):
-        timeline.show(entry)
-    detail = await app.show(task_id)
-    timeline.end(detail.view)
-    result = report.of_view(detail.view, detail.turns)
-    call.record("result", records.fields_of(result))
-    return report.exit_code(result)
 
 
 async def _view(app: App, task_id: str) -> TaskView:
@@ -231,4 +220,5 @@ def _lines(call: Call, done: Accepted) -> list[str]:
     if done.checks:
         ran = ", ".join(f"{one_line(one.command)} exit {one.exit_code}" for one in done.checks)
         lines.append(f"  checked  {ran}, on your branch as it is now")
+    lines += [f"  kept     {one_line(one.name)}: {one.kept}" for one in done.kept]
     return [*lines, f"  undo     coterie revert {done.task}"]

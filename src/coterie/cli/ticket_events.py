@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from coterie.app.views import AT_WORK, read_report, read_session, ticket_of
@@ -87,6 +87,8 @@ class TicketEvents(RecordLines):
             return ["", *ticket_report.report_lines(ended, self.width(), self.paint)]
         if result.reason == "interrupted":
             return [report.stopped_line(result.task)]
+        if await app.branch(result.task):  # so far none of it is in the user's tree
+            result = replace(result, changed=())
         lines = self._report(result, ())
         if listed := rows(await read_session(app, result.task)):
             lines.insert(1, f"  tickets  {counts(listed)}   coterie tickets {result.task}")

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import secrets
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -171,6 +172,7 @@ def give_identities(known: Mapping[str, KnownProject], projects: Path) -> dict[s
 # -- what is below it --------------------------------------------------------------------------
 
 _DEPTHS = {
+    "kept": 1,
     "logs": 1,
     "owners": 1,
     "prompts": 1,
@@ -242,6 +244,43 @@ def _known(entry: object) -> KnownProject | None:
         owner if isinstance(owner, int) else None,
         tracked if isinstance(tracked, str) else None,
     )
+
+
+def gone(known: Mapping[str, KnownProject]) -> Iterator[files.Notice]:
+    """What to say of projects that are not where they were: a folder may have been moved."""
+    ids = [entry.id for entry in known.values()]
+    for entry in known.values():
+        root = Path(entry.path)
+        if entry.id is None or ids.count(entry.id) > 1 or os.path.lexists(root / FOLDER):
+            continue
+        lost = f"{shown(root)} is gone, and what waits there is not shown."
+        if place := _moved_to(root, entry.id):
+            lost = f"{shown(root)} is now {shown(place)}, and what waits there is not shown."
+            yield files.Notice(lost, f"coterie project adopt -C {shlex.quote(str(place))}")
+        else:
+            hint = (
+                f"coterie project adopt -C NEW, or coterie project forget {shlex.quote(str(root))}"
+            )
+            yield files.Notice(lost, hint)
+
+
+def _moved_to(root: Path, id_: str) -> Path | None:
+    """The folder beside it that has become a project's, where it was only renamed."""
+    with suppress(OSError):
+        for folder in root.parent.iterdir():
+            if _read_id(folder / FOLDER) == id_:
+                return folder
+    return None
+
+
+def without_old_place(known: dict[str, KnownProject], root: Path) -> dict[str, KnownProject]:
+    """The list without the place from which a folder was moved here."""
+    id_ = _read_id(root / FOLDER)
+    return {
+        path: entry
+        for path, entry in known.items()
+        if entry.id is None or entry.id != id_ or os.path.lexists(Path(path) / FOLDER)
+    }
 
 
 def write_known(path: Path, known: dict[str, KnownProject]) -> None:

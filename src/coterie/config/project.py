@@ -22,17 +22,13 @@ from coterie.config.identity import (
     Judgement,
     give_identities,
     give_identity,
+    gone,
     judge,
     read_known,
+    without_old_place,
     write_known,
 )
-from coterie.errors import (
-    ConfigError,
-    CoterieError,
-    StorageError,
-    StorageReadOnly,
-    UsageError,
-)
+from coterie.errors import ConfigError, CoterieError, StorageError, StorageReadOnly, UsageError
 from coterie.model.workspace import shown
 from coterie.workspace.beneath import write_file
 
@@ -287,7 +283,7 @@ def enter_project(project: Project) -> files.Notice | None:
                 return notice
             if len(known) >= MANY_PROJECTS:
                 known = {root: one for root, one in known.items() if _is_project(root)}
-            known = give_identities(known, path)
+            known = without_old_place(give_identities(known, path), project.root)
             with files.storage_errors(project.root):
                 entry = give_identity(project.root, known)
             write_known(path, {**known, entry.path: entry})
@@ -358,7 +354,8 @@ def known_projects(home: Path | None = None) -> KnownProjects:
     """Every project that is still there and ours; a damaged list is set aside, not fatal."""
     path = (home or coterie_home()) / PROJECTS_FILE
     try:
-        entries, notices = read_known(path), list[files.Notice]()
+        entries = read_known(path)
+        notices = list(gone(entries))
     except ConfigError as error:
         entries, notices = {}, [_recovered(path, error)]
     there: list[Project] = []

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from coterie.engine.limits import usage_of
 from coterie.model import instant
 from coterie.model.conversation import Message
+from coterie.model.envelope import Envelope, TicketPayload
 from coterie.model.interaction import NOBODY
 from coterie.model.journal import Turn
 from coterie.model.record import (
@@ -66,8 +67,8 @@ class _Reading:
         self._asked: dict[str, InteractionRecord] = {}
         self._messages = 0
         self._audited = 0
-        self._inputs: dict[str, Mapping[str, object]] = {}
-        """By tool call: its input, until it ends."""
+        self._inputs: dict[tuple[str, str], Mapping[str, object]] = {}
+        """By member and tool call: its input, until it ends."""
         self._turns = 0
         """How many attempts are read and closed: these never change."""
         self._closed: set[tuple[str, int]] = set()
@@ -76,6 +77,9 @@ class _Reading:
         """By the number of a turn: the attempt that gave its message."""
         self._tickets: dict[str, int] = {}
         """By ticket: how many lines of its history are read."""
+        self._envelopes = 0
+        self._owners: dict[tuple[str, str], str | None] = {}
+        """By ticket and when something happened to it: who worked on it then."""
 
     @property
     def is_over(self) -> bool:
@@ -94,6 +98,8 @@ class _Reading:
         calls = await storage.audit.of_task(task_id, self._audited)
         self._audited += len(calls)
         tickets = await storage.tickets.tickets(task_id, self._tickets)
+        if tickets:  # after them, so that what was said about each line is there
+            self._read_owners(await storage.tickets.envelopes(task_id, self._envelopes))
         turns = self._of_turns(await storage.journal.turns(task_id, self._turns))
         return _merged(
             [
@@ -134,10 +140,11 @@ class _Reading:
         return Entry(message.at, record)
 
     def _of_call(self, entry: AuditEntry) -> Entry:
+        key = entry.author_actor_id, entry.tool_call_id
         if entry.kind == "ToolCallRequested":
-            given = self._inputs[entry.tool_call_id] = entry.input or {}
+            given = self._inputs[key] = entry.input or {}
         else:
-            given = self._inputs.pop(entry.tool_call_id, {})
+            given = self._inputs.pop(key, {})
         return Entry(entry.timestamp, ToolCallRecord.of(entry, given))
 
     def _of_turns(self, turns: Sequence[Turn]) -> list[Entry]:
@@ -163,8 +170,15 @@ class _Reading:
         for ticket in tickets:
             shown = self._tickets.get(ticket.id, 0)
             self._tickets[ticket.id] = len(ticket.history)
-            entries += _of_history(self._task_id, ticket)[shown:]
+            entries += _of_history(self._task_id, ticket, self._owners)[shown:]
         return sorted(entries, key=lambda entry: entry.at)
+
+    def _read_owners(self, envelopes: Sequence[tuple[int, Envelope]]) -> None:
+        for number, envelope in envelopes:
+            self._envelopes: int = number
+            ticket = envelope.payload
+            if isinstance(ticket, TicketPayload) and ticket.history:
+                self._owners[ticket.ticket_id, ticket.history[-1].timestamp] = ticket.owner
 
 
 def _key(turn: Turn) -> tuple[str, int]:
@@ -191,12 +205,16 @@ def _rank(record: Record) -> int:
     return 2 if isinstance(record, InteractionRecord) else 1
 
 
-def _of_history(task_id: str, ticket: Ticket) -> list[Entry]:
-    """All that happened to a ticket."""
+def _of_history(
+    task_id: str, ticket: Ticket, owners: Mapping[tuple[str, str], str | None]
+) -> list[Entry]:
+    """All that happened to a ticket, and who worked on it at the time."""
     entries: list[Entry] = []
+    owner: str | None = ticket.owner
     state: TicketState = "pending"
     for moment in ticket.history:
         state = _STATES.get(moment.event, state)
+        owner = owners.get((ticket.id, moment.at), owner)
         begun, closed = moment.event == "created", moment.event == "closed"
         message = moment.message if moment.event in (state, "closed") else moment.event
         if moment.message and message == moment.event:
@@ -205,7 +223,7 @@ def _of_history(task_id: str, ticket: Ticket) -> list[Entry]:
             task_id,
             ticket.id,
             state,
-            None if begun else ticket.owner,
+            None if begun else owner,
             ticket.title,
             message,
             ticket.dependencies,

@@ -208,9 +208,14 @@ class Git:
         """A repository inside the folder is no more than a number to a commit."""
         for entry in self.run("ls-files", "--stage", "-z", env=index).split("\0"):
             facts, _, name = entry.partition("\t")
-            if facts.startswith("160000 ") and os.path.lexists(self.folder / name / ".git"):
+            if not facts.startswith("160000 "):
+                continue
+            if os.path.lexists(self.folder / name / ".git"):
                 problem = f"{name} is a repository of its own, which a commit does not hold"
                 raise self._failed("add", problem, None)
+            if _holds_something(self.folder / name):
+                problem = f"{name} is a submodule, and a commit holds none of its files"
+                raise self._failed("add", f"{problem}: run it in the submodule", None)
 
     def _place(self, command: str) -> Worktree:
         """Which repository this is."""
@@ -341,6 +346,14 @@ def _listed(output: str) -> Iterator[tuple[str, tuple[str | None, str | None]]]:
             branch = facts.get("branch")
             head = facts.get("HEAD", "").strip("0") and facts["HEAD"]
             yield facts["worktree"], (head or None, branch and branch.removeprefix(HEADS))
+
+
+def _holds_something(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return next(entries, None) is not None
+    except OSError:
+        return False
 
 
 def _text(data: bytes) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +102,29 @@ def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifact
     base = root / ".coterie"
     write_file(base, ("sessions", session, "artifacts", *Path(uri).parts), data)
     return ArtifactRef(label=made.name, uri=uri, digest=f"sha256:{digest}", size_bytes=len(data))
+
+
+@dataclass(frozen=True)
+class ArtifactFile:
+    """A file among a session's artifacts."""
+
+    name: str
+    """Its path below the folder of the artifacts."""
+    path: Path
+    digest: str
+    size_bytes: int
+
+
+def artifact_files(root: Path, session: str) -> Iterator[ArtifactFile]:
+    """All that is kept of a session's artifacts; links are passed over."""
+    folder = artifacts_folder(root, session)
+    for place, _, names in sorted(os.walk(folder)):
+        for name in sorted(names):
+            path = Path(place, name)
+            with suppress(OSError), _opened(path, os.O_NOFOLLOW) as file:
+                size = os.fstat(file.fileno()).st_size
+                digest = f"sha256:{hashlib.file_digest(file, 'sha256').hexdigest()}"
+                yield ArtifactFile(str(path.relative_to(folder)), path, digest, size)
 
 
 def check_artifact(root: Path, session: str, artifact: ArtifactRef) -> None:

@@ -63,7 +63,7 @@ _MARKS: dict[MemberState, str] = {
 _BUSY = ("starting", "working", "quiet")
 _TAIL = 400
 _PICKS = "@name picks speaker"
-STOPS, HELP = "^C stop, keep", "/help"
+STOPS, LEAVES, HELP = "^C stop, keep", "^C leave, it goes on", "/help"
 
 
 @dataclass
@@ -79,6 +79,8 @@ class _Doing:
 class ChatStatus:
     """Follows the records of one task."""
 
+    stops: str = STOPS
+    """What ^C does: elsewhere a task goes on when whoever watches it leaves."""
     queued: str = "heard after this turn"
     """What becomes of a word while somebody works."""
     commands: Mapping[str, str] = COMMANDS
@@ -229,7 +231,7 @@ class ChatStatus:
 
     def _hints(self) -> list[str]:
         turn = ["your turn: type, Enter"] if self.your_turn else []
-        return [*turn, _PICKS, *(["Esc interrupt"] if self.busy else []), STOPS, HELP]
+        return [*turn, _PICKS, *(["Esc interrupt"] if self.busy else []), self.stops, HELP]
 
     def _members(self, *, idle: bool) -> list[str]:
         busy = {record.member for record, _ in self._open.values()}

@@ -179,7 +179,7 @@ class TicketStatus(ChatStatus):
         at_work = [name for name, view in self._views.items() if view.ticket.state in AT_WORK]
         # The first of these is a ticket that there is something to see of.
         tickets = [f"/{name} one ticket" for name in [*asking, *at_work, *self._views]]
-        return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], STOPS, HELP]
+        return [_TELLS if self.task else "type the goal, Enter", *tickets[:1], self.stops, HELP]
 
 
 class TicketScreen(Screen):

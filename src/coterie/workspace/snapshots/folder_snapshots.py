@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coterie.errors import NotOurs, UsageError
-from coterie.workspace.beneath import read_file
+from coterie.model.workspace import shown
+from coterie.workspace.beneath import read_file, write_file
 from coterie.workspace.snapshots.changes import (
     FileChange,
     Patch,
@@ -17,9 +18,9 @@ from coterie.workspace.snapshots.changes import (
     by_folder,
     patch_of,
 )
-from coterie.workspace.snapshots.repository import SnapshotRepository
+from coterie.workspace.snapshots.repository import ChangeSpan, SnapshotRepository
 from coterie.workspace.snapshots.revert import Revert, RevertResult, SkippedFile
-from coterie.workspace.snapshots.turn_snapshots import TurnSnapshots
+from coterie.workspace.snapshots.turn_snapshots import TurnSnapshots, kept_file
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,20 @@ class FolderSnapshots(TurnSnapshots):
             spans = [span for span in repository.spans() if belongs(span, task_id)]
             for place in {span.folder for span in spans if span.after is None}:
                 self._end_spans(repository, place, {span.task for span in spans})
+
+    def spans(self, task_id: str) -> list[ChangeSpan]:
+        """What was stored for a task and its parts."""
+        with self._repository.alone() as repository:
+            return [span for span in repository.spans() if belongs(span, task_id)]
+
+    def remove(self, tasks: Iterable[str], why: str) -> None:
+        """Forget what was stored for tasks; whoever asks for their changes later is told why."""
+        with self._repository.alone() as repository:
+            for task_id in tasks:
+                for name in {span.task for span in repository.spans() if belongs(span, task_id)}:
+                    write_file(self._project, kept_file(name), f"{why}\n".encode())
+                    repository.drop_task(name)
+            repository.prune()
 
     def diff(self, task_id: str) -> TaskDiff:
         """What a task changed, as patches."""
@@ -88,10 +103,17 @@ class FolderSnapshots(TurnSnapshots):
 
     def _problem(self, task_id: str) -> str | None:
         with suppress(OSError, NotOurs):
-            return (
-                read_file(self._project, *self._problems(task_id)).decode(errors="replace").strip()
-            )
+            return self._note(*self._problems(task_id))
+        with suppress(OSError, NotOurs):
+            cleaned = self._note(*kept_file(task_id))
+            if cleaned:
+                return cleaned
+            if not self.has_kept(task_id):
+                return f"{shown(self._repository.folder)} holds nothing of it any more"
         return None
+
+    def _note(self, *names: str) -> str:
+        return read_file(self._project, *names).decode(errors="replace").strip()
 
     def _patch(
         self, repository: SnapshotRepository, folder: Path, changes: Iterable[FileChange]

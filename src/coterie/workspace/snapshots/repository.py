@@ -232,6 +232,21 @@ class SnapshotRepository:
         spans = [span for span in spans if task in (None, span.task)]
         return sorted(spans, key=lambda span: span.before.sequence)
 
+    def drop_task(self, task: str) -> None:
+        """Drop the spans of one task; what only they had is gone with the next `prune`."""
+        refs = self.run("for-each-ref", "--format=%(refname)", f"{REFS}/{task}").split()
+        for ref in refs:
+            self.run("update-ref", "-d", ref)
+
+    def prune(self) -> None:
+        """Remove what no span has; not while a turn is under way, which is no span yet."""
+        names = names_in(self.folder, STATE)
+        if any(name.startswith(OPEN) for name in names):
+            return
+        for name in names:  # the last look at a folder leads to what no span has
+            (self.folder / STATE / name).unlink(missing_ok=True)
+        self.run("prune", "--expire=now")
+
     def begin(
         self, task: str, number: int, snapshots: Iterable[SnapshotRecord]
     ) -> list[ChangeSpan]:

@@ -172,9 +172,16 @@ class TurnSnapshots:
         ]
         for span in ended:
             repository.end(span, SnapshotRecord(current.of(span), at, whole=False))
+            self._note_kept(span.task)
         for file in {span.file for span in ended} - {""}:
             repository.forget(file)
         return last
+
+    def _note_kept(self, task_id: str) -> None:
+        """Remember outside of the repository that it holds something of a task."""
+        noted = self._project.joinpath(*kept_file(task_id)).exists()
+        if not noted and (self._repository.folder / REFS / task_id).is_dir():
+            write_file(self._project, kept_file(task_id), b"")
 
     def _take(
         self, repository: SnapshotRepository, place: Path
@@ -264,6 +271,11 @@ class TurnSnapshots:
 
     def _problems(self, task_id: str) -> tuple[str, ...]:
         return (self._repository.folder.name, "problems", quote(task_id, safe=""))
+
+
+def kept_file(task_id: str) -> tuple[str, str]:
+    """The file that says that something was stored for a task, and what became of it since."""
+    return ("kept", quote(task_id, safe=""))
 
 
 def _opened(name: str, folder: int) -> int:

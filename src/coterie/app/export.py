@@ -1,0 +1,85 @@
+"""A task in files that others can read: all on record as JSON lines, artifacts, the patch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import anyio.to_thread
+
+from coterie.app.audit import AuditFilter, exported, read_audit
+from coterie.app.project import App
+from coterie.config.files import storage_errors
+from coterie.errors import UsageError
+from coterie.model.record import Entry, TaskDetail
+from coterie.workspace.session_files import ArtifactFile, artifact_files
+
+RECORD, PATCH, ARTIFACTS = "task.jsonl", "changes.patch", "artifacts"
+
+
+@dataclass(frozen=True)
+class TaskPart:
+    """A task, or a task below it, with all that happened in it."""
+
+    detail: TaskDetail
+    timeline: Sequence[Entry]
+
+
+@dataclass(frozen=True)
+class TaskExport:
+    """All there is of a task and of those below it."""
+
+    parts: Sequence[TaskPart]
+    audit: Sequence[Mapping[str, object]]
+    envelopes: Sequence[Mapping[str, object]]
+    costs: Sequence[Mapping[str, object]]
+    patch: str
+    artifacts: Sequence[ArtifactFile]
+
+
+async def read_export(app: App, task_id: str) -> TaskExport:
+    """Read it all; nothing is written."""
+    ids = [task_id]
+    for view in await app.tasks():  # the oldest first, so a task comes after the one above it
+        if view.parent_id in ids:
+            ids.append(view.id)
+    parts = [TaskPart(await app.show(one), await app.timeline(one)) for one in ids]
+    rows = [row for one in ids for row in (await read_audit(app, AuditFilter(one))).rows]
+    costs = [asdict(cost) for one in ids for cost in await app.costs(one)]
+    session = parts[0].detail.state.created.session_id
+    said = [
+        {"sequence": number, **envelope.model_dump(mode="json", exclude_none=True)}
+        for number, envelope in enumerate(await app.envelopes(task_id), 1)
+    ]
+    found = await app.diff(task_id)
+    patch = "".join(one.text for one in found.patches)
+    files = await anyio.to_thread.run_sync(lambda: list(artifact_files(app.root, session)))
+    audit: list[Mapping[str, object]] = [json.loads(exported(row)) for row in rows]
+    return TaskExport(parts, audit, said, costs, patch, files)
+
+
+def write_export(found: TaskExport, lines: Sequence[str], target: Path) -> Path:
+    """Write it into a new folder, of which nobody sees half; returns its path.  Blocks."""
+    target = target.expanduser().absolute()
+    if target.exists() or not target.parent.is_dir():
+        raise UsageError(f"{target} cannot be made.", "Name a new folder in one that exists.")
+    draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}.new")
+    with storage_errors(target.parent):
+        try:
+            draft.mkdir(mode=0o700)
+            (draft / RECORD).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            if found.patch:
+                (draft / PATCH).write_bytes(found.patch.encode("utf-8", "surrogateescape"))
+            for file in found.artifacts:
+                copy = draft / ARTIFACTS / file.name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file.path, copy, follow_symlinks=False)
+            draft.rename(target)
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+    return target

@@ -1,0 +1,129 @@
+"""`attach`: the live screen of a task that another process runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from coterie.app.costs import tally
+from coterie.app.projects import Project
+from coterie.cli import records, report
+from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.running import LOOK_BACK, StopRequest, make_screen, signals
+from coterie.cli.timeline import Timeline
+from coterie.errors import UsageError
+from coterie.model.record import Entry, InteractionRecord, MemberRecord, TaskDetail
+from coterie.model.task import ENDED
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+    from coterie.cli.screen.screen import Screen
+
+_LOOK = 1.0
+"""How often it is looked what members do, in seconds: that alone is on no timeline."""
+
+
+@command("attach", "coterie attach k3f9")
+@click.argument("id_", metavar="ID", default="last")
+@pass_call
+def attach(call: Call, id_: str) -> None:
+    """The live screen of a task that runs elsewhere: watch, answer, say, break off a turn.
+
+    ^C leaves it, and the task goes on. Without a terminal it is the log, as it grows.
+    """
+
+    async def body(app: App, task_id: str) -> int:
+        detail = await app.show(task_id)
+        if detail.view.status in ENDED:
+            raise UsageError(
+                f"{task_id} has ended ({detail.view.status}).", f"coterie log {task_id}"
+            )
+        if detail.view.pid is None:
+            raise UsageError(f"Nobody runs {task_id} now.", f"coterie resume {task_id}")
+        follow = _on_screen if call.live else follow_log
+        return await follow(call, app, detail)
+
+    raise click.exceptions.Exit(named(call, id_, body))
+
+
+async def follow_log(call: Call, app: App, detail: TaskDetail) -> int:
+    """Show what another process does with a task as lines, until it ends or parks."""
+    timeline = Timeline(call, app.root, detail.state.created.team)
+    async for entry in app.follow(detail.view.id):
+        timeline.show(entry)
+    detail = await app.show(detail.view.id)
+    timeline.end(detail.view)
+    result = report.of_view(detail.view, detail.turns)
+    call.record("result", records.fields_of(result))
+    return report.exit_code(result)
+
+
+async def _on_screen(call: Call, app: App, detail: TaskDetail) -> int:
+    task_id, created = detail.view.id, detail.state.created
+    leaving = StopRequest()
+    screen = make_screen(call, created.team, created.caps, Project(app.root), detail.view.workflow)
+    screen.watch()
+    with signals(leaving):
+        async with screen.shown(leaving.request):
+            past = await app.timeline(task_id)
+            screen.look_back(past[-LOOK_BACK:])
+            screen.caught_up(tally(await app.costs(task_id)).tokens, detail.questions)
+            screen.attach(app, task_id)
+            for entry in _still_open(past):
+                screen.saw(entry.record)
+            with leaving.stoppable():
+                async with anyio.create_task_group() as group:
+                    group.start_soon(_show_members, app, task_id, screen)
+                    await _show_new(app, task_id, len(past), screen)
+                    group.cancel_scope.cancel()
+            if not leaving.asked:
+                detail = await app.show(task_id)
+                result = report.of_view(detail.view, detail.turns)
+                await screen.finished(app, result)
+                return report.exit_code(result)
+    call.line(f"Left; {task_id} goes on.   coterie attach {task_id}")
+    return 0
+
+
+def _still_open(past: list[Entry]) -> list[Entry]:
+    """The questions that nobody has answered yet."""
+    asked: dict[str, Entry] = {}
+    for entry in past:
+        if isinstance(entry.record, InteractionRecord):
+            name = entry.record.interaction.interaction_id
+            if entry.record.state == "open":
+                asked[name] = entry
+            else:
+                asked.pop(name, None)
+    return list(asked.values())
+
+
+async def _show_new(app: App, task_id: str, known: int, screen: Screen) -> None:
+    """What is added to the timeline, until the task ends or its owner is gone."""
+    async for entry in app.follow(task_id):
+        if known > 0:
+            known -= 1
+        else:
+            screen.saw(entry.record)
+
+
+async def _show_members(app: App, task_id: str, screen: Screen) -> None:
+    before: dict[str, MemberRecord] = {}
+    while True:
+        for one in await app.running(task_id):
+            doing = MemberRecord(
+                task_id,
+                one.member,
+                one.state,
+                one.reason,
+                one.since,
+                one.question,
+                one.waits_for,
+                one.until,
+            )
+            if before.get(one.member) != doing:
+                before[one.member] = doing
+                screen.saw(doing)
+        await anyio.sleep(_LOOK)

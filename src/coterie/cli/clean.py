@@ -1,0 +1,93 @@
+"""`clean`: what ended tasks have left behind, listed and then removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.app.cleaning import KINDS, Cleaning, Leftover
+from coterie.cli.main import Call, command, look, named, pass_call
+from coterie.cli.text import counted, one_line, table
+from coterie.errors import UsageError
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+
+
+@command("clean", "coterie clean --dry-run")
+@click.argument("id_", metavar="[ID]", required=False)
+@click.option(
+    "--only", type=click.Choice(KINDS), multiple=True, help="These alone; may be given again."
+)
+@click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@pass_call
+def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, yes: bool) -> None:
+    """Remove what tasks left that have ended: worktrees, branches, homes, snapshots.
+
+    All of it is listed first. A worktree with changes that no commit has, and a branch that is
+    not in the one you have checked out, are kept. Without its snapshots, what a task changed can
+    be neither shown nor reverted.
+    """
+
+    async def listed(app: App, task_id: str | None = None) -> list[Leftover]:
+        return await Cleaning(app).leftovers(task_id, only or KINDS)
+
+    found = look(call, listed) if id_ is None else named(call, id_, listed)
+    if found is None:
+        return
+    going = [one for one in found if not one.kept]
+    call.records("leftover", map(asdict, found))
+    call.lines(table(list(map(_row, found)), call.width))
+    if not going:
+        call.record("clean", {"removed": 0, "bytes": 0})
+        call.line("Nothing to remove.")
+        return
+    if dry_run:
+        call.record("clean", {"removed": 0, "bytes": 0})
+        call.line(f"{_sum(going)} would be removed.   coterie clean{_again(id_, only)} --yes")
+        return
+    _agreed(call, going, f"coterie clean{_again(id_, only)} --yes", yes=yes)
+
+    async def removed(app: App) -> list[Leftover]:
+        return await Cleaning(app).remove(found)
+
+    gone = look(call, removed) or []
+    call.record("clean", {"removed": len(gone), "bytes": sum(one.bytes for one in gone)})
+    call.line(f"Removed {_sum(gone)}.")
+
+
+def _agreed(call: Call, going: Sequence[Leftover], command: str, *, yes: bool) -> None:
+    if yes:
+        return
+    if not call.attended:
+        problem = "Nothing was removed: there is no terminal to ask on."
+        raise UsageError(problem, f"{command}, or --dry-run to only look")
+    click.confirm(f"Remove {_sum(going)}?", default=False, abort=True)
+
+
+def _again(id_: str | None, only: Sequence[str]) -> str:
+    words = [*([id_] if id_ else []), *(f"--only {kind}" for kind in only)]
+    return "".join(f" {word}" for word in words)
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1_000_000:.1f} MB" if size >= 100_000 else f"{size / 1000:.1f} kB"
+
+
+def _sum(found: Sequence[Leftover]) -> str:
+    size = sum(one.bytes for one in found)
+    return counted(len(found), "thing") + (f" ({_bytes(size)})" if size else "")
+
+
+def _row(one: Leftover) -> tuple[str, ...]:
+    size = _bytes(one.bytes) if one.bytes else ""
+    return (
+        f"  {one.kind}",
+        one.task,
+        f"kept: {one.kept}" if one.kept else size,
+        one_line(one.name),
+    )

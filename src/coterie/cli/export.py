@@ -1,0 +1,63 @@
+"""`export`: everything on record of a task as JSON lines, with its artifacts and its patch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coterie.app.export import TaskExport, read_export, write_export
+from coterie.cli import records
+from coterie.cli.main import Call, command, named, pass_call
+from coterie.cli.text import counted, write_data
+from coterie.model.workspace import shown
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+
+
+@command("export", "coterie export k3f9 k3f9.export")
+@click.argument("id_", metavar="ID")
+@click.argument("target", metavar="[FOLDER]", required=False)
+@pass_call
+def export(call: Call, id_: str, target: str | None) -> None:
+    """A task as others can read it: task.jsonl, changes.patch, artifacts/; of all tasks below it
+    too. FOLDER is made (ID.export where none is named); - writes the lines to stdout.
+
+    The first field of each line, type, says what it is: task, then what log --json shows, then
+    audit, envelope, cost and artifact. Secrets are taken out, as they are on record.
+    """
+
+    async def body(app: App, task_id: str) -> tuple[str, TaskExport]:
+        return task_id, await read_export(app, task_id)
+
+    task_id, found = named(call, id_, body)
+    lines = [json.dumps(line, default=str, ensure_ascii=False) for line in _lines(found)]
+    if target == "-":
+        for line in lines:
+            write_data(sys.stdout, line)
+        return
+    path = write_export(found, lines, Path(target or f"{task_id}.export"))
+    fields = {"lines": len(lines), "artifacts": len(found.artifacts), "path": str(path)}
+    call.record("export", {"task": task_id, **fields})
+    artifacts = counted(len(found.artifacts), "artifact")
+    call.line(f"Wrote {counted(len(lines), 'line')} and {artifacts} to {shown(path)}")
+
+
+def _lines(found: TaskExport) -> Iterator[Mapping[str, object]]:
+    for part in found.parts:
+        detail = part.detail
+        yield {"type": "task", "at": detail.view.created_at, **records.detail(detail)}
+        for entry in part.timeline:
+            fields = records.fields_of(entry.record)
+            yield {"type": entry.record.type, "at": entry.at, **fields}
+    yield from ({"type": "audit", "at": row["timestamp"], **row} for row in found.audit)
+    yield from ({"type": "envelope", "at": row["timestamp"], **row} for row in found.envelopes)
+    yield from ({"type": "cost", **row} for row in found.costs)
+    for file in found.artifacts:
+        yield {"type": "artifact", **asdict(file), "path": f"artifacts/{file.name}"}

@@ -1,0 +1,166 @@
+"""What tasks leave behind when they have ended: worktrees, branches, homes, snapshots.
+
+Each is listed before anything is removed, and what holds work that is nowhere else is kept, with
+why.  Removing takes the same look again, under the lock that whoever works there takes.  Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from coterie.model import instant
+from coterie.model.team import INSTANCE
+from coterie.workspace.git import Git, LinkedWorktree, locked
+from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
+from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
+from coterie.workspace.worktree import HEADS, Worktree
+
+LeftoverKind = Literal["worktree", "branch", "home", "snapshots"]
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """One thing that an ended task has left."""
+
+    kind: LeftoverKind
+    task: str
+    """The task; of a home, the team."""
+    name: str
+    """A path below the project, a branch, or the task whose snapshots they are."""
+    bytes: int = 0
+    kept: str = ""
+    """Why it stays; empty: it can go."""
+
+
+@dataclass(frozen=True)
+class SessionLeftovers:
+    """The worktrees and branches of a session that has ended."""
+
+    worktrees: TicketWorktrees
+
+    def worktree_folders(self) -> Iterator[Leftover]:
+        """Those with nothing but what their branch has can go."""
+        with suppress(OSError):
+            for folder in sorted(self.worktrees.folder.iterdir()):
+                if Worktree.at(folder) is not None:
+                    yield self._worktree(folder)
+
+    def branches(self) -> Iterator[Leftover]:
+        """Those that the branch which is checked out contains can go."""
+        prefix = f"{HEADS}coterie/{self.worktrees.session}/"
+        listed = self._git.run("for-each-ref", "--format=%(refname)", prefix).split()
+        head = self._git.head()
+        kept = {Path(one.name).name for one in self.worktree_folders() if one.kept}
+        for ref in listed:
+            name = ref.removeprefix(HEADS)
+            why = "" if head is not None and self._contains(head, ref) else "not in your branch"
+            why = why or ("its worktree is kept" if name.rpartition("/")[2] in kept else "")
+            yield Leftover("branch", self.worktrees.session, name, kept=why)
+
+    def remove_worktrees(self) -> tuple[Leftover, ...]:
+        """Remove the worktrees that can go; returns those that stay."""
+        left = [one for one in self.worktree_folders() if not self.remove(one)]
+        self.remove_folder()
+        return tuple(left)
+
+    def remove_folder(self) -> None:
+        """Remove the folder of the worktrees, once there are none in it."""
+        with suppress(OSError):
+            self.worktrees.folder.rmdir()
+
+    def remove(self, one: Leftover) -> bool:
+        """Remove a worktree or branch, unless it has got something to lose meanwhile."""
+        if one.kind == "branch":
+            if any(linked.branch == one.name and linked.alive for linked in self._git.worktrees()):
+                return False
+            self._git.run("update-ref", "-d", f"{HEADS}{one.name}")
+            return True
+        folder = self.worktrees.root / one.name
+        with locked(self.worktrees.folder) as lock:
+            if self._worktree(folder).kept:
+                return False
+            git = replace(self._git, held=(lock,))
+            linked = _linked(git, folder)
+            shutil.rmtree(folder)
+            if linked is not None:
+                # The folder of checks is on no branch: what it was at is on `merged`.
+                shutil.rmtree(linked.git_dir, ignore_errors=True)
+        return True
+
+    @property
+    def _git(self) -> Git:
+        return self.worktrees.git
+
+    def _worktree(self, folder: Path) -> Leftover:
+        found = Worktree.at(folder)
+        name = str(folder.relative_to(self.worktrees.root))
+        made = Leftover("worktree", self.worktrees.session, name, _size(folder))
+        if found is None or found.common != self._git.common_dir:
+            return replace(made, kept="no worktree of this repository any more")
+        git = replace(self._git, folder=folder, worktree=found)
+        changed = git.run("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
+        if changed and folder.name != MERGED:
+            return replace(made, kept="holds changes that no commit has")
+        return made
+
+    def _contains(self, commit: str, other: str) -> bool:
+        tip = self._git.commit(other)
+        return self._git.run("merge-base", other, commit, accept=(0, 1)).strip() == tip
+
+
+def _linked(git: Git, folder: Path) -> LinkedWorktree | None:
+    place = folder.resolve()
+    return next((one for one in git.worktrees() if one.path.resolve() == place), None)
+
+
+def unused_homes(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
+    """Homes of members that nobody can call any more: of a team without a file (made up on the
+    command line), and of a worker's further instances; none of a team with unfinished tasks."""
+    teams = root / ".coterie" / "teams"
+    with suppress(OSError):
+        for team in sorted(teams.iterdir()):
+            has_file = any((team / name).exists() for name in ("team.json", "team.toml"))
+            for home in sorted(team.glob("*/home")):
+                if has_file and INSTANCE not in home.parent.name:
+                    continue
+                if not any(home.iterdir()):
+                    continue
+                why = "its team has unfinished tasks" if team.name in in_use else ""
+                name = str(home.relative_to(root))
+                yield Leftover("home", team.name, name, _size(home), why)
+
+
+def remove_home(root: Path, one: Leftover) -> None:
+    """Remove a member's home; a link in its place is left alone."""
+    home = root / one.name
+    if home.is_dir() and not home.is_symlink():
+        shutil.rmtree(home)
+
+
+def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:
+    """The snapshots of these tasks: without them changes can be neither shown nor reverted."""
+    snapshots = FolderSnapshots(root)
+    for task in tasks:
+        if snapshots.has_kept(task) and snapshots.spans(task):
+            yield Leftover("snapshots", task, task)
+
+
+def remove_snapshots(root: Path, tasks: Collection[str]) -> None:
+    """Remove the snapshots of these tasks, and say so to whoever asks for their changes later."""
+    FolderSnapshots(root).remove(tasks, f"its snapshots were removed at {instant.now()}")
+
+
+def _size(folder: Path) -> int:
+    total = 0
+    with suppress(OSError):
+        for place, _, names in os.walk(folder):
+            for name in names:
+                with suppress(OSError):
+                    total += os.lstat(Path(place, name)).st_size
+    return total
