@@ -117,8 +117,10 @@ def how_to_answer(asked: QuestionContext) -> str:
         example = question.validation.example
         return f"{command} {example}" if example else f'{command} --say "…"'
     choices = "|".join(word(option) for option in question.options)
-    say = ' --say "…"' if question.kind == "Composite" else ""
-    return f"{command} {choices}{say}"
+    if question.kind != "Composite":
+        return f"{command} {choices}"
+    say = '--say "…"' if question.validation.required else '[--say "…"]'
+    return f"{command} {choices} {say}"
 
 
 def word(option: Option) -> str:

@@ -142,10 +142,10 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         ReportConfirmation(summary=report.summary, commit=report.commit, report=place),
         options=(
             Option(id=APPROVE, label="it is done", style="primary"),
-            Option(id="change", label="not yet", detail="the manager plans on with what you say"),
+            Option(id="change", label="not yet", detail="(the manager plans on with what you say)"),
             STOP,
             *(
-                Option(id=one.ticket.id, label="this one is not done", detail="with what you say")
+                Option(id=one.ticket.id, label="this one is not done", detail="(say why)")
                 for one in report.tickets[:_CHOICES]
             ),
         ),

@@ -147,7 +147,10 @@ class Planner:
             ),
             options=(
                 Option(
-                    id="approve", label="go", style="primary", detail="what you say is told to all"
+                    id="approve",
+                    label="go",
+                    style="primary",
+                    detail="(what you say with it reaches everybody)",
                 ),
                 Option(id="change", label="plan anew", detail="with what you say"),
                 STOP,
