@@ -35,10 +35,10 @@ def test_a_plan_is_approved_with_a_comment_and_a_report_names_the_ticket(crew: C
     report = worked.of("interaction")[-1]
     assert (report["kind"], report["content_kind"]) == ("Composite", "Table")
     assert json.loads(report["content"]) == [
-        {"ticket": "T1", "state": "done", "what": "Form", "checks": "none"}
+        {"ticket": "T1", "state": "done", "who": "wren", "what": "Form", "checks": "none"}
     ]
     assert [one["id"] for one in report["options"]] == ["approve", "change", "stop", "T1"]
-    assert "ticket  state  what  checks" in crew("show", report["id"]).out
+    assert "ticket  state  who   what  checks" in crew("show", report["id"]).out
     assert crew("answer", report["id"], "T1", "--say", "and a footer").code == 0
     again = crew("resume", "--json").of("interaction")[-1]
     assert again["about"]["replaces"] is True

@@ -45,8 +45,17 @@ def test_the_user_confirms_the_report_and_a_plan_they_send_back_is_kept(crew: Cr
     assert parked.code == 3
     (asked,) = parked.of("interaction")[-1:]
     assert asked["title"] == "The final report: 2 done; no check was run"
-    assert "| T1 | done | wren | Form |" in asked["content"]
-    assert [one["id"] for one in asked["options"]] == ["approve", "change", "stop"]
+    first = json.loads(asked["content"])[0]
+    assert first == {
+        "ticket": "T1",
+        "state": "done",
+        "who": "wren",
+        "what": "Form",
+        "checks": "none",
+    }
+    readable = next((crew.root / ".coterie" / "sessions").glob("*/final_report.md"))
+    assert "| T1 | done | wren | Form |" in readable.read_text()
+    assert [one["id"] for one in asked["options"]] == ["approve", "change", "stop", "T1", "T2"]
     assert "is waiting, not completed" in crew("accept", "last").err
     # Not what they wanted: the manager plans on, and they are asked about that plan.
     assert crew("answer", asked["id"], "change", "--say", "drop the form").code == 0

@@ -179,6 +179,7 @@ def _table(report: FinalReport) -> str:
         {
             "ticket": one.ticket.id,
             "state": one.ticket.closed_by or one.ticket.state,
+            "who": one.ticket.owner or "",
             "what": one.ticket.title,
             "checks": f"{sum(one.checks.values())} of {len(one.checks)} passed"
             if one.checks
