@@ -93,6 +93,7 @@ def test_doctor_where_one_agent_is_ready(claude: Cli) -> None:
         "project": True,
         "database": True,
         "keeper": True,
+        "sandbox": True,
         "git": True,
     }
     assert list(claude.house.project.iterdir()) == []

@@ -138,8 +138,9 @@ class Doctor:
 
     @cached_property
     def checks(self) -> tuple[HealthCheck, ...]:
-        """The registry, the project, its database, the keeper, git."""
-        return (self._check_registry(), *self._check_project(), self._check_keeper(), _check_git())
+        """The registry, the project, its database, the keeper, the sandbox, git."""
+        own = (self._check_registry(), *self._check_project(), self._check_keeper())
+        return (*own, anyio.run(_check_sandbox), _check_git())
 
     @cached_property
     def _registry(self) -> Registry | CoterieError:
@@ -188,11 +189,24 @@ class Doctor:
             hint = "coterie config set keeper auto"
             return HealthCheck("keeper", False, f"{keeper}: {problem}", hint)
         private = keeper == "bubblewrap" or (keeper == "auto" and anyio.run(can_be_private))
-        seen = "it sees no processes but its own" if private else _KEYS_READABLE
-        return HealthCheck("keeper", True, f"{keeper}: ends an agent's whole process tree; {seen}")
+        seen = "an agent sees only its own" if private else _KEYS_READABLE
+        return HealthCheck("keeper", True, f"{keeper}: ends whole process trees; {seen}")
 
 
-_KEYS_READABLE = "it sees the others, and can read the keys in their environment"
+_KEYS_READABLE = "an agent can read the keys of others"
+
+
+async def _check_sandbox() -> HealthCheck:
+    """What holds a command that is allowed, and one that passes unasked because it only looks."""
+    from coterie.tools import read_only_sandbox, sandbox
+
+    found = await sandbox.best()
+    if await read_only_sandbox.works():
+        return HealthCheck(
+            "sandbox", True, f"{found.kind}: what only looks runs unasked, read-only"
+        )
+    told = "most looks are asked about" if found.confines else "what you allow runs unconfined"
+    return HealthCheck("sandbox", True, f"{found.kind}: {told}", "install bubblewrap")
 
 
 def _failed(name: str, error: CoterieError) -> HealthCheck:
