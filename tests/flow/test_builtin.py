@@ -542,3 +542,28 @@ async def test_a_rule_is_not_enough_where_nothing_holds_a_command(tmp_path: Path
             assert (result.status, it.counted) == ("completed", ["a"])
             questions = await it.questions()
             assert len(questions) == asked
+
+
+class Doubtful:
+    """Shows a call instead of making one, and understands when it is told so."""
+
+    async def answer(self, asked: CompletionRequest) -> Answer:
+        told = "looks like the call of a tool and is none" in asked.newest
+        return reply("It is done." if told else 'look(what="a")')
+
+
+async def test_dying_around_what_only_looks_like_a_call(memory_path: Path) -> None:
+    """Wherever it dies, the model is told, and its first reply is never taken for the end."""
+    async with RehearsalServer(Doubtful()) as server:
+        for number in range(1, 100):
+            (folder := memory_path / str(number)).mkdir()
+            (folder / "project").mkdir()
+            it = Yard(folder, server, Team(name="pair", members=FULL))
+            await it.start()
+            ended, _ = await it.run(Death(number, took_effect=True, queued_kept=True))
+            result = ended or await it.to_the_end()
+            assert (result.status, result.summary) == ("completed", "It is done.")
+            assert await it.kinds() == ["prompt", "reply", "note", "reply"]
+            if ended is not None:
+                break
+        assert number > 5
