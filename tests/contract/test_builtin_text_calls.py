@@ -76,6 +76,9 @@ def found(text: str, *, only_known: bool = False) -> tuple[ToolCallRequest, ...]
         'I read it: {"name": "readFile", "arguments": {"path": "a.py"}}\nThen I go on.',
         'I read it.\n```\n{"name": "readFile", "arguments": {"path": "a.py"}}\n```\n',
         "```\n<readFile><path>a.py</path></readFile>\n```",
+        '```text\n{"tool": "readFile", "input": {"path": "a.py"}}\n```',
+        '<function_call name="readFile" arguments=\'{"path": "a.py"}\'/>',
+        "<tools><tool><name>readFile</name><arguments><path>a.py</path></arguments></tool></tools>",
         'So:\n{\n  "tool": "readFile",\n  "input": {\n    "path": "a.py"\n  }\n}\n',
         'Next: {"tool": "readFile", "path": "a.py"}',
         '{"action": "readFile", "action_input": {"path": "a.py"}}',
@@ -186,6 +189,8 @@ def test_a_tool_that_there_is_not(text: str, expected: ToolCallRequest) -> None:
         'readFile(path="a.py")',
         '[read_file("a.py")]',
         'readFile {"path": "a.py"}',
+        "```python\nreadFile('a.py')\n```",
+        '```js\n{"name": "readFile", "arguments": {"path": "a.py"}}\n```',
     ],
 )
 @pytest.mark.parametrize("only_known", [True, False])
@@ -199,7 +204,8 @@ def test_what_looks_like_a_call_and_is_none(text: str, *, only_known: bool) -> N
     "text",
     [
         "I called readFile and it gave nothing; readFile(path) takes a path.",
-        "```python\nreadFile('a.py')\n```",
+        "```python\nx = readFile('a.py')\nprint(x.upper())\n```",
+        "```bash\nls -la\n```",
         "The `<tool_use>` element is XML.",
         '{"name": "coterie", "version": 1}',
         '{"status": "completed", "outputs": [], "next_actions": ["use the tool"]}',

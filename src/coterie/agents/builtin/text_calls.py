@@ -13,7 +13,8 @@ Only the model's own reply is ever looked at.  What counts as a call, outside of
 JSON counts where nothing follows it on its line.  A fence without a language counts where it holds
 nothing but a call; one that is marked as `xml`, `json` or a tool's is looked into.  Every other
 fence, and what stands `in backticks`, is something that the model shows and not something that it
-does.  What looks like a call and is none of these is doubtful: the model is told.
+does.  What looks like a call and is none of these, such as a call alone in a fence of Python, is
+doubtful: the model is told.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ _ATTRIBUTE = re.compile(r"(?P<name>[\w.-]+)\s*=\s*(?:\"(?P<a>[^\"]*)\"|'(?P<b>[^
 _CDATA = re.compile(r"\s*<!\[CDATA\[(?P<value>.*)\]\]>\s*", re.DOTALL)
 _TITLE = re.compile(rf"<(?P<key>{'|'.join(NAMES)})>\s*(?P<name>[\w.-]+)\s*</(?P=key)>")
 _JSON_FENCES = frozenset({"json", "tool", *_WRAPPERS, "tool_calls"})
+_UNMARKED = frozenset({"", "text", "txt", "plain", "plaintext"})
+_DOCUMENTS = frozenset({"markdown", "md", "html"})
 _DECODER = json.JSONDecoder()
 
 
@@ -122,18 +125,26 @@ class _Reading:
             yield from self.calls(inside)
         elif info in _JSON_FENCES:
             yield from self._wrapped(info, inside)
-        elif not info:
+        elif info in _UNMARKED:
             yield from self._unmarked(inside)
+        elif info not in _DOCUMENTS and self._is_call(inside):
+            self.doubts.append(inside)
 
     def _unmarked(self, inside: str) -> Iterator[ToolCallRequest]:
         """A fence without a language: a call where it is all that stands in it."""
         trial = _Reading(self.tools, only_known=True)
         calls = list(trial.calls(inside))
-        text = inside.strip()
-        if calls and text[:1] in "<[{" and text[-1:] in ">]}":
+        if calls and _is_data(inside):
             yield from calls
         elif calls or trial.doubts:
             self.doubts.append(inside)
+
+    def _is_call(self, code: str) -> bool:
+        """Whether code is nothing but calls of tools that there are."""
+        if _is_data(code):
+            return any(_Reading(self.tools, only_known=True).calls(code))
+        called = calls_in_python(code, self.arguments)
+        return bool(called) and all(self._known(one.name) for one in called)
 
     def _json(self, text: str, start: int) -> Generator[ToolCallRequest, None, int]:
         """Data in prose, from its first character on; where it is over."""
@@ -239,6 +250,12 @@ class _Reading:
         found = next(filter(None, forms), list[re.Match[str]]())
         if len(found) == 1 and (only := found[0])["name"] in INPUTS and only["name"] not in types:
             return self._given(name, only["value"], attributes)
+        held = next(
+            (attributes[key] for key in INPUTS if key in attributes and key not in types), ""
+        )
+        data, is_json = _json(held)
+        if is_json and isinstance(data, dict):
+            return cast("dict[str, object]", data)
         spelled = {plain(one): one for one in types}
         pairs = [*attributes.items(), *((one["name"].strip(), one["value"]) for one in found)]
         named = [(spelled.get(plain(key), key), value) for key, value in pairs]
@@ -264,6 +281,12 @@ def _opening(tools: Mapping[str, ToolSpec]) -> re.Pattern[str]:
 def _spelled(tool: str) -> str:
     """The name of a tool in the ways in which models write it: `readFile`, `read_file`."""
     return "[_-]?".join(map(re.escape, re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+", tool)))
+
+
+def _is_data(text: str) -> bool:
+    """Whether a text is XML or JSON from its beginning to its end, by the looks of it."""
+    text = text.strip()
+    return text[:1] in ("<", "[", "{") and text[-1:] in (">", "]", "}")
 
 
 def _fenced(text: str, opening: re.Match[str]) -> tuple[str, int]:
