@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from typing import Any
@@ -136,6 +137,56 @@ def test_a_crash_never_gives_a_ticket_to_who_cannot_do_it(crew: Crew) -> None:
     assert crew("answer", asked["id"], "give-finn").code == 0
     given = crew("resume", "last", "--json")
     assert ("in_progress", "finn") in {(one["state"], one["owner"]) for one in given.of("ticket")}
+
+
+def test_what_a_worker_wrote_to_stderr_is_kept_and_its_errors_say_where(crew: Crew) -> None:
+    config = crew.root / ".coterie" / "scheduler_config.json"
+    config.write_text('{"retries": 0, "replans": 0}')
+    ran = crew("run", "--yes", "--json", "Add coupons only-one dies")
+    assert ran.code == 3
+    errors = [one["payload"] for one in envelopes(crew) if one["payload_type"] == "error"]
+    folder = ".coterie/teams/crew/wren"
+    assert errors[0]["message"].startswith(f"wren ({folder}): the agent ended with exit code 3")
+    assert all(f"wren ({folder})" in one["message"] for one in errors)
+    task = ran.lines[-1]["task"]
+    (failed,) = (one for one in ran.of("error") if one["code"] == "turn_exit")
+    assert (failed["member"], failed["where"]) == ("wren", str(crew.root / folder))
+    assert failed["hint"] == f"coterie show {task} --stderr wren"
+    shown = crew("show", "last", "--stderr", "wren")
+    assert (shown.code, "Segmentation fault in libcoupon" in shown.out) == (0, True)
+    (kept,) = crew("show", f"{task}/T1", "--stderr", "--json").of("stderr")
+    place = crew.root / folder / f"{task}.stderr.log"
+    assert (kept["member"], kept["path"]) == ("wren", str(place))
+    assert "Segmentation fault" in place.read_text()
+    assert crew("show", "last", "--stderr", "mira").out == "mira wrote nothing to stderr.\n"
+    nobody = crew("show", "last", "--stderr", "max")
+    assert (nobody.code, 'No member "max"' in nobody.err) == (2, True)
+
+
+def test_a_worker_registers_an_artifact_and_nothing_that_is_not_its_own(crew: Crew) -> None:
+    assert crew("run", "--yes", "Add coupons only-one registers").code == 0
+    said = envelopes(crew)
+    (ref,) = (one for one in said if one["payload_type"] == "artifact_ref")
+    assert ref["source"] == "wren"
+    payload = ref["payload"]
+    digest = hashlib.sha256(b"day,sold\n").hexdigest()
+    assert payload == {
+        "label": "sales",
+        "uri": f"T1/{digest[:12]}-sales.csv",
+        "digest": f"sha256:{digest}",
+        "content_type": "text/csv",
+        "size_bytes": 9,
+        "description": "by day",
+    }
+    (task,) = {one["session_id"] for one in said}
+    folder = crew.root / ".coterie" / "sessions" / task / "artifacts"
+    assert (folder / payload["uri"]).read_text() == "day,sold\n"
+    (error,) = (one["payload"] for one in said if one["payload_type"] == "error")
+    assert error["code"] == "artifact_wrong"
+    assert "wren (.coterie/teams/crew/wren): " in error["message"]
+    assert "artifact sales: text/csv · 9 bytes" in crew("show", "last/T1").out
+    report = json.loads((folder.parent / "final_report.json").read_text())
+    assert [one["label"] for one in report["artifacts"]] == ["sales"]
 
 
 def test_where_all_can_do_it_another_takes_over(crew: Crew) -> None:

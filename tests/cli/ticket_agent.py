@@ -20,7 +20,7 @@ PLAN = (
     ("form", "Form", ("model", "rules")),
 )
 FORM = "T3"
-DOES = ("never-works", "hangs", "dies", "odd-name", "in-submodule")
+DOES = ("never-works", "hangs", "dies", "odd-name", "in-submodule", "registers")
 WORDS = ("with-check", "sent-back", "looked-at", *DOES)
 
 
@@ -75,7 +75,12 @@ def worked(prompt: str, ticket: str) -> tuple[str, object]:
     if "odd-name" in prompt:  # a byte that is no text, and half of a character
         Path(os.fsdecode(b"caf\xe9.txt")).write_text("closed\n")
         outputs += ["caf\udce9.txt", "half \ud83d"]
-    return said, {"status": "completed", "outputs": outputs, "evidence": evidence}
+    report = {"status": "completed", "outputs": outputs, "evidence": evidence}
+    if "registers" in prompt:
+        Path("sales.csv").write_text("day,sold\n")
+        refs = [{"label": "sales", "uri": "sales.csv", "description": "by day"}]
+        return said, {**report, "artifacts": [*refs, {"label": "keys", "uri": "../../key"}]}
+    return said, report
 
 
 def answered(prompt: str) -> tuple[str, object]:

@@ -219,7 +219,8 @@ async def test_two_reports_in_one_reply_are_none(project: Path) -> None:
         say = but(Split_the_goal=ONE, Do_the_work_now=reported)
         assert await on.run(say) == "completed done 1 done"
         assert await on.error("validation_failed") == (
-            "The reply is no report: it holds 2 different reports; give one"
+            "The reply is no report: it holds 2 different reports; give one; "
+            "it came from wren (.coterie/teams/shop/wren)"
         )
         reports = [one for one in await on.envelopes() if isinstance(one.payload, Report)]
         assert len(reports) == 1
@@ -236,7 +237,8 @@ async def test_a_report_about_another_ticket_is_refused(project: Path) -> None:
         assert await on.run(say) == "completed done 2 done"
         assert await on.errors() == ["validation_failed"]
         assert await on.error("validation_failed") == (
-            'The reply is no report: ticket_id is "T2"; this is about T1'
+            'The reply is no report: ticket_id is "T2"; this is about T1; '
+            "it came from wren (.coterie/teams/shop/wren)"
         )
         about = [one.ticket_id for one in await on.envelopes() if one.payload_type == "error"]
         assert about == ["T1"]
@@ -261,7 +263,8 @@ async def test_an_edit_outside_the_worktree_is_named_and_never_put_back(project:
     async with session(project, team("wren")) as on:
         assert await on.run(say) == "waiting question"
         assert await on.states() == {"T1": "blocked"}
-        told = "While wren worked on T1, files outside its folder changed: cart.py, new.py"
+        wren = "wren (.coterie/teams/shop/wren)"
+        told = f"While {wren} worked on T1, files outside its worktree changed: cart.py, new.py"
         assert await on.error("outside_worktree") == told
         records = [r for r in on.on.recorder.records if isinstance(r, ErrorRecord)]
         assert [(r.code, r.message) for r in records] == [("outside_worktree", told)]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import anyio.from_thread
 import anyio.to_thread
@@ -45,6 +45,9 @@ from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
+
+if TYPE_CHECKING:
+    from coterie.workspace.stderr_file import StderrFile
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
@@ -204,11 +207,33 @@ class Members:
             # A child task's processes are its own, and end with it.
             session=task.task_id,
             pool=shared.pool,
-            children=TaskChildren(shared.storage.leases, fence, shared.machine),
+            children=TaskChildren(
+                shared.storage.leases,
+                fence,
+                shared.machine,
+                lambda member: self._stderr(member, task.session_id),
+            ),
             adapter_of=self.adapter,
             workspace_of=self.workspace,
             folder_of=lambda member: str(member_folder(shared.root, self.team.name, member)),
         )
+
+    def _stderr(self, seat: str, session: str) -> Callable[[bytes], None]:
+        """What keeps the stderr of a member's process; most write nothing there."""
+        member = self.team.seated(seat)
+        kept: list[StderrFile] = []
+
+        def keep(chunk: bytes) -> None:
+            if member is None or not (chunk or kept):
+                return
+            if not kept:
+                from coterie.workspace.stderr_file import StderrFile
+
+                folder = member_folder(self.shared.root, self.team.name, member)
+                kept.append(StderrFile(folder, session, self.redactor()))
+            kept[0].add(chunk)
+
+        return keep
 
     def adapter(self, member: Member, children: ChildLog) -> Adapter:
         """What speaks to a member's agent, or to the program in its place."""

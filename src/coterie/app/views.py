@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
+
 from coterie.app.costs import Cost, tally
 from coterie.app.project import App
 from coterie.app.run import TICKETS
@@ -14,7 +16,7 @@ from coterie.model.about import BudgetReached
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
 from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
-from coterie.model.team import Allowance, Tally, Team, base_of, more
+from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
 if TYPE_CHECKING:
@@ -112,6 +114,40 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     merged = await app.branch(found.id)
     branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
     return TicketDetail(found, ticket_id, said, branch)
+
+
+@dataclass(frozen=True)
+class MemberErrors:
+    """What one member's processes wrote to stderr in a session."""
+
+    member: str
+    path: str
+    """The file that holds it."""
+    text: str
+
+
+async def read_errors(app: App, task_id: str, member: str | None = None) -> list[MemberErrors]:
+    """What members wrote to stderr, those who wrote nothing left out; raises NotFound."""
+    created = (await app.show(task_id)).state.created
+    team = created.team
+    wanted = [team.member(base_of(member))] if member else team.ai_members
+
+    def read() -> list[MemberErrors]:
+        from coterie.workspace.stderr_file import read_stderr, stderr_path
+
+        found: list[MemberErrors] = []
+        for one in wanted:
+            own = member_folder(app.root, team.name, one)
+            # Each instance of one that is doubled has a folder of its own beside it.
+            others = sorted(own.parent.glob(f"{one.id}{INSTANCE}*"))
+            for folder in (own, *others):
+                text = read_stderr(folder, created.session_id)
+                path = str(stderr_path(folder, created.session_id))
+                found += [MemberErrors(folder.name, path, text)] if text else []
+        return found
+
+    errors = await anyio.to_thread.run_sync(read)
+    return [one for one in errors if member in (None, one.member, base_of(one.member))]
 
 
 @dataclass(frozen=True)

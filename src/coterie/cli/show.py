@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from coterie.app.views import SessionView, read_checked, read_session, read_ticket
+from coterie.app.views import (
+    MemberErrors,
+    SessionView,
+    read_checked,
+    read_errors,
+    read_session,
+    read_ticket,
+)
 from coterie.cli import card, records
 from coterie.cli.inbox import asked, find_question
 from coterie.cli.main import Call, command, group, here, look, named, pass_call
@@ -24,8 +32,6 @@ from coterie.model.visible import printable
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from coterie.app.project import App
 
 TICKETS = "tickets"
@@ -36,10 +42,19 @@ TICKET = re.compile(r"(?P<task>[^/\s]+)/(?P<ticket>T\d+)", re.IGNORECASE)
 
 @command("show", "coterie show last")
 @click.argument("id_", metavar="ID", default="last")
+@click.option(
+    "--stderr",
+    metavar="[MEMBER]",
+    is_flag=False,
+    flag_value="",
+    help="What its members' programs wrote to stderr; of one, or of all.",
+)
 @pass_call
-def show(call: Call, id_: str) -> None:
+def show(call: Call, id_: str, stderr: str | None) -> None:
     """All about a task (k3f9, its beginning, or last), a question (q4) or a ticket (k3f9/T2)."""
-    if re.fullmatch(r"q\d+", id_, re.I):
+    if stderr is not None:
+        _show_stderr(call, id_, stderr)
+    elif re.fullmatch(r"q\d+", id_, re.I):
         _show_question(call, id_)
     elif ticket := TICKET.fullmatch(id_):
         _show_ticket(call, ticket)
@@ -61,6 +76,28 @@ def _show_task(call: Call, id_: str) -> None:
     for view in detail.questions:
         if view.state == "open":
             call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
+
+
+def _show_stderr(call: Call, id_: str, member: str) -> None:
+    """What was written to stderr; of a ticket, by its worker."""
+    ticket = TICKET.fullmatch(id_)
+    name = ticket["task"] if ticket else id_
+
+    async def read(app: App, task_id: str) -> list[MemberErrors]:
+        who = member
+        if ticket and not who:
+            found = await read_ticket(app, task_id, ticket["ticket"].upper())
+            views = {view.ticket.id: view.ticket for view in found.session.tickets}
+            who = views[found.id].owner or ""
+        return await read_errors(app, task_id, who or None)
+
+    found = named(call, name, read)
+    for one in found:
+        call.record("stderr", {"member": one.member, "path": one.path, "text": one.text})
+        lines = [f"  {printable(line)}" for line in one.text.splitlines()]
+        call.lines([f"{one.member}  {shown(Path(one.path))}", *lines])
+    if not found:
+        call.line(f"{member or 'Nobody'} wrote nothing to stderr.")
 
 
 def _show_faults(call: Call, session: SessionView) -> None:

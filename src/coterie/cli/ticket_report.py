@@ -64,6 +64,7 @@ def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
         facts.append(("checked", f"{command}: {artifact.description}"))
     if ticket.state == "done" and not checks:
         facts.append(("checked", "nothing: no check was run"))
+    facts += [("artifact", text) for text in _artifacts(found)]
     facts += [("cost", _cost(row.view)), ("branch", found.branch)]
     return [fact for fact in facts if fact[1]]
 
@@ -75,6 +76,18 @@ _NAMES: Mapping[type[Payload], str] = {
     envelope.Review: "review",
     envelope.Error: "error",
 }
+
+
+def _artifacts(found: TicketDetail) -> list[str]:
+    """What is kept of its results, besides the logs of checks; the newest of each."""
+    kept: dict[str, str] = {}
+    for message in found.said:
+        artifact = message.payload
+        if isinstance(artifact, envelope.ArtifactRef) and not artifact.checked:
+            facts = [artifact.content_type or "", f"{artifact.size_bytes or 0} bytes"]
+            place = f".coterie/sessions/{found.session.id}/artifacts/{artifact.uri}"
+            kept[artifact.label] = f"{artifact.label}: {' · '.join(filter(None, facts))}\n  {place}"
+    return list(kept.values())
 
 
 def _cost(view: TicketView) -> str:

@@ -27,6 +27,12 @@ class TaskChildren:
     leases: LeaseStore
     fence: Fence
     machine: Machine
+    stderr_of: Callable[[str], Callable[[bytes], None]] | None = None
+    """What keeps the stderr of a member's processes; None: nobody does."""
+
+    def stderr(self, member: str) -> Callable[[bytes], None]:
+        """What keeps it."""
+        return self.stderr_of(member) if self.stderr_of else _unheard
 
     async def starting(self, member: str, agent: str) -> str:
         """Record that a process will be started; its mark is how it is found again."""
@@ -51,6 +57,10 @@ class TaskChildren:
     def ended(self, mark: str) -> None:
         """Record that it is proven gone."""
         self.leases.drop_child(mark)
+
+
+def _unheard(_chunk: bytes) -> None:
+    """Nothing is kept."""
 
 
 class SurvivorReaper:

@@ -369,7 +369,8 @@ class TurnRunner:
                 code=f"turn_{failure.kind}",
                 message=f"{member.id} failed turn {attempt.turn} "
                 f"(try {attempt.number}): {failure.message}" + (f"\n{tail}" if tail else ""),
-                hint=failure.hint or f"coterie show {attempt.task_id}",
+                hint=failure.hint
+                or f"coterie show {run.task.session_id}{f' --stderr {member.id}' if tail else ''}",
                 member=member.id,
                 where=run.channels.folder(member),
                 task=attempt.task_id,

@@ -1,6 +1,6 @@
 """Every seam of Coterie, as a Protocol with its promise."""
 
-from coterie.ports.agents import Adapter, Channel, ChildLog
+from coterie.ports.agents import Adapter, Channel, ChildLog, StderrLog
 from coterie.ports.running import (
     Channels,
     Checks,
@@ -41,6 +41,7 @@ __all__ = [
     "Reaper",
     "SessionFiles",
     "Snapshots",
+    "StderrLog",
     "Storage",
     "TicketStore",
     "Workflow",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Protocol
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol, runtime_checkable
 
 from coterie.model.conversation import Limits, Prompt
 from coterie.model.interaction import Response
@@ -92,4 +92,14 @@ class ChildLog(Protocol):
 
     def ended(self, mark: str) -> None:
         """Record that it is proven gone."""
+        ...
+
+
+@runtime_checkable
+class StderrLog(Protocol):
+    """A ChildLog that also keeps what processes write to stderr."""
+
+    def stderr(self, member: str) -> Callable[[bytes], None]:
+        """What is called with all that a process of the member writes to stderr, as it comes; with
+        nothing at its end.  Must not block."""
         ...

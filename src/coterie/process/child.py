@@ -13,7 +13,7 @@ from functools import partial
 import anyio
 
 from coterie.errors import AgentMissing
-from coterie.ports import ChildLog
+from coterie.ports import ChildLog, StderrLog
 from coterie.process import bubblewrap, streams
 from coterie.process.launch import GRACE, KeeperFailed, KeeperHandle, KeeperName, Spawn, shielded
 from coterie.process.processes import KEEPER, end_marked_in_thread
@@ -157,10 +157,14 @@ class Child:
         self._output.end_when_quiet(OUTPUT_AFTER_EXIT)
         self._errors.end_when_quiet(OUTPUT_AFTER_EXIT)
 
+    def _complained(self, chunk: bytes) -> None:
+        self._tail.add(chunk)
+        self.spawn.on_stderr(chunk)
+
     async def connect(self, stdio: streams.Stdio) -> None:
         """Take over our ends of its streams."""
         to_child, output, errors = stdio.ours
-        self._errors.divert(self._tail.add)
+        self._errors.divert(self._complained)
         await streams.write_to(to_child, self._input)
         await streams.read_from(output, self._output)
         if errors is None:
@@ -329,7 +333,10 @@ async def start_recorded(
     mark = await children.starting(spawn.member, agent)
     ended = partial(children.ended, mark)
     try:
-        child = await start(replace(spawn, mark=mark), keeper)
+        spawn = replace(spawn, mark=mark)
+        if isinstance(children, StderrLog):
+            spawn = replace(spawn, on_stderr=children.stderr(spawn.member))
+        child = await start(spawn, keeper)
     except AgentMissing:
         ended()
         raise

@@ -147,6 +147,8 @@ class Spawn:
     mark: str = ""
     """By which it is found again; empty until it is on record."""
     use_pty: bool = False
+    on_stderr: Callable[[bytes], None] = lambda _: None
+    """Called with what it writes to stderr, as it comes."""
 
     @property
     def marked_env(self) -> dict[str, str]:

@@ -101,7 +101,58 @@ def keep_artifact(root: Path, session: str, ticket: str, made: Path) -> Artifact
     uri = f"{ticket}/{digest[:12]}-{made.name}"
     base = root / ".coterie"
     write_file(base, ("sessions", session, "artifacts", *Path(uri).parts), data)
-    return ArtifactRef(label=made.name, uri=uri, digest=f"sha256:{digest}", size_bytes=len(data))
+    return ArtifactRef(
+        label=made.name,
+        uri=uri,
+        digest=f"sha256:{digest}",
+        content_type=content_type_of(made.name, data),
+        size_bytes=len(data),
+    )
+
+
+def content_type_of(name: str, data: bytes) -> str:
+    """A file's media type: by its name, else by whether it is text."""
+    import mimetypes
+
+    guessed, encoding = mimetypes.guess_type(name)
+    if guessed is not None and encoding is None:
+        return guessed
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "application/octet-stream"
+    return "text/plain" if b"\0" not in data else "application/octet-stream"
+
+
+def register_artifact(
+    root: Path, session: str, ticket: str, folder: Path, named: ArtifactRef
+) -> ArtifactRef:
+    """Copy a file that a worker registers, from below its own folder, to the session's artifacts.
+
+    Raises ArtifactWrong where it is not there, lies elsewhere, or is not what is said of it.
+    """
+    path = _registered_path(folder.resolve(), named.uri)
+    kept = keep_artifact(root, session, ticket, path)
+    if kept is None:
+        raise ArtifactWrong(named.uri, f"is no file of at most {LARGEST >> 20} MiB in its folder")
+    if named.size_bytes not in (None, kept.size_bytes):
+        raise ArtifactWrong(named.uri, f"has {kept.size_bytes} bytes; {named.size_bytes} were said")
+    if named.digest not in (None, kept.digest):
+        raise ArtifactWrong(named.uri, f"has the digest {kept.digest}")
+    told = {"label": named.label, "description": named.description}
+    content_type = named.content_type or kept.content_type
+    return kept.model_copy(update={**told, "content_type": content_type})
+
+
+def _registered_path(folder: Path, uri: str) -> Path:
+    """The file that a worker means; nothing outside its folder is its to show."""
+    parts = urlsplit(uri)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else folder / uri
+    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+        raise ArtifactWrong(uri, "is no file of this machine")
+    if not path.parent.resolve().is_relative_to(folder):
+        raise ArtifactWrong(uri, "is not in the folder of who registers it")
+    return path
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.model.envelope import Instruction, Plan, Report, Review
-from coterie.workflows.tickets.messenger import UnreadableReply, parse_reply
+from coterie.workflows.tickets.replies import UnreadableReply, parse_reply
 
 DONE = Report(status="completed", outputs=("a.py",))
 TEXT = '{"status": "completed", "outputs": ["a.py"]}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -24,6 +25,7 @@ class Kept:
     """As much of a context as a board needs."""
 
     now: str = "2026-01-01T12:00:00.000Z"
+    root: Path = Path("/shop")
     said: list[Envelope] = field(default_factory=list[Envelope])
     told: list[Record] = field(default_factory=list[Record])
 

@@ -94,7 +94,8 @@ class BlockedStage(TicketRun):
         why = self.ticket.reason
         error = Error(
             code="retries_exceeded",
-            message=f"{self.id} was blocked {self.times('blocked')} times: {why}",
+            message=f"{self.id} was blocked {self.times('blocked')} times: {why}; its worker was "
+            f"{self.named(self.owner)}",
             resolution_hint="The manager plans anew, or you: coterie tickets reset.",
         )
         await self.move("error", why, self.to_manager(COTERIE, error))

@@ -59,7 +59,7 @@ class ReviewStage(TicketRun):
         review = await self._opinion(checked, refused)
         drafts = [
             *await self._artifacts(checked.outcomes, manager.id),
-            *([self.to_owner(_complaint(checked.failed))] if checked.failed else []),
+            *([self.to_owner(self._complaint(checked.failed))] if checked.failed else []),
             self.to_owner(review, manager.id),
         ]
         if review.decision == "changes_requested":
@@ -78,7 +78,11 @@ class ReviewStage(TicketRun):
             merged = await self._merged(name, commands, checked.tree)
         more = await self._artifacts(merged.outcomes, self.owner)
         if merged.failed or merged.conflicts:
-            problem = _complaint(merged.failed) if merged.failed else _conflict(merged.conflicts)
+            problem = (
+                self._complaint(merged.failed)
+                if merged.failed
+                else self._conflict(merged.conflicts)
+            )
             await self._send_back(_why(merged), [*drafts, *more, self.to_owner(problem)])
             return
         if checked.failed:
@@ -240,10 +244,27 @@ class ReviewStage(TicketRun):
         answer = await self.services.context.ask(f"{name}/override", question)
         return answer.response.selected_option_id == "override"
 
+    def _conflict(self, files: Sequence[str]) -> envelope.Error:
+        return envelope.Error(
+            code=envelope.MERGE_CONFLICT,
+            message=f"Approved work changed the same lines as {self.named(self.owner)}, in "
+            f"{', '.join(files)}",
+            resolution_hint="Settle them; both versions are put into your folder.",
+        )
+
+    def _complaint(self, failed: Sequence[CheckOutcome]) -> envelope.Error:
+        """What a worker is told whose work does not pass, whatever it reported."""
+        return envelope.Error(
+            code="checks_failed",
+            message=f"The work of {self.named(self.owner)} does not pass: {_short(failed)}",
+            resolution_hint="Make them pass; they are run again by Coterie.",
+        )
+
     async def _refuse(self, conflicts: Sequence[str]) -> None:
         error = envelope.Error(
             code="conflict_marks",
-            message=f"Both sides of a conflict are still in {', '.join(conflicts)}",
+            message=f"In the work of {self.named(self.owner)} both sides of a conflict are still "
+            f"in {', '.join(conflicts)}",
             resolution_hint="Settle each of them and take the marks out.",
         )
         await self._send_back(error.message, [self.to_owner(error)])
@@ -262,23 +283,6 @@ def _why(merged: CheckedTree) -> str:
         files = ", ".join(merged.conflicts)
         return f"conflicts with work that was approved meanwhile, in {files}: settle them there"
     return f"merged with work that was approved meanwhile, {_failures(merged.failed)}"
-
-
-def _conflict(files: Sequence[str]) -> envelope.Error:
-    return envelope.Error(
-        code=envelope.MERGE_CONFLICT,
-        message=f"Approved work changed the same lines in {', '.join(files)}",
-        resolution_hint="Settle them; both versions are put into your folder.",
-    )
-
-
-def _complaint(failed: Sequence[CheckOutcome]) -> envelope.Error:
-    """What a worker is told whose work does not pass, whatever it reported."""
-    return envelope.Error(
-        code="checks_failed",
-        message=_short(failed),
-        resolution_hint="Make them pass; they are run again by Coterie.",
-    )
 
 
 def _in_full(outcome: CheckOutcome) -> str:

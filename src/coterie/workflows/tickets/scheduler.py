@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 import anyio
@@ -179,12 +179,14 @@ class TicketScheduler:
             await self._next_wake()
         await self._tracker.adopt(plan, self._services.manager.id)
 
-    async def _help(self, failed: Iterable[Ticket]) -> None:
+    async def _help(self, failed: Sequence[Ticket]) -> None:
         """Tickets that failed for good: the manager plans anew, then the user decides."""
         if self._tracker.plans <= self._task.scheduler.replans:
             why = "; ".join(f"{t.id} failed: {t.reason}" for t in failed)
             hint = "The manager plans anew."
-            self._context.tell(ErrorRecord("ticket_failed", why, hint, task=self._task.task_id))
+            first = next(iter(failed)).owner or COTERIE
+            where, task = self._services.messenger.folder(first), self._task.task_id
+            self._context.tell(ErrorRecord("ticket_failed", why, hint, first, where, task))
             await self._replan(why)
             return
         for ticket in failed:
@@ -279,5 +281,12 @@ class StallWatch:
         services, task = self._services, self._services.task.task_id
         draft = Draft(COTERIE, services.manager.id, report, waiting.id)
         await services.tracker.note(waiting.id, "stalled", why, draft, stuck=stuck.id)
-        record = ErrorRecord("stalled", f"{waiting.id} {why}.", f"coterie show {task}", task=task)
+        record = ErrorRecord(
+            "stalled",
+            f"{waiting.id} {why}.",
+            f"coterie show {task}",
+            stuck.owner,
+            services.messenger.folder(stuck.owner or "") or None,
+            task,
+        )
         services.context.tell(record)

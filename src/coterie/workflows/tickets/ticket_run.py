@@ -19,7 +19,8 @@ from coterie.model.task import TaskCreated
 from coterie.model.team import INSTANCE, Member, Team, base_of
 from coterie.model.ticket import SchedulerConfig, Ticket, TicketState
 from coterie.ports import Context
-from coterie.workflows.tickets.messenger import COTERIE, AnyPayload, Draft, Manager, Messenger
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Manager, Messenger
+from coterie.workflows.tickets.replies import AnyPayload
 from coterie.workflows.tickets.tracker import TicketTracker
 from coterie.workspace.ticket_worktrees import TicketWorktrees, fingerprint
 
@@ -193,6 +194,10 @@ class TicketRun:
     def owner(self) -> str:
         """The worker it is assigned to, else Coterie."""
         return self.ticket.owner or COTERIE
+
+    def named(self, seat: str) -> str:
+        """A worker and its folder, as errors name them."""
+        return self.services.messenger.named(seat)
 
     def step(self, what: str) -> str:
         """The name of a step: stable as long as the ticket's history does not grow."""

@@ -16,7 +16,8 @@ from coterie.model.record import TicketRecord
 from coterie.model.team import base_of
 from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
-from coterie.workflows.tickets.messenger import COTERIE, AnyPayload, Draft, Messenger
+from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
+from coterie.workflows.tickets.replies import AnyPayload
 
 _TITLE = 60
 DROPPED = "dropped"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.errors import GitFailed
+from coterie.errors import ArtifactWrong, GitFailed
 from coterie.model.envelope import (
     ArtifactRef,
     Error,
@@ -21,9 +22,10 @@ from coterie.model.ticket import Ticket
 from coterie.model.update import TurnFailed
 from coterie.workflows.tickets.blocked import OUTSIDE, BlockedStage
 from coterie.workflows.tickets.messenger import Draft, PayloadRequest
+from coterie.workflows.tickets.replies import ReportReply
 from coterie.workflows.tickets.review import ReviewStage
 from coterie.workflows.tickets.ticket_run import SessionServices, TicketRun
-from coterie.workspace.session_files import keep_artifact
+from coterie.workspace.session_files import keep_artifact, register_artifact
 from coterie.workspace.ticket_worktrees import TicketWorktrees
 
 _MOST_OUTPUTS = 50
@@ -103,6 +105,8 @@ class WorkResult:
     """What came of a worker's turn."""
 
     report: Report | TurnFailed
+    registered: tuple[ArtifactRef | Error, ...] = ()
+    """What it registered as artifacts, or why that is none."""
     strays: tuple[str, ...] = ()
     """Files of the user's own that changed meanwhile."""
     uncommitted: str = ""
@@ -125,17 +129,17 @@ class WorkStage(TicketRun):
         if result.strays:
             await self._outside(seat, result)
         elif isinstance(result.report, TurnFailed):
-            error = _failure(result.report)
+            error = self._failure(seat, result.report)
             await self.move("blocked", error.message, self.to_manager(seat, error))
         elif result.uncommitted:
             error = Error(
                 code="not_committed",
-                message=f"The work cannot be committed: {result.uncommitted}",
+                message=f"The work of {self.named(seat)} cannot be committed: {result.uncommitted}",
                 resolution_hint="Take it out of the folder, or make it part of the project.",
             )
             await self.move("blocked", error.message, self.to_owner(error))
         else:
-            await self._accept(seat, result.report, result.artifacts)
+            await self._accept(seat, result.report, (*result.registered, *result.artifacts))
 
     async def _turn(self, worker: Member, instruction: Instruction) -> WorkResult:
         """The worker's turn, and its work committed, whatever it reports."""
@@ -144,26 +148,58 @@ class WorkStage(TicketRun):
         conflicts = await self._update()
         before = await self.git(services.project.state, None)
         text = self._prompt(worker, instruction, conflicts)
-        report = await services.messenger.ask(
+        reply = await services.messenger.ask(
             self.step("work"),
             at_work,
             # A failure blocks the ticket, which is then retried by whoever can.
-            PayloadRequest(text, Report, self.id, tries=1, topic=self.id),
+            PayloadRequest(text, ReportReply, self.id, tries=1, topic=self.id),
         )
         after = await self.git(services.project.state, None)
         strays = services.project.changes(before, after)
+        if isinstance(reply, TurnFailed):
+            report, registered = reply, ()
+        else:
+            report = reply.report
+            registered = await self._registered(worker.id, at_work, reply.artifacts)
         try:
             await self._commit()
         except GitFailed as problem:
-            return WorkResult(report, strays, problem.said)
-        return WorkResult(report, strays, artifacts=await self._artifacts(report))
+            return WorkResult(report, registered, strays, problem.said)
+        artifacts = await self._artifacts(
+            report, {one.digest for one in registered if isinstance(one, ArtifactRef)}
+        )
+        return WorkResult(report, registered, strays, artifacts=artifacts)
+
+    async def _registered(
+        self, seat: str, worker: Member, named: Sequence[ArtifactRef]
+    ) -> tuple[ArtifactRef | Error, ...]:
+        """The files that a worker registers, copied to the session's artifacts and checked."""
+        services = self.services
+        place = (services.context.root, services.task.session_id, self.id)
+        found: list[ArtifactRef | Error] = []
+        for one in named[:_MOST_OUTPUTS]:
+            folder = Path(worker.execution_dir or services.context.root)
+            try:
+                kept = await anyio.to_thread.run_sync(register_artifact, *place, folder, one)
+            except ArtifactWrong as problem:
+                message = f"{self.named(seat)}: {problem}"
+                hint = problem.hint or ""
+                found.append(Error(code=problem.code, message=message, resolution_hint=hint))
+            else:
+                found.append(kept)
+        return tuple(found)
 
     async def _commit(self) -> None:
         message = f"{self.id}: {self.ticket.title}"
         await self.git(lambda worktrees, ticket: worktrees.commit(ticket, message), "")
 
-    async def _artifacts(self, report: Report | TurnFailed) -> tuple[ArtifactRef, ...]:
-        """The outputs that no commit keeps: they would be gone with the worktree."""
+    async def _artifacts(
+        self, report: Report | TurnFailed, known: Collection[str | None]
+    ) -> tuple[ArtifactRef, ...]:
+        """The outputs that no commit keeps: they would be gone with the worktree.
+
+        `known` are the digests of what the worker registered itself.
+        """
         if not isinstance(report, Report) or not report.outputs:
             return ()
         services = self.services
@@ -174,7 +210,7 @@ class WorkStage(TicketRun):
             await anyio.to_thread.run_sync(keep_artifact, root, session, self.id, path)
             for path in made
         ]
-        return tuple(artifact for artifact in kept if artifact is not None)
+        return tuple(one for one in kept if one is not None and one.digest not in known)
 
     async def _update(self) -> tuple[str, ...]:
         """Put what was approved since below work that was sent back; the files that conflict."""
@@ -187,8 +223,14 @@ class WorkStage(TicketRun):
         except GitFailed:
             return ()  # the commit after the turn fails too, and that is reported
 
-    async def _accept(self, seat: str, report: Report, artifacts: Sequence[ArtifactRef]) -> None:
-        drafts = [self.to_manager(seat, payload) for payload in (*artifacts, report)]
+    async def _accept(
+        self, seat: str, report: Report, artifacts: Sequence[ArtifactRef | Error]
+    ) -> None:
+        drafts = [
+            self.to_owner(one) if isinstance(one, Error) else self.to_manager(seat, one)
+            for one in artifacts
+        ]
+        drafts.append(self.to_manager(seat, report))
         if report.status == "completed":
             await self.move("awaiting_review", f"{seat} reported", *drafts)
             return
@@ -201,16 +243,24 @@ class WorkStage(TicketRun):
         files = ", ".join(result.strays)
         error = Error(
             code=OUTSIDE,
-            message=f"While {seat} worked on {self.id}, files outside its folder changed: {files}",
+            message=f"While {self.named(seat)} worked on {self.id}, "
+            f"files outside its worktree changed: {files}",
             resolution_hint="Work in your own folder only. Nothing was put back.",
         )
-        payload = report if isinstance(report, Report) else _failure(report)
+        payload = report if isinstance(report, Report) else self._failure(seat, report)
         drafts = (self.to_manager(seat, payload), self.to_owner(error))
         await self.move("blocked", error.message, *drafts)
-        record = ErrorRecord(
-            OUTSIDE, error.message, "coterie inbox", seat, task=self.services.task.task_id
-        )
+        where, task = self.services.messenger.folder(seat), self.services.task.task_id
+        record = ErrorRecord(OUTSIDE, error.message, "coterie inbox", seat, where, task)
         self.services.context.tell(record)
+
+    def _failure(self, seat: str, failure: TurnFailed) -> Error:
+        """A worker that gave no report: nobody knows about any work, so it is done again."""
+        return Error(
+            code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
+            message=f"{self.named(seat)}: {failure.message or failure.kind}",
+            resolution_hint=failure.hint or "It is tried again, by another worker who can.",
+        )
 
     def _prompt(self, worker: Member, instruction: Instruction, conflicts: tuple[str, ...]) -> str:
         return self.prompt(
@@ -240,12 +290,3 @@ class WorkStage(TicketRun):
                 "look at it before you begin."
             )
         return told
-
-
-def _failure(failure: TurnFailed) -> Error:
-    """A worker that gave no report: nobody knows about any work, so it is done again."""
-    return Error(
-        code="timeout" if failure.kind == "timeout" else f"worker_{failure.kind}",
-        message=failure.message or failure.kind,
-        resolution_hint=failure.hint or "It is tried again, by another worker if there is one.",
-    )
