@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import anyio.from_thread
 import anyio.to_thread
@@ -23,7 +23,7 @@ from coterie.config.settings import load_settings
 from coterie.config.team_file import LoadedTeam, load_team
 from coterie.config.team_members import agents_of
 from coterie.config.teams import is_material_trusted, powers, reading_for, require_trust
-from coterie.engine.channels import ChannelPool, SessionChannels, TaskChildren
+from coterie.engine.channels import ChannelPool, SessionChannels, StderrKeeper, TaskChildren
 from coterie.errors import CoterieError, NotFound, NotTrusted, UsageError
 from coterie.model.agent import AgentDefinition, AgentFacts
 from coterie.model.journal import Fence
@@ -45,9 +45,6 @@ from coterie.workflows.chat import Chat, Solo
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
-
-if TYPE_CHECKING:
-    from coterie.workspace.stderr_file import StderrFile
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
@@ -211,29 +208,12 @@ class Members:
                 shared.storage.leases,
                 fence,
                 shared.machine,
-                lambda member: self._stderr(member, task.session_id),
+                StderrKeeper(task.session_id, shared.root, self.team, self.redactor),
             ),
             adapter_of=self.adapter,
             workspace_of=self.workspace,
             folder_of=lambda member: str(member_folder(shared.root, self.team.name, member)),
         )
-
-    def _stderr(self, seat: str, session: str) -> Callable[[bytes], None]:
-        """What keeps the stderr of a member's process; most write nothing there."""
-        member = self.team.seated(seat)
-        kept: list[StderrFile] = []
-
-        def keep(chunk: bytes) -> None:
-            if member is None or not (chunk or kept):
-                return
-            if not kept:
-                from coterie.workspace.stderr_file import StderrFile
-
-                folder = member_folder(self.shared.root, self.team.name, member)
-                kept.append(StderrFile(folder, session, self.redactor()))
-            kept[0].add(chunk)
-
-        return keep
 
     def adapter(self, member: Member, children: ChildLog) -> Adapter:
         """What speaks to a member's agent, or to the program in its place."""

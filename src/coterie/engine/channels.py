@@ -5,7 +5,8 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -14,10 +15,14 @@ from coterie.errors import CoterieError
 from coterie.model import instant
 from coterie.model.conversation import Limits
 from coterie.model.journal import ChildLease, Fence
-from coterie.model.team import Member
+from coterie.model.redaction import Redactor
+from coterie.model.team import Member, Team, member_folder
 from coterie.model.workspace import Workspace
 from coterie.ports import Adapter, Channel, ChildLog, LeaseStore
 from coterie.process.processes import Machine, end_marked_in_thread
+
+if TYPE_CHECKING:
+    from coterie.workspace.stderr_file import StderrFile
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,12 @@ class TaskChildren:
     leases: LeaseStore
     fence: Fence
     machine: Machine
-    stderr_of: Callable[[str], Callable[[bytes], None]] | None = None
-    """What keeps the stderr of a member's processes; None: nobody does."""
+    keeper: StderrKeeper | None = None
+    """What keeps the stderr of members' processes; None: nobody does."""
 
     def stderr(self, member: str) -> Callable[[bytes], None]:
         """What keeps it."""
-        return self.stderr_of(member) if self.stderr_of else _unheard
+        return self.keeper.of(member) if self.keeper else _unheard
 
     async def starting(self, member: str, agent: str) -> str:
         """Record that a process will be started; its mark is how it is found again."""
@@ -57,6 +62,33 @@ class TaskChildren:
     def ended(self, mark: str) -> None:
         """Record that it is proven gone."""
         self.leases.drop_child(mark)
+
+
+@dataclass(frozen=True)
+class StderrKeeper:
+    """Keeps what the processes of a team's members write to stderr in a session."""
+
+    session: str
+    root: Path
+    team: Team
+    redactor: Callable[[], Redactor]
+
+    def of(self, seat: str) -> Callable[[bytes], None]:
+        """What keeps the stderr of one process; most write nothing there."""
+        member = self.team.seated(seat)
+        kept: list[StderrFile] = []
+
+        def keep(chunk: bytes) -> None:
+            if member is None or not (chunk or kept):
+                return
+            if not kept:
+                from coterie.workspace.stderr_file import StderrFile
+
+                folder = member_folder(self.root, self.team.name, member)
+                kept.append(StderrFile(folder, self.session, self.redactor()))
+            kept[0].add(chunk)
+
+        return keep
 
 
 def _unheard(_chunk: bytes) -> None:
