@@ -6,6 +6,7 @@ is done once; every command still has its own process, environment, folder and s
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import io
 import json
@@ -134,6 +135,7 @@ def _command(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     sys.stdout.flush()
+    atexit._run_exitfuncs()  # as a process of its own would
     os._exit(code)
 
 

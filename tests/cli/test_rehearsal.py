@@ -163,6 +163,7 @@ def test_a_rehearsal_uses_no_budget_and_costs_nothing(cli: Cli) -> None:
             "source": "rehearsal",
         }
     assert cli("cost", "--json").out == ""
+    assert cli("cost", "last").out.endswith("is a rehearsal: it used nothing.\n")
     assert cli("chat", "--max-turns", "1", "hello").code == 0
     assert [line["turns"] for line in cli("cost", "--json").lines] == [1]
 

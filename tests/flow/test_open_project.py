@@ -124,3 +124,15 @@ async def test_errors_come_out_of_the_loop_as_they_are(project: Path) -> None:
     with pytest.raises(UsageError, match="out"):
         async with open_project(project):
             raise UsageError("out")
+
+
+async def test_a_team_is_rehearsed_whatever_its_agents_are(project: Path) -> None:
+    team = project / ".coterie" / "teams" / "far" / "team.json"
+    team.parent.mkdir()
+    members = [{"id": "ada", "agent": "scripted"}, {"id": "bob", "agent": "codex"}]
+    team.write_text(json.dumps({"members": members}))
+    async with open_project(project) as opened:
+        task = await opened.start("far", "!turn", Caps(max_turns=2), rehearsal=True)
+        said = await texts(opened, task)
+    assert len(said) == 2
+    assert all("stand-in for a model" in text for text in said)

@@ -34,15 +34,18 @@ class OpenProject(App):
     runs: TaskGroup | None = None
     """Runs in the background; they end with the block."""
 
-    async def team(self, name: str | None = None, *, agents: str | None = None) -> TeamView:
+    async def team(
+        self, name: str | None = None, *, agents: str | None = None, rehearsal: bool = False
+    ) -> TeamView:
         """The team of this name or file, or one made of agents: `claude,sec=codex:gpt-5.5`.
 
-        With neither, the project's default team.  Raises NotTrusted for a file from elsewhere
+        With neither, the project's default team; for a `rehearsal`, its agents need not be
+        installed.  Raises NotTrusted for a file from elsewhere
         that nobody has looked at (`coterie team trust`), ConfigError for one with mistakes.
         """
 
         def choose() -> TeamView:
-            teams = Teams(Project(self.root, self.home), self.home)
+            teams = Teams(Project(self.root, self.home), self.home, rehearsal)
             return teams.usable(teams.choose(name, agents))
 
         return await anyio.to_thread.run_sync(choose)
@@ -63,7 +66,7 @@ class OpenProject(App):
         `rehearsal`, agents run on a stand-in for their models: no tokens, no login.
         """
         if isinstance(team, str):
-            team = await self.team(team)
+            team = await self.team(team, rehearsal=rehearsal is not False)
         if isinstance(team, TeamView):
             team, team_file = team.team, team_file or team.loaded.path
         caps, workflow = caps or Caps(), workflow or team.workflow

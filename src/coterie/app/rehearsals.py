@@ -81,18 +81,23 @@ def member_address(url: str, workflow: str, member: Member) -> str:
 @asynccontextmanager
 async def served(created: TaskCreated, storage: Storage) -> AsyncGenerator[str]:
     """The address of the stand-in for a task's models, for the length of the block."""
-    from coterie.rehearsal.demo_shop import DemoShop
     from coterie.rehearsal.server import RehearsalServer
     from coterie.rehearsal.simulation import Simulation
 
     responder: Responder = Simulation()
     if created.script == DEMO:
-        responder = DemoShop()
+        responder = await anyio.to_thread.run_sync(_demo_shop)
     elif created.script is not None:
         script = await anyio.to_thread.run_sync(script_in, Path(created.script))
         responder = ScriptedResponder(script, responder, _ScriptMemory(created, storage))
     async with RehearsalServer(responder) as server:
         yield server.url
+
+
+def _demo_shop() -> Responder:
+    from coterie.rehearsal.demo_shop import DemoShop  # reads the files of the demo
+
+    return DemoShop()
 
 
 class _ScriptMemory:

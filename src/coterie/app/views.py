@@ -214,6 +214,8 @@ class CostView:
     costs: Sequence[Cost]
     budgets: Mapping[str, tuple[Allowance, Tally]]
     """By member, and under `all` for the whole task: what may be used, and what was."""
+    rehearsal: str = ""
+    """The task, where that was only a rehearsal: then it used nothing."""
 
 
 async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
@@ -223,6 +225,8 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
     if task_id is None or since is not None:
         return CostView(costs, {})
     detail = await app.show(task_id)
+    if detail.state.created.rehearsal:
+        return CostView((), {}, task_id)
     team = detail.state.created.team
     granted = sum(granted_tokens(view.interaction, view.answer) for view in detail.questions)
     whole = team.budget

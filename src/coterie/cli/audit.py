@@ -195,7 +195,8 @@ def cost(call: Call, id_: str | None, by: str | None, since: str | None, newest:
     for name, group in kept.items():
         call.record("cost", {"by": by, "key": name, **_cost_fields(group)})
     if not costs:
-        call.line("No agent has taken a turn yet.")
+        used_nothing = f"{found.rehearsal} is a rehearsal: it used nothing."
+        call.line(used_nothing if found.rehearsal else "No agent has taken a turn yet.")
         return
     titles = {spent.task: spent.title for spent in costs} if by == "task" else {}
     rows = [_cost_row(name, group, titles.get(name, "")) for name, group in kept.items()]
