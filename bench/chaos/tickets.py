@@ -29,6 +29,8 @@ _EARLY = 0.2
 _SPAN = 0.7
 """A kill comes within so many seconds, so that a session lives through several."""
 _PATIENCE = 120.0
+_WAITS = 3
+"""How a session ends that waits for its user."""
 
 
 @dataclass
@@ -99,7 +101,8 @@ class TicketChaos:
                 self._wait(process, project)
             try:
                 process.wait(0.0 if killed < kills else _PATIENCE)
-                ended = True
+                # It waits for a yes to its plan, or to its report.
+                ended = process.returncode != _WAITS or not _answered(project)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -120,9 +123,11 @@ class TicketChaos:
         """What the session came to; None where it did not come to its end."""
         work = project / "work"
         kept = kept_in(work)
-        if not (work / ".coterie" / "sessions" / kept.session / "final_report.json").exists():
-            said = (project / "said").read_text(errors="replace")[-1000:]
-            self.tally.wrong.append(f"{project.name}: it did not end: {said}")
+        said = (project / "said").read_text(errors="replace")
+        report = work / ".coterie" / "sessions" / kept.session / "final_report.json"
+        # The report is there before it is confirmed: only then is it over.
+        if not report.exists() or json.loads(said.splitlines()[-1])["status"] != "completed":
+            self.tally.wrong.append(f"{project.name}: it did not end: {said[-1000:]}")
             return None
         self.tally.wrong += [f"{project.name}: {one}" for one in broken_rules(work, kept)]
         return outcome(work, kept)
@@ -173,18 +178,39 @@ def _furnish(project: Path, milliseconds: float, keeper: str) -> None:
 
 
 def _start(project: Path) -> subprocess.Popen[bytes]:
-    user, work = str(project / "user"), project / "work"
     team = ",".join(f"{member}={member}" for member in (MANAGER, *WORKERS))
-    begin = ["run", "--agents", team, "--yes", "Twelve parts"]
-    words = ["resume", "last"] if has_begun(work / ".coterie" / "coterie.db") else begin
+    begin = ["run", "--agents", team, "Twelve parts"]
+    database = project / "work" / ".coterie" / "coterie.db"
+    words = ["resume", "last"] if has_begun(database) else begin
     with (project / "said").open("wb") as said:
         return subprocess.Popen(
-            [sys.executable, "-m", "coterie", "-C", str(work), *words, "--json"],
-            env={**os.environ, "COTERIE_HOME": user, "HOME": user},
+            _command(project, *words),
+            env=_environment(project),
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
         )
+
+
+def _command(project: Path, *words: str) -> list[str]:
+    return [sys.executable, "-m", "coterie", "-C", str(project / "work"), *words, "--json"]
+
+
+def _environment(project: Path) -> dict[str, str]:
+    user = str(project / "user")
+    return {**os.environ, "COTERIE_HOME": user, "HOME": user}
+
+
+def _answered(project: Path) -> bool:
+    """Approve of whatever waits for the user; False where nothing does."""
+    env = _environment(project)
+    inbox = subprocess.run(_command(project, "inbox"), env=env, capture_output=True, check=True)
+    asked = [json.loads(line) for line in inbox.stdout.splitlines()]
+    names = [one["id"] for one in asked if one["type"] == "interaction"]
+    for name in names:
+        words = _command(project, "answer", name, "approve")
+        subprocess.run(words, env=env, stdout=subprocess.DEVNULL, check=True)
+    return bool(names)
 
 
 def _executions(project: Path) -> list[str]:

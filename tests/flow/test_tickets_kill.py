@@ -12,11 +12,15 @@ from pathlib import Path
 import pytest
 
 from bench.chaos.tickets import TicketChaos, TicketTally
+from coterie.engine.steering import answer
+from coterie.model.about import ReportConfirmation
+from coterie.model.envelope import Review
+from coterie.model.task import Caps
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.stores.sqlite import SqliteStorage
 from coterie.testing.crash import Death, Died, MortalStorage
-from coterie.testing.scripted import TASK, ScriptedChannels, stage
+from coterie.testing.scripted import TASK, ScriptedChannels, Stage, stage
 from coterie.workflows.tickets import Tickets
 from tests.flow.ticket_stage import but, part, plan, script, session, ticket_in
 
@@ -103,3 +107,52 @@ async def test_a_session_survives_the_death_of_its_process_at_any_write(memory_p
         was_cut, found = await lived_through(f"cut{call}", death)
         assert found == expected, death
     assert call >= 50
+
+
+ASKED = but(
+    Split_the_goal=plan(part("pay", expected_outputs=["pay.py"])),
+    The_plan_has_to_change=plan(part("pay", expected_outputs=["pay.py"])),
+    Do_the_work_now={"status": "completed"},
+)
+
+
+async def decided(on: Stage) -> None:
+    """Answer what is open: the plan is fine, the report only the second time."""
+    for asked in await on.storage.inbox.questions():
+        said = [one.payload for _, one in await on.storage.tickets.envelopes(TASK)]
+        seen = any(isinstance(one, Review) and one.notes == "not yet" for one in said)
+        is_report = isinstance(asked.interaction.about, ReportConfirmation)
+        choice = ("change", "not yet") if is_report and not seen else ("approve", None)
+        await answer(on.look, asked.interaction.interaction_id, *choice, "you")
+
+
+async def test_a_death_around_the_users_word_on_the_report_loses_nothing(
+    memory_path: Path,
+) -> None:
+    async def ran(project: Path, death: Death | None) -> int:
+        """How many calls of the storage there were."""
+        real = await SqliteStorage.open(project / ".coterie" / "coterie.db")
+        mortal = MortalStorage(real, death)
+        try:
+            async with stage(project / ".coterie", mortal, Tickets(), root=project) as on:
+                while (await on.run(ScriptedChannels(script(ASKED)), 0.0)).status == "waiting":
+                    await decided(on)
+        except Died:
+            return await ran(project, None)
+        finally:
+            await real.close()
+        return mortal.calls
+
+    async def lived_through(name: str, death: Death | None) -> tuple[int, dict[str, object]]:
+        project = memory_path / name
+        (project / ".coterie").mkdir(parents=True)
+        async with session(project, caps=Caps()):
+            pass  # it is made, and not run
+        return await ran(project, death), await came_to(project)
+
+    calls, expected = await lived_through("alone", None)
+    assert calls > 60
+    for call in range(calls - 45, calls + 1, 3):
+        death = Death(call, took_effect=call % 4 < 2, queued_kept=call % 8 < 4)
+        _, found = await lived_through(f"cut{call}", death)
+        assert found == expected, death

@@ -1,0 +1,83 @@
+"""Files that a worker registers as artifacts: its own, and what it says they are."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from coterie.errors import ArtifactWrong
+from coterie.model.envelope import ArtifactRef
+from coterie.workspace.session_files import register_artifact
+from tests.conftest import ours
+
+DATA = b"day,sold\n"
+DIGEST = f"sha256:{hashlib.sha256(DATA).hexdigest()}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A worker's folder in a project."""
+    ours(tmp_path)
+    folder = tmp_path / "work"
+    (folder / "out").mkdir(parents=True)
+    (folder / "out" / "sales.csv").write_bytes(DATA)
+    (folder / "noise").write_bytes(b"\xff\0")
+    (folder / "notes").write_text("text")
+    (tmp_path / "key").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / "key")
+    (folder / "up").symlink_to(tmp_path)
+    return folder
+
+
+def register(folder: Path, uri: str, **more: object) -> ArtifactRef:
+    ref = ArtifactRef.model_validate({"label": "it", "uri": uri, **more})
+    return register_artifact(folder.parent, "k3f9", "T1", folder, ref)
+
+
+@pytest.mark.parametrize(
+    ("uri", "more", "content_type"),
+    [
+        ("out/sales.csv", {}, "text/csv"),
+        ("out/sales.csv", {"content_type": "text/x-sales"}, "text/x-sales"),
+        ("out/sales.csv", {"digest": DIGEST, "size_bytes": len(DATA)}, "text/csv"),
+        ("noise", {}, "application/octet-stream"),
+        ("notes", {}, "text/plain"),
+    ],
+)
+def test_it_is_copied_with_what_is_known_of_it(
+    folder: Path, uri: str, more: dict[str, object], content_type: str
+) -> None:
+    made = register(folder, uri, description="why", **more)
+    data = (folder / uri).read_bytes()
+    assert made.content_type == content_type
+    assert (made.label, made.description, made.size_bytes) == ("it", "why", len(data))
+    assert made.digest == f"sha256:{hashlib.sha256(data).hexdigest()}"
+    kept = folder.parent / ".coterie" / "sessions" / "k3f9" / "artifacts" / made.uri
+    assert kept.read_bytes() == data
+
+
+def test_by_its_whole_address(folder: Path) -> None:
+    assert register(folder, (folder / "notes").as_uri()).size_bytes == 4
+
+
+@pytest.mark.parametrize(
+    ("uri", "more"),
+    [
+        ("gone.csv", {}),
+        ("out", {}),
+        ("../key", {}),
+        ("link.txt", {}),
+        ("up/key", {}),
+        ("file:///etc/passwd", {}),
+        ("https://example.com/x", {}),
+        ("out/sales.csv", {"size_bytes": 1}),
+        ("out/sales.csv", {"digest": f"sha256:{'0' * 64}"}),
+    ],
+)
+def test_what_is_not_its_own_or_not_what_it_says_is_refused(
+    folder: Path, uri: str, more: dict[str, object]
+) -> None:
+    with pytest.raises(ArtifactWrong):
+        register(folder, uri, **more)
