@@ -121,6 +121,32 @@ Nobody runs k3f9 now:  coterie resume k3f9
     assert json.loads(kept.read_text()) == {"ada": ["run(npm install *)", "run(npm test *)"]}
 
 
+@pytest.mark.parametrize(
+    ("rule", "covers"),
+    [
+        ("run(npm install *)", True),
+        ("npm install stripe", True),
+        ("run(npm test)", False),
+        ("run(npm install left-pad)", False),
+        ("write(docs/**)", False),
+        ("fetch(npmjs.org)", False),
+    ],
+)
+def test_an_edited_rule_must_cover_its_own_question(
+    inside: Cli, rule: str, *, covers: bool
+) -> None:
+    offered = "run(npm install stripe)"
+    record(inside, asks(wants_to_run("q1", "npm install stripe", rule=offered)))
+    ran = inside("answer", "q1", "rule", "--say", rule)
+    assert (ran.code, "does not cover what it asks. It stays open" in ran.err) == (
+        0 if covers else 2,
+        not covers,
+    )
+    assert bool(inside("inbox", "--json").of("interaction")) is not covers
+    rules = inside.house.project / ".coterie" / "teams" / "pair" / "rules.json"
+    assert rules.exists() is covers
+
+
 def test_what_is_no_rule_is_refused_and_the_question_stays(inside: Cli) -> None:
     record(inside, asks(wants_to_run("q1", "npm install stripe", rule=RULE)))
     ran = inside("answer", "q1", "rule", "--say", "fly(npm)")

@@ -239,3 +239,31 @@ def test_the_log_names_who_worked_at_the_time(bare: Cli) -> None:
             ("error", "wren"),
         ]
     )
+
+
+def test_a_newer_plan_takes_the_place_of_the_question_about_the_last(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish()
+    crew("run", "Add coupons")
+    crew("answer", "q1", "approve")
+    crew("say", "last", "drop the form")
+    with crew.cli.start("resume", "last", "--wait", "30s") as started:
+        started.until("q2")
+        crew("say", "last", "and be quick")
+        started.until("be quick")
+        started.kill()
+    crew("resume", "last")
+    (asked,) = crew("inbox", "--json").of("interaction")
+    assert asked["about"]["kind"] == "plan_approval"
+    late = crew("answer", "q2", "approve")
+    assert (late.code, "there is a newer plan" in late.err) == (2, True)
+
+
+def test_what_a_kill_left_among_the_files_is_cleaned(cli: Cli) -> None:
+    cli.task("--agents", "ada", "hello")
+    left, young = (cli.house.project / f".coterie-{letter * 12}" for letter in "ab")
+    left.write_text("half")
+    young.write_text("half")
+    os.utime(left, (0, 0))
+    cleaned = cli("clean", "--yes", "--only", "draft", "--json")
+    assert [one["name"] for one in cleaned.of("leftover")] == [left.name]
+    assert (left.exists(), young.exists()) == (False, True)

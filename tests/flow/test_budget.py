@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from coterie.engine import steering
+from coterie.engine.task_run import RunServices
 from coterie.errors import AnswerRefused
 from coterie.model import instant
 from coterie.model.conversation import Prompt
+from coterie.model.record import MemberRecord
 from coterie.model.task import Caps
 from coterie.model.team import Allowance, Budget, Member, Team, more, shown
 from coterie.model.update import (
@@ -130,6 +133,27 @@ async def test_a_rate_limit_that_is_over_is_tried_again_at_once(tmp_path: Path) 
         await it.start(team("ada"))
         assert (await it.run(ScriptedChannels(once, threads=True))).status == "completed"
     assert (tries, told) == ([1, 2], [False, True])
+
+
+async def test_a_run_that_waits_for_the_reset_calls_nobody_before_it(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    def limit(member: Member, prompt: Prompt) -> list[Update]:
+        calls.append(instant.now())
+        return [TurnFailed("rate_limit", "too many", until=reset)]
+
+    def fine(member: Member, prompt: Prompt) -> list[Update]:
+        calls.append(instant.now())
+        return [TurnCompleted("said")]
+
+    async with stage(tmp_path) as it:
+        await it.start(team("ada"))
+        reset = instant.after(0.5)
+        assert (await it.run(ScriptedChannels(limit))).reason == "rate_limit"
+        it.engine = replace(it.engine, services=RunServices(at_reset=True))
+        assert (await it.run(ScriptedChannels(fine))).status == "completed"
+        waited = [r for r in it.recorder.records if isinstance(r, MemberRecord) and r.until]
+    assert (len(calls), calls[1] >= reset, waited[-1].until) == (2, True, reset)
 
 
 @pytest.mark.parametrize(

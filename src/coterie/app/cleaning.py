@@ -18,13 +18,14 @@ from coterie.workspace.leftovers import (
     Leftover,
     LeftoverKind,
     SessionLeftovers,
+    drafts,
     kept_snapshots,
-    remove_home,
+    remove_path,
     remove_snapshots,
     unused_homes,
 )
 
-KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "home", "snapshots")
+KINDS: tuple[LeftoverKind, ...] = ("worktree", "branch", "home", "snapshots", "draft")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,8 @@ class Cleaning:
             found += await self._of_session(view, kinds)
         if "home" in kinds and task_id is None:
             found += await self._homes(views)
+        if "draft" in kinds and task_id is None:
+            found += await anyio.to_thread.run_sync(lambda: list(drafts(self._root)))
         if "snapshots" in kinds:
             names = [view.id for view in ended]
             found += await anyio.to_thread.run_sync(_snapshots, self._root, names)
@@ -60,8 +63,8 @@ class Cleaning:
             mine = [one for one in going if one.task == task_id]
             async with self.app.changes.held(claimant, task_id):
                 removed += await self._remove_of_session(task_id, mine)
-        for one in (one for one in going if one.kind == "home"):
-            await anyio.to_thread.run_sync(remove_home, self._root, one)
+        for one in (one for one in going if one.kind in ("home", "draft")):
+            await anyio.to_thread.run_sync(remove_path, self._root, one)
             removed.append(one)
         if snapshots := [one for one in going if one.kind == "snapshots"]:
             names = [one.task for one in snapshots]

@@ -158,6 +158,7 @@ class App:
             services = RunServices(
                 members.redactor(),
                 snapshots,
+                at_reset=at_reset,
                 waits_for_limits=patience is None or at_reset,
                 guarded=members.guarded,
                 unbegun=run.unbegun_calls,

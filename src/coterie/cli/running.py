@@ -25,6 +25,7 @@ from coterie.cli.main import Call
 from coterie.cli.records import JsonLines
 from coterie.cli.report import INTERRUPTED
 from coterie.errors import CoterieError, TaskBusy
+from coterie.model import instant
 from coterie.model.record import ErrorRecord, MessageRecord, Record, ResultRecord
 from coterie.model.task import Caps, RateLimited
 from coterie.model.team import Team
@@ -245,7 +246,8 @@ async def _rate_limited(app: App, task_id: str, stop: RateLimited) -> ErrorRecor
     """Why a run parked that could go on by itself later."""
     member = (await app.show(task_id)).state.created.team.get(stop.member)
     agent = f"{member.agent} " if member and member.agent else ""
-    limit = f"rate limit until {stop.until[11:16]} UTC"
+    today = stop.until[:10] == instant.now()[:10]
+    limit = f"rate limit until {'' if today else f'{stop.until[:10]} '}{stop.until[11:16]} UTC"
     return ErrorRecord(
         code="rate_limit",
         message=f"{stop.member}: {agent}{limit}. Parked, nothing lost.",

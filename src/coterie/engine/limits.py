@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from time import monotonic
@@ -169,6 +169,20 @@ class RateLimiter:
         self._sleep = sleep
         self._begun: dict[str, deque[float]] = {}
         """By member: when its turns of the last minute began."""
+
+    async def wait_for_reset(self, member: Member, past: Sequence[Turn]) -> None:
+        """Wait for the end of a limit that an earlier run met, where that was asked for: until
+        then a call is in vain."""
+        run = self._run
+        if not (run.services.at_reset and past and past[-1].outcome == "limited"):
+            return
+        for kept in await run.storage.member_states(run.task.task_id):
+            is_limit = kept.member == member.id and kept.waits_for == "limit"
+            left = instant.seconds_until(kept.until) if is_limit and kept.until else 0.0
+            if left > 0:
+                run.keep_state(member, "waiting", "limit", until=kept.until)
+                with run.stops.stoppable(member.id):
+                    await self._sleep(left)
 
     async def begin(self, member: Member) -> None:
         """Wait until the member may begin a turn, and count it."""

@@ -7,6 +7,7 @@ import anyio
 from coterie.engine.task_run import TaskRun
 from coterie.errors import AnswerRefused, NotFound
 from coterie.model import instant
+from coterie.model.about import PlanApproval
 from coterie.model.interaction import NOBODY, Answer, Ask, Interaction, Question, Response, check
 from coterie.model.journal import AppendEvent, CloseStep, OpenStep, Step, digest
 from coterie.model.question_text import display_of
@@ -62,6 +63,8 @@ class Questions:
 
     async def _open(self, step: Step, question: Ask) -> str:
         run = self._run
+        if isinstance(question.about, PlanApproval):
+            await self._close_older_plans()
         interaction = Interaction(
             interaction_id=await run.storage.inbox.allocate(),
             task_id=run.task.task_id,
@@ -80,6 +83,14 @@ class Questions:
         asked = step._replace(input=interaction.interaction_id)
         await run.commit(OpenStep(asked), AppendEvent(event, step=step.name))
         return interaction.interaction_id
+
+    async def _close_older_plans(self) -> None:
+        """A plan takes the place of the last one: a yes to that would be to nothing."""
+        for question in await self._run.storage.inbox.questions():
+            asked = question.interaction
+            mine = asked.task_id == self._run.task.task_id
+            if mine and isinstance(asked.about, PlanApproval):
+                await close_question(self._run.storage.inbox, asked, "there is a newer plan")
 
     async def _wait(
         self, interaction_id: str, author: str, *, by_agent: bool

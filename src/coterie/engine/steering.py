@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+
+import anyio.to_thread
 
 from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
@@ -17,8 +21,9 @@ from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
 from coterie.model.task import ENDED, TaskCanceled
-from coterie.model.team import base_of
-from coterie.tools.permission import Rule
+from coterie.model.team import Permissions, base_of
+from coterie.model.tool_call import Action
+from coterie.tools.permission import Rule, decide
 
 LETTING_GO = 15.0
 """How long a living owner may take to end its agents and let go, in seconds."""
@@ -53,7 +58,9 @@ async def answer(
     if asked.kind == "Input" and text is None:
         choice, text = None, choice
     chosen = choose(asked, choice) if choice and asked.options else choice
-    rule = _rule(asked, text) if chosen == BY_RULE else None
+    rule = None
+    if chosen == BY_RULE:
+        rule = await anyio.to_thread.run_sync(_rule, asked, text, look.root)
     response = Response(
         interaction_id=interaction_id,
         task_id=asked.task_id,
@@ -75,16 +82,36 @@ async def answer(
     )
 
 
-def _rule(asked: Interaction, edited: str | None) -> str:
-    """The rule that the user agrees to: the one that was offered, or as they edited it."""
+def _rule(asked: Interaction, edited: str | None, root: Path) -> str:
+    """The rule that the user agrees to: the one that was offered, or as they edited it.  Blocks.
+
+    One that does not cover what is asked would be a yes to something else.
+    """
     offered = next((option.detail for option in asked.options if option.id == BY_RULE), "")
+    name = asked.interaction_id
+    hint = f"coterie answer {name} rule --say {shlex.quote(offered)}"
     try:
-        return str(Rule.parse(edited or offered))
+        rule = str(Rule.parse(edited or offered))
     except ValueError as problem:
-        raise AnswerRefused(
-            f"{asked.interaction_id}: that is no rule: {problem} It stays open.",
-            f"coterie answer {asked.interaction_id} rule --say {offered!r}",
-        ) from None
+        said = f"{name}: that is no rule: {problem} It stays open."
+        raise AnswerRefused(said, hint) from None
+    if edited and edited.strip() != offered and not _covers(rule, asked, root):
+        said = f"{name}: {rule} does not cover what it asks. It stays open."
+        raise AnswerRefused(said, f"{hint}, or once, deny, task")
+    return rule
+
+
+def _covers(rule: str, asked: Interaction, root: Path) -> bool:
+    """Whether a rule alone would have let pass what a question is about."""
+    call = asked.permission
+    if call is None:
+        return False
+    action = Action(call.effect, call.tool, call.cwd, call.command, call.paths, call.target)
+    rulings = (
+        decide(action, Permissions(), None, folder, granted=(rule,))
+        for folder in (Path(call.cwd or root), root)
+    )
+    return any(ruling.verdict == "allow" for ruling in rulings)
 
 
 async def say(look: TaskReader, task_id: str, text: str, author: str | None) -> str:

@@ -239,6 +239,8 @@ class RunServices:
     checks: Checks | None = None
     session_files: SessionFiles = NoSessionFiles()
     """Writes what is recorded of a session to files as well."""
+    at_reset: bool = False
+    """Whether the end of a limit that an earlier run met is waited for before anything is tried."""
     waits_for_limits: bool = False
     """Whether the end of a rate limit is waited for, however long that takes."""
     guarded: frozenset[str] = frozenset()

@@ -97,6 +97,7 @@ class TurnRunner:
             failures = [turn.outcome for turn in past].count("failed")
             most = (brief.tries if brief else None) or ATTEMPTS
             token, attempts = self._run.fence.token, len(past)
+            await self._rate_limiter.wait_for_reset(member, past)
             while True:
                 attempts += 1
                 attempt = Attempt(step, is_new, member, number, attempts, token, earlier, brief)

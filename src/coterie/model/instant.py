@@ -62,6 +62,11 @@ def seconds_until(moment: str) -> float:
     return seconds_between(now(), moment)
 
 
+def seconds_since(timestamp: float) -> float:
+    """How long it is since a time as file systems have it."""
+    return time.time_ns() / 1e9 - timestamp
+
+
 def after(seconds: float) -> str:
     """The instant so long from now; for a negative length, before it."""
     return of(datetime.fromisoformat(now()) + timedelta(seconds=seconds))

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
+from pathlib import Path
 
 from pydantic import Field
 
@@ -117,16 +118,43 @@ def existing_file(place: PathEntry) -> ExistingFile | None:
         return ExistingFile(file.read(), state)
 
 
-def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
+def write(
+    place: PathEntry, data: bytes, now: ExistingFile | None, drafts: Path | None = None
+) -> None:
     """Write the file atomically, if what is there is still what was read before.
 
     If the name has become a link meanwhile, the link itself is replaced and never followed.
+    It is drafted in `drafts`, where a kill leaves nothing among the user's files; beside the file
+    only where that is another disk.
     """
     if now is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
         raise ToolError(f"{place.path} is write-protected.")
+    folder = _draft_folder(place, drafts)
+    try:
+        _write_in(folder, place, data, now)
+    finally:
+        if folder != place.folder:
+            os.close(folder)
+
+
+def _draft_folder(place: PathEntry, drafts: Path | None) -> int:
+    """A folder on the same disk as the file."""
+    if drafts is None:
+        return place.folder
+    try:
+        opened = os.open(drafts, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return place.folder
+    if os.fstat(opened).st_dev == os.fstat(place.folder).st_dev:
+        return opened
+    os.close(opened)
+    return place.folder
+
+
+def _write_in(folder: int, place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
     fresh = unfinished_name()
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(fresh, flags, 0o666, dir_fd=place.folder)
+    fd = os.open(fresh, flags, 0o666, dir_fd=folder)
     try:
         with os.fdopen(fd, "wb") as file:
             if now is not None:
@@ -136,18 +164,18 @@ def write(place: PathEntry, data: bytes, now: ExistingFile | None) -> None:
             file.write(data)
             file.flush()
             os.fsync(fd)
-        _move_into_place(place, fresh, now)
+        _move_into_place(place, folder, fresh, now)
     finally:
         with suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=place.folder)
+            os.unlink(fresh, dir_fd=folder)
 
 
-def _move_into_place(place: PathEntry, fresh: str, now: ExistingFile | None) -> None:
-    folder = place.folder
+def _move_into_place(place: PathEntry, folder: int, fresh: str, now: ExistingFile | None) -> None:
     if now is None:
         try:
             # Unlike a rename, a link replaces nothing; it stays when the other name is removed.
-            os.link(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+            where = {"src_dir_fd": folder, "dst_dir_fd": place.folder}
+            os.link(fresh, place.name, **where, follow_symlinks=False)
         except FileExistsError:
             raise ToolError(f"{place.path} has been made by somebody else meanwhile.") from None
         except OSError as error:
@@ -157,7 +185,7 @@ def _move_into_place(place: PathEntry, fresh: str, now: ExistingFile | None) -> 
             return
     elif not now.is_still_at(place):
         raise ToolError(f"{place.path} was changed by somebody else just now. Read it again.")
-    os.replace(fresh, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.replace(fresh, place.name, src_dir_fd=folder, dst_dir_fd=place.folder)
 
 
 class EditFileInput(ToolInput):
@@ -192,6 +220,8 @@ class EditFile(Tool[EditFileInput]):
 
     root: workspace_files.WorkspaceRoot
     versions: workspace_files.FileVersions
+    drafts: Path | None = None
+    """A folder of our own, for what is not in place yet."""
 
     def action(self, asked: EditFileInput, cwd: str) -> Action:
         return Action("write", self.name, cwd, paths=(asked.path,))
@@ -200,7 +230,7 @@ class EditFile(Tool[EditFileInput]):
         making = asked.old_str == ""
         with self.versions.lock, self.root.resolve(asked.path, writing=True, make=making) as place:
             change = self._change(place, asked)
-            write(place, change.data, change.now)
+            write(place, change.data, change.now, self.drafts)
             known = workspace_files.digest(change.data)
             # Before anybody else edits it: they would take our change for a stranger's.
             self.versions.record(place.path, known)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.model.workspace import Workspace
+from coterie.model import instant
+from coterie.model.workspace import UNFINISHED, Workspace
 from coterie.ports import ChildLog
 from coterie.tools.edit_file import EditFile
 from coterie.tools.read_only_sandbox import read_only_sandbox
@@ -15,6 +18,9 @@ from coterie.tools.read_tools import Grep, ListFiles, ReadFile
 from coterie.tools.run_command import CommandRunner, RunCommand
 from coterie.tools.toolbox import AnyTool, Toolbox
 from coterie.tools.workspace_files import FileVersions, WorkspaceRoot
+
+_LONG_AGO = 600.0
+"""Seconds after which nobody is still writing a draft."""
 
 
 async def open_toolbox(
@@ -34,13 +40,24 @@ async def open_toolbox(
     known = FileVersions() if versions is None else versions
     tools: list[AnyTool] = [
         ReadFile(root, known),
-        EditFile(root, known),
+        EditFile(root, known, await anyio.to_thread.run_sync(_drafts_of, workspace)),
         ListFiles(root),
         Grep(root, workspace.env.get("PATH", "")),
         RunCommand(commands),
         *more,
     ]
     return Toolbox(root.path, commands.sandbox, tools)
+
+
+def _drafts_of(workspace: Workspace) -> Path | None:
+    """Where files are drafted; what a kill left there long ago is removed.  Blocks."""
+    if not workspace.tmp.is_dir():
+        return None
+    for left in workspace.tmp.glob(UNFINISHED):
+        with suppress(OSError):
+            if instant.seconds_since(left.lstat().st_mtime) > _LONG_AGO:
+                left.unlink()
+    return workspace.tmp
 
 
 def workspace_root_of(workspace: Workspace) -> WorkspaceRoot:

@@ -6,8 +6,10 @@ why.  Removing takes the same look again, under the lock that whoever works ther
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
+import stat
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,12 +18,17 @@ from typing import Literal
 
 from coterie.model import instant
 from coterie.model.team import INSTANCE
+from coterie.model.workspace import UNFINISHED
 from coterie.workspace.git import Git, LinkedWorktree, locked
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from coterie.workspace.ticket_worktrees import MERGED, TicketWorktrees
 from coterie.workspace.worktree import HEADS, Worktree
 
-LeftoverKind = Literal["worktree", "branch", "home", "snapshots"]
+LeftoverKind = Literal["worktree", "branch", "home", "snapshots", "draft"]
+
+
+_LONG_AGO = 600.0
+"""Seconds after which nobody is still writing a draft."""
 
 
 @dataclass(frozen=True)
@@ -136,11 +143,28 @@ def unused_homes(root: Path, in_use: Collection[str]) -> Iterator[Leftover]:
                 yield Leftover("home", team.name, name, _size(home), why)
 
 
-def remove_home(root: Path, one: Leftover) -> None:
-    """Remove a member's home; a link in its place is left alone."""
-    home = root / one.name
-    if home.is_dir() and not home.is_symlink():
-        shutil.rmtree(home)
+def remove_path(root: Path, one: Leftover) -> None:
+    """Remove a member's home or a draft; a link in its place is left alone."""
+    path = root / one.name
+    if path.is_symlink():
+        return
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def drafts(root: Path) -> Iterator[Leftover]:
+    """Files among the user's that a kill left before they were put in place: nobody's work."""
+    for place, folders, names in os.walk(root):
+        folders[:] = sorted(set(folders) - {".git", ".coterie", "node_modules"})
+        for name in fnmatch.filter(names, UNFINISHED):
+            path = Path(place, name)
+            with suppress(OSError):
+                found = path.lstat()
+                old = instant.seconds_since(found.st_mtime) > _LONG_AGO
+                if stat.S_ISREG(found.st_mode) and old:
+                    yield Leftover("draft", "-", str(path.relative_to(root)), found.st_size)
 
 
 def kept_snapshots(root: Path, tasks: Collection[str]) -> Iterator[Leftover]:

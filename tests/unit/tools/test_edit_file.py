@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from operator import attrgetter
 from pathlib import Path
 
 import anyio
 import pytest
 
+from coterie.model.workspace import UNFINISHED
 from coterie.tools.edit_file import EditFile
 from coterie.tools.read_tools import ReadFile
 from coterie.tools.toolbox import PreparedCall, Toolbox, ToolOutcome
@@ -239,3 +243,29 @@ async def test_a_preview_is_the_diff_and_changes_nothing(shop: Workshop, box: To
         shown = await preview(box, old, new, path)
         assert shown is not None
         assert shown.is_error
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from coterie.tools import edit_file
+from coterie.tools.workspace_files import FileVersions, WorkspaceRoot
+root, drafts, old = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)
+tool = edit_file.EditFile(WorkspaceRoot.at(root, ()), FileVersions(), drafts)
+asked = edit_file.EditFileInput(path="a.txt", oldStr=old, newStr="new")
+tool._run(asked)
+"""
+
+
+@pytest.mark.parametrize("old", ["", "old"])
+def test_a_kill_leaves_nothing_among_the_users_files(tmp_path: Path, old: str) -> None:
+    root, drafts = tmp_path / "project", tmp_path / "drafts"
+    root.mkdir()
+    drafts.mkdir()
+    if old:
+        (root / "a.txt").write_text("old")
+    words = [sys.executable, "-c", KILLED, str(root), str(drafts), old]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    assert [path.name for path in root.iterdir()] == (["a.txt"] if old else [])
+    assert len(list(drafts.glob(UNFINISHED))) == 1
