@@ -93,11 +93,10 @@ class TurnRunner:
         """The reply, or the failure that was left after all attempts."""
         async with self._locks[member.id]:
             past = self._past.pop(step.name, [])
-            earlier = await self._earlier(step.name, past) if past else EarlierAttempts()
+            earlier = await self._earlier(step.name, member, past) if past else EarlierAttempts()
             failures = [turn.outcome for turn in past].count("failed")
             most = (brief.tries if brief else None) or ATTEMPTS
             token, attempts = self._run.fence.token, len(past)
-            await self._rate_limiter.wait_for_reset(member, past)
             while True:
                 attempts += 1
                 attempt = Attempt(step, is_new, member, number, attempts, token, earlier, brief)
@@ -122,8 +121,9 @@ class TurnRunner:
                 if attempt.acted:
                     earlier = await earlier_attempts(self._run.storage, [attempt.row])
 
-    async def _earlier(self, step: str, past: list[Turn]) -> EarlierAttempts:
-        """What is known of attempts that a crash or a stop cut."""
+    async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
+        """What is known of attempts that a crash, a stop or a limit cut; that is waited for."""
+        await self._rate_limiter.wait_for_reset(member, past)
         return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
 
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
