@@ -61,7 +61,8 @@ def test_help_of_a_verb(bare: Cli) -> None:
     assert bare("help", "logs").out == snapshot("""\
 Usage: coterie log [OPTIONS] ID
 
-  What happened in a task, in order; each line names who.
+  What happened in a task or a ticket (k3f9/T2), in order; each line names
+  who.
 
 Options:
   -C DIR        The project's folder.
@@ -92,6 +93,7 @@ def test_a_shell_is_given_completions(bare: Cli) -> None:
     asked = {"_COTERIE_COMPLETE": "bash_complete", "COMP_WORDS": "coterie ta", "COMP_CWORD": "1"}
     assert Cli(bare.house, asked)().out == "plain,tasks\n"
     asked = {**asked, "COMP_WORDS": "coterie cost --by ", "COMP_CWORD": "3"}
-    assert Cli(bare.house, asked)().out == "plain,task\nplain,member\nplain,agent\nplain,day\n"
+    keys = ("task", "ticket", "member", "agent", "day")
+    assert Cli(bare.house, asked)().out == "".join(f"plain,{key}\n" for key in keys)
     for shell in ("bash", "zsh", "fish"):
         assert "_COTERIE_COMPLETE" in bare("completion", shell).out

@@ -72,7 +72,7 @@ class Session(Listening):
     async def show(self, task_id: str) -> object:
         created = SimpleNamespace(goal="Add coupons to checkout", team=TEAM)
         view, state = SimpleNamespace(id=task_id), SimpleNamespace(created=created)
-        return SimpleNamespace(view=view, state=state, questions=())
+        return SimpleNamespace(view=view, state=state, questions=(), children=())
 
     async def costs(self, task_id: str) -> list[Cost]:
         return [Cost("k3f9", "", "wren", "claude", AT, 1, Usage(cost_usd=1.9))]

@@ -51,7 +51,8 @@ k3f9  tickets  waits q1  12 turns
  T2  Price rules         done                  finn gemini  -       0.1s       -
  T3  Form with-check s…  awaiting_review ▲ q1  wren codex   -       0.1s       -
 """)
-    assert crew.calm(crew("show", "last/t3")) == snapshot("""\
+    shown = crew.calm(crew("show", "last/t3"))
+    assert shown[: shown.index("\n ▲ q1")] == snapshot("""\
 k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
   after    T1 T2
   asks     q1   coterie show q1
@@ -63,6 +64,7 @@ k3f9/T3  Form with-check sent-back   awaiting_review ▲ q1   wren codex
              says I ran it
   cost     2 turns · 0.1s
   branch   coterie/k3f9/T3
+  log      coterie log k3f9/T3
   history  12:00  created
            12:00  in_progress: instructed
            12:00  awaiting_review: wren reported

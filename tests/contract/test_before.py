@@ -16,6 +16,8 @@ import pytest
 from inline_snapshot import snapshot
 
 from coterie.app.project import App
+from coterie.app.views import read_ticket
+from coterie.errors import NotFound
 from coterie.model.about import ReportConfirmation
 from coterie.model.conversation import YOU
 from coterie.model.interaction import APPROVE
@@ -93,6 +95,19 @@ async def test_nothing_of_it_is_lost(house: House) -> None:
                 ]
             )
         )
+
+
+async def test_a_ticket_from_before_tickets_were_tasks_is_told_with_its_session(
+    house: House,
+) -> None:
+    await anyio.to_thread.run_sync(prepare, house.project, MADE_IN)
+    async with App.open(house.project) as app:
+        session = TASKS["session done"]
+        view = (await read_ticket(app, session, "T1")).session.tickets[0]
+        assert (view.ticket.state, view.turns > 0) == ("done", True)
+        with pytest.raises(NotFound, match="earlier release") as raised:
+            await app.find_task(f"{session}/T1")
+        assert raised.value.hint == f"coterie log {session}"
 
 
 async def test_a_chat_that_was_interrupted_waits_for_the_person(house: House) -> None:

@@ -167,7 +167,7 @@ async def test_they_are_complete_before_the_end_is_on_record(project: Path) -> N
     class Looking(EnvelopeFiles):
         async def flush(self) -> None:
             await super().flush()
-            (row,) = await on.on.storage.events.tasks()
+            (row,) = (one for one in await on.on.storage.events.tasks() if one.id == TASK)
             rows = await on.on.storage.tickets.envelopes(TASK)
             seen.append((row.status, len(rows)))
 

@@ -12,6 +12,7 @@ from coterie.app.project import App
 from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import UsageError
+from coterie.model.task import is_part, run_with
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class AuditFilter:
         """Whether a row is one of these calls."""
         tool = (self.tool or "").casefold()
         return (
-            self.task in (None, entry.task_id)
+            (self.task is None or is_part(entry.task_id, self.task))
             and self.member in (None, entry.author_actor_id)
             and tool in entry.tool_name.casefold()
             and entry.timestamp >= (self.since or "")
@@ -110,7 +111,11 @@ def _uses(rows: Sequence[ChainedEntry], running: frozenset[str]) -> list[ToolUse
             firsts.append((row.sequence, entry))
             ended[row.sequence] = entry
     return [
-        ToolUse(entry, ended.get(number), _outcome(ended.get(number), entry.task_id in running))
+        ToolUse(
+            entry,
+            ended.get(number),
+            _outcome(ended.get(number), run_with(entry.task_id) in running),
+        )
         for number, entry in firsts
     ]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from coterie.engine.limits import usage_of
 from coterie.model.journal import Turn
-from coterie.model.task import fold
+from coterie.model.task import TICKET, TaskRow, fold
 from coterie.model.team import Tally, Team
 from coterie.model.update import Usage
 from coterie.ports import Storage
@@ -18,6 +17,7 @@ class Cost:
     """One try at a turn, and what it cost."""
 
     task: str
+    """The task that somebody started: what those below it cost is its cost too."""
     title: str
     member: str
     agent: str
@@ -27,32 +27,47 @@ class Cost:
     """1 for a turn that was taken, 0 for a try that failed: it may have cost something too."""
     usage: Usage | None
     """None where its agent told nothing."""
+    part: str = ""
+    """The very task: a ticket, a subtask, or the same."""
 
 
 async def costs(storage: Storage, task_id: str | None, since: str) -> list[Cost]:
-    """Every try at a turn of an agent, of one task or of all, opened at or after an instant."""
+    """Every try at a turn of an agent, of one task with all below it or of all, opened at or after
+    an instant."""
     found: list[Cost] = []
-    for row in await storage.events.tasks():
-        if task_id in (None, row.id):
-            turns = [one for one in await storage.journal.turns(row.id) if one.opened_at >= since]
-            if turns:
-                created = fold(await storage.events.of_task(row.id)).created
-                if not created.rehearsal:  # it used nothing, whatever its agents believed
-                    found += _of_task(turns, row.title, created.team)
+    rows = {row.id: row for row in await storage.events.tasks()}
+    for row in rows.values():
+        if row.workflow == TICKET:  # its turns come with those of its session
+            continue
+        turns = [one for one in await storage.journal.turns(row.id) if one.opened_at >= since]
+        if task_id is not None:
+            turns = [turn for turn in turns if task_id in _above(turn.task_id, rows)]
+        if turns:
+            created = fold(await storage.events.of_task(row.id)).created
+            if not created.rehearsal:  # it used nothing, whatever its agents believed
+                found += _of_task(turns, rows[row.session_id], created.team)
     return sorted(found, key=lambda cost: cost.at)
 
 
-def _of_task(turns: Sequence[Turn], title: str, team: Team) -> list[Cost]:
+def _above(task_id: str, rows: Mapping[str, TaskRow]) -> Iterator[str]:
+    """A task and those that it is a part of."""
+    part: str | None = task_id
+    while part is not None:
+        yield part
+        part = rows[part].parent_id
+
+
+def _of_task(turns: Sequence[Turn], root: TaskRow, team: Team) -> list[Cost]:
     found: list[Cost] = []
     for turn in turns:
         member = team.seated(turn.member)
         if member is None or member.type == "ai":
             taken = turn.outcome in ("completed", "interrupted")
             agent = member.agent or "" if member else ""
-            usage = usage_of(turn)
+            usage = turn.used
             if taken or usage is not None:
-                parts = (turn.task_id, title, turn.member, agent, turn.opened_at)
-                found.append(Cost(*parts, int(taken), usage))
+                whose = (root.id, root.title, turn.member, agent, turn.opened_at)
+                found.append(Cost(*whose, int(taken), usage, turn.task_id))
     return found
 
 

@@ -226,9 +226,9 @@ class App:
         """Every task, oldest first."""
         return await self._look.tasks()
 
-    async def find_task(self, name: str) -> str:
-        """The task a person means: its id, a unique prefix of it, or `last`."""
-        return await self._look.find(name)
+    async def find_task(self, name: str, *, tickets: bool = True) -> str:
+        """The task a person means: its id, the start of it, `last`, or a ticket: `last/T1`."""
+        return await self._look.find(name, tickets=tickets)
 
     async def show(self, task_id: str) -> TaskDetail:
         """All about one task."""

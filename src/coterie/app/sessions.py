@@ -13,7 +13,6 @@ import anyio.to_thread
 from coterie.app.run import TICKETS
 from coterie.config.project import Project, passthrough, user_home
 from coterie.engine import steering
-from coterie.engine.limits import usage_of
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
 from coterie.engine.task_run import RunServices
@@ -24,7 +23,7 @@ from coterie.model.journal import Turn
 from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
-from coterie.model.task import ENDED, TaskCreated
+from coterie.model.task import ENDED, TaskCreated, is_part
 from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
 from coterie.model.update import sum_of
 from coterie.ports import Checks, Observer, Storage
@@ -91,7 +90,7 @@ class Sessions:
         for question in await self.look.storage.inbox.questions():
             found, step = question.interaction, parse(question.step)
             asked = step.is_failed_ticket and step.ticket == ticket.id
-            if found.task_id == task_id and asked:
+            if is_part(found.task_id, task_id) and asked:
                 return await steering.answer(self.look, found.interaction_id, "reset", None, author)
         raise _no_question(task_id, ticket)
 
@@ -136,7 +135,7 @@ def _view(ticket: Ticket, checks: str, turns: Iterable[Turn]) -> TicketView:
     seconds = sum(
         instant.seconds_between(turn.opened_at, turn.closed_at) for turn in taken if turn.closed_at
     )
-    used = sum_of(usage for turn in taken if (usage := usage_of(turn)) is not None)
+    used = sum_of(usage for turn in taken if (usage := turn.used) is not None)
     tokens = None if used is None else (used.input_tokens or 0) + (used.output_tokens or 0)
     done = sum(turn.outcome in ("completed", "interrupted") for turn in taken)
     return TicketView(ticket, checks, done, seconds, tokens)

@@ -16,6 +16,7 @@ from coterie.model.about import BudgetReached
 from coterie.model.envelope import Envelope
 from coterie.model.interaction import Interaction
 from coterie.model.record import MessageRecord, TaskDetail, TicketRecord
+from coterie.model.task import ticket_in, ticket_task
 from coterie.model.team import INSTANCE, Allowance, Tally, Team, base_of, member_folder, more
 from coterie.model.ticket import Ticket, TicketState, TicketView
 
@@ -28,6 +29,8 @@ AT_WORK: tuple[TicketState, ...] = ("in_progress", "discussing")
 
 def ticket_of(question: Interaction, tickets: Mapping[str, Ticket | TicketRecord]) -> str:
     """The ticket that a question is about; empty where it is about none."""
+    if ticket := ticket_in(question.task_id):
+        return ticket
     if question.about is not None and question.about.ticket:
         return question.about.ticket
     for name, ticket in tickets.items():
@@ -101,6 +104,8 @@ class TicketDetail:
     said: Sequence[Envelope]
     branch: str
     """Where it is worked on; empty where that is the project's own folder."""
+    task: TaskDetail | None = None
+    """The ticket as a task; None for one of a release in which tickets were no tasks."""
 
 
 async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
@@ -113,7 +118,10 @@ async def read_ticket(app: App, task_id: str, ticket_id: str) -> TicketDetail:
     said = [one for one in await app.envelopes(found.id) if one.ticket_id == ticket_id]
     merged = await app.branch(found.id)
     branch = f"{merged.rpartition('/')[0]}/{ticket_id}" if merged else ""
-    return TicketDetail(found, ticket_id, said, branch)
+    own = ticket_task(found.id, ticket_id)
+    is_task = any(child.id == own for child in found.detail.children)
+    task = await app.show(own) if is_task else None
+    return TicketDetail(found, ticket_id, said, branch, task)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from coterie.cli.main import Call, command, named, pass_call, show_notices
 from coterie.cli.text import ago, asking, one_line
 from coterie.errors import CoterieError, NotFound, UsageError
 from coterie.model.record import QuestionView
+from coterie.model.task import is_part
 from coterie.model.workspace import shown
 
 if TYPE_CHECKING:
@@ -94,13 +95,14 @@ def _open_of(call: Call, task: str) -> list[str]:
     """The open questions of a task of this project."""
 
     async def body(app: App, task_id: str) -> list[str]:
+        task_id = await app.find_task(task)  # may be a ticket
         views = [view.interaction for view in await app.questions()]
-        found = [one.interaction_id for one in views if one.task_id == task_id]
+        found = [one.interaction_id for one in views if is_part(one.task_id, task_id)]
         if not found:
             raise NotFound(f"{task_id} asks nothing.", "coterie inbox")
         return found
 
-    return named(call, task, body)
+    return named(call, task.partition("/")[0], body)
 
 
 async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:

@@ -47,7 +47,7 @@ def _tried(
 
     async def inside(app: App) -> tuple[R] | NotFound:
         try:
-            task_id = await app.find_task(name)
+            task_id = await app.find_task(name, tickets=False)
         except NotFound as error:
             return error
         return (await body(app, task_id),)

@@ -119,10 +119,16 @@ def detail(shown: TaskDetail) -> dict[str, object]:
         "members": [member.id for member in shown.state.created.team.in_order],
         "summary": shown.state.summary,
         "turns": shown.turns,
-        "failures": [{"member": member, "message": what} for member, what in shown.failures],
+        "failures": failures(shown),
+        "children": [task(view) for view in shown.children],
         "questions": [question(view) for view in shown.questions],
         "folder": str(shown.folder),
     }
+
+
+def failures(shown: TaskDetail) -> list[dict[str, object]]:
+    """The turns of a task that failed."""
+    return [{"member": member, "message": what} for member, what in shown.failures]
 
 
 def usage(used: Usage | None) -> dict[str, object] | None:

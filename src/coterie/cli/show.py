@@ -27,6 +27,7 @@ from coterie.cli.ticket_report import page_lines
 from coterie.cli.ticket_table import Row, progress, rows, table, ticket_fields, ticket_graph
 from coterie.errors import UsageError
 from coterie.model.record import TaskDetail
+from coterie.model.task import TICKET as TICKET_WORKFLOW
 from coterie.model.team import member_folder
 from coterie.model.visible import printable
 from coterie.model.workspace import shown
@@ -73,9 +74,7 @@ def _show_task(call: Call, id_: str) -> None:
     if listed:
         call.lines(["", *ticket_graph(listed, call.width, call.paint), ""])
         call.lines(_table(listed, call.width, call.paint))
-    for view in detail.questions:
-        if view.state == "open":
-            call.lines(["", *card.brief(asked(call, view), call.width, call.paint)])
+    call.lines(_open(call, detail))
 
 
 def _show_stderr(call: Call, id_: str, member: str) -> None:
@@ -140,6 +139,17 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
     for member in team.in_order:
         folder = shown(member_folder(root, team.name, member))
         lines.append(f"    {member.id}  {warned(about(member), paint)}  {folder}")
+    lines += _past(detail, width)
+    for part in detail.children:
+        if part.workflow != TICKET_WORKFLOW:  # tickets have a table of their own
+            about_it = f"{part.id}  {state_of(part)}  {printable(part.title)}"
+            lines += field("subtask", about_it, width)
+    return lines
+
+
+def _past(detail: TaskDetail, width: int) -> list[str]:
+    """What failed, and what was answered."""
+    lines: list[str] = []
     for who, what in detail.failures:
         lines += field("failed", f"{who}: {printable(what)}", width)
     for question in detail.questions:
@@ -147,6 +157,15 @@ def _task(detail: TaskDetail, root: Path, width: int, paint: Paint) -> list[str]
             name = question.interaction.interaction_id
             answer = card.answered(question.interaction, question.answer, question.said)
             lines += field(name, f"{question.state}: {answer}", width)
+    return lines
+
+
+def _open(call: Call, detail: TaskDetail) -> list[str]:
+    """The questions that wait for an answer."""
+    lines: list[str] = []
+    for view in detail.questions:
+        if view.state == "open":
+            lines += ["", *card.brief(asked(call, view), call.width, call.paint)]
     return lines
 
 
@@ -168,9 +187,14 @@ def _show_ticket(call: Call, parts: re.Match[str]) -> None:
         "history": [vars(event) for event in row.ticket.history],
         "envelopes": [said.model_dump(mode="json", exclude_none=True) for said in found.said],
     }
+    if found.task is not None:
+        more |= {"failures": records.failures(found.task), "status": found.task.view.status}
+        more |= {"questions": [records.question(view) for view in found.task.questions]}
     call.record("ticket", ticket_fields(found.session.id, row) | more)
     call.lines(page_lines(found, row, call.width, call.paint))
     _show_faults(call, found.session)
+    if found.task is not None:
+        call.lines([*_past(found.task, call.width), *_open(call, found.task)])
 
 
 class _Tickets(click.Group):

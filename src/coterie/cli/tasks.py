@@ -100,9 +100,10 @@ def state_of(view: TaskView) -> str:
 @click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
 @pass_call
 def log(call: Call, id_: str, *, follow: bool) -> None:
-    """What happened in a task, in order; each line names who."""
+    """What happened in a task or a ticket (k3f9/T2), in order; each line names who."""
 
     async def body(app: App, task_id: str) -> None:
+        task_id = await app.find_task(id_)  # may be a ticket
         detail = await app.show(task_id)
         timeline = Timeline(call, app.root, detail.state.created.team)
         timeline.head(detail)
@@ -114,7 +115,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
             timeline.show(entry)
         timeline.end((await app.show(task_id)).view)
 
-    named(call, id_, body)
+    named(call, id_.partition("/")[0], body)
 
 
 _SHORT = 7

@@ -66,6 +66,7 @@ def _facts(found: TicketDetail, row: Row) -> list[tuple[str, str]]:
         facts.append(("checked", "nothing: no check was run"))
     facts += [("artifact", text) for text in _artifacts(found)]
     facts += [("cost", _cost(row.view)), ("branch", found.branch)]
+    facts.append(("log", f"coterie log {found.task.view.id}" if found.task else ""))
     return [fact for fact in facts if fact[1]]
 
 

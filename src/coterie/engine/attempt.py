@@ -25,7 +25,7 @@ from coterie.model.journal import (
     TurnOutcome,
     Write,
 )
-from coterie.model.record import ToolCallRecord
+from coterie.model.record import ErrorRecord, ToolCallRecord
 from coterie.model.team import Member
 from coterie.model.tool_call import DENIED, AuditEntry, not_run
 from coterie.model.update import (
@@ -34,6 +34,7 @@ from coterie.model.update import (
     Remembered,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFailed,
     Usage,
     Waiting,
     sum_of,
@@ -139,6 +140,8 @@ class Attempt:
     """The prompt, where it is not the conversation."""
     is_rehearsal: bool = False
     """Whether a stand-in answers: then nothing is used, whatever its agent reports."""
+    part: str = ""
+    """The ticket that it is a turn of; empty: of the task itself."""
     thread: str | None = None
     """The agent's own id of the conversation."""
     opened_at: str = ""
@@ -162,7 +165,8 @@ class Attempt:
 
     @property
     def task_id(self) -> str:
-        return self.step.task_id
+        """The task whose turn it is."""
+        return self.part or self.step.task_id
 
     @property
     def name(self) -> str:
@@ -236,11 +240,25 @@ class Attempt:
         """A call was allowed: from here on it may have been run."""
         self._allowed.add(_call(call_id))
 
+    def failed(self, failure: TurnFailed, session: str, folder: str) -> ErrorRecord:
+        """Its failure, for surfaces."""
+        tail = failure.stderr_tail.strip()
+        return ErrorRecord(
+            code=f"turn_{failure.kind}",
+            message=f"{self.member.id} failed turn {self.turn} (try {self.number}): "
+            f"{failure.message}" + (f"\n{tail}" if tail else ""),
+            hint=failure.hint
+            or f"coterie show {session}{f' --stderr {self.member.id}' if tail else ''}",
+            member=self.member.id,
+            where=folder,
+            task=self.task_id,
+        )
+
     def deny(self, call_id: str, why: str) -> None:
         """A call was denied: however its agent reports its end, it was not run."""
         self._denied[_call(call_id)] = why
 
-    def calls_not_run(self) -> list[AuditEntry]:
+    def calls_not_run(self) -> list[Write]:
         """How calls end that were never run and of which their agent said no more."""
         rows: list[AuditEntry] = []
         for call_id, call in self._asked.items():
@@ -253,8 +271,8 @@ class Attempt:
             rows.append(self.tool_call(ended)[0])
         # Once: a further try after this one has the same past.
         cut, self.earlier.left_open = self.earlier.left_open, ()
-        left = (one for one in cut if one.tool_call_id not in self._ended)
-        return [*rows, *(never_ran(one, TOO_LATE) for one in left)]
+        left = [never_ran(one, TOO_LATE) for one in cut if one.tool_call_id not in self._ended]
+        return [AppendAudit(row) for row in (*rows, *left)]
 
     def tool_call(
         self, update: ToolCallStarted | ToolCallFinished

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import anyio
 
-from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.task_run import TaskRun
-from coterie.engine.turns import TurnRunner, recorded_turn
+from coterie.engine.turns import TurnRunner
 from coterie.model import instant
 from coterie.model.check import CheckOutcome
 from coterie.model.conversation import Brief, Message
@@ -39,7 +38,7 @@ class TaskContext:
         self._questions = questions
         self._turns = turns
         self._newest = 1 if self.opening else 0
-        self.turns = 0
+        self.turns = run.last_turn
         """How many turns were taken, replayed ones included."""
 
     @property
@@ -55,11 +54,10 @@ class TaskContext:
         intent = [member.id, brief.intent if brief else self._newest]
         step, is_new = self._run.journal.begin(name, "turn", intent)
         if step.result is not None:
-            kept = recorded_turn(step.result)
-            outcome = kept if isinstance(kept, TurnFailed) else self._run.conversation[kept - 1]
+            outcome = _recorded_turn(step.result, self._run)
         else:
             outcome = await self._turns.take(step, is_new, member, number, brief)
-        if isinstance(outcome, Message):
+        if isinstance(outcome, Message) and outcome.task_id == self._run.task.task_id:
             self._newest = outcome.seq
         return outcome
 
@@ -91,7 +89,9 @@ class TaskContext:
         now = instant.now()
         done = step._replace(result=json.dumps(now))
         wake = self._run.services.session_files.wake
-        await self._run.commit(OpenStep(done), *writes(now), after=wake)
+        written = writes(now)
+        await self._run.commit(OpenStep(done), *written, after=wake)
+        self._run.note_children(written)
         return now
 
     async def permits(self, name: str, member: Member, call: PendingCall) -> bool:
@@ -167,10 +167,14 @@ class TaskContext:
         """What the task used so far, by member."""
         costs: dict[str, list[Usage]] = {}
         for turn in await self._run.storage.journal.spending(task_id=self._run.task.task_id):
-            usage = usage_of(turn)
+            usage = turn.used
             if usage is not None:
                 costs.setdefault(base_of(turn.member), []).append(usage)
         return {member: cost for member, used in costs.items() if (cost := sum_of(used))}
+
+    def has_child(self, task_id: str) -> bool:
+        """Whether there is a ticket of that id below the task."""
+        return task_id in self._run.children
 
     def caught_up(self) -> None:
         """Go by what is kept from here on."""
@@ -184,3 +188,13 @@ class TaskContext:
     def park(self, stop: Stop) -> NoReturn:
         """Stop here, resumable."""
         raise Parked(stop)
+
+
+def _recorded_turn(result: str, run: TaskRun) -> Message | TurnFailed:
+    """What a recorded turn came to: its message, or its failure."""
+    kept = json.loads(result)
+    if "failed" in kept:
+        return TurnFailed(**kept["failed"])
+    # Without a task it is of the task itself, as all were before tickets were tasks.
+    said = run.conversation_of(kept.get("task") or run.task.task_id)
+    return said[int(kept["message"]) - 1]

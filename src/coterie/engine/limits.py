@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -58,11 +57,6 @@ class Budgets:
     def __init__(self, run: TaskRun, questions: Questions) -> None:
         self._run = run
         self._questions = questions
-        team = run.task.team
-        # A rehearsal uses nothing, so no budget holds it up.
-        self.are_set: bool = not run.task.rehearsal and any(
-            one.budget.is_set for one in (team, *team.members)
-        )
         self._granted: dict[BudgetKey, float] = {}
         for name, _, response in run.journal.answers():
             if isinstance(name.subject, BudgetKey) and response.input_value:
@@ -135,17 +129,12 @@ class Budgets:
         spending, task_id = Spending(), self._run.task.task_id
         journal, midnight = self._run.storage.journal, f"{instant.now()[:10]}T00:00:00"
         for turn in await journal.turns(task_id):
-            spending.add(turn.member, usage_of(turn), _one(turn), here=True, today=False)
+            spending.add(turn.member, turn.used, _one(turn), here=True, today=False)
         for turn in await journal.spending(midnight):
-            if usage_of(turn) == REHEARSED:
+            if turn.used == REHEARSED:
                 continue
-            spending.add(turn.member, usage_of(turn), _one(turn), here=False, today=True)
+            spending.add(turn.member, turn.used, _one(turn), here=False, today=True)
         return spending
-
-
-def usage_of(turn: Turn) -> Usage | None:
-    """What a turn cost, as far as its agent told."""
-    return Usage(**json.loads(turn.usage)) if turn.usage else None
 
 
 def _one(turn: Turn) -> int:

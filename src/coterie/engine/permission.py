@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
 from coterie.engine.questions import Questions, meaning_of
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import AgentQuestion, ToolPermission
 from coterie.model.interaction import (
@@ -26,7 +26,7 @@ from coterie.model.interaction import (
     Option,
     Response,
 )
-from coterie.model.journal import Request, Step
+from coterie.model.journal import Journal, Request, Step
 from coterie.model.step_name import PermissionKey, parse
 from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Action, Ruling, Verdict

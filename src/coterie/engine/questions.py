@@ -65,9 +65,10 @@ class Questions:
         run = self._run
         if isinstance(question.about, PlanApproval):
             await self._close_older_plans()
+        task_id = run.task_of(step.name)
         interaction = Interaction(
             interaction_id=await run.storage.inbox.allocate(),
-            task_id=run.task.task_id,
+            task_id=task_id,
             author_actor_id=question.author,
             kind=question.kind,
             purpose=question.purpose,
@@ -77,11 +78,10 @@ class Questions:
             validation=question.validation,
             about=question.about,
         )
-        event = UserInteractionRequested(
-            task_id=run.task.task_id, at=instant.now(), interaction=interaction
-        )
+        event = UserInteractionRequested(task_id=task_id, at=instant.now(), interaction=interaction)
         asked = step._replace(input=interaction.interaction_id)
-        await run.commit(OpenStep(asked), AppendEvent(event, step=step.name))
+        begun = run.starting(task_id)
+        await run.commit(*begun, OpenStep(asked), AppendEvent(event, step=step.name))
         return interaction.interaction_id
 
     async def _close_older_plans(self) -> None:

@@ -16,7 +16,17 @@ from coterie.model.about import FailedTurn
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
-from coterie.model.task import ENDED, TaskRow, TaskState, fold
+from coterie.model.task import (
+    ENDED,
+    TICKET,
+    TaskRow,
+    TaskState,
+    fold,
+    is_part,
+    run_with,
+    ticket_in,
+    ticket_task,
+)
 from coterie.model.team import Member, Team
 from coterie.model.tool_call import AuditEntry, command_of
 from coterie.ports import Storage
@@ -32,38 +42,69 @@ class TaskReader:
     folder_of: Callable[[str, Member], Path]
 
     async def tasks(self) -> list[TaskView]:
-        """Every task, oldest first."""
+        """Every task that somebody started, oldest first; `show` has those below it."""
+        rows = await self.storage.events.tasks()
+        return await self._views(rows, [row for row in rows if row.parent_id is None])
+
+    async def _views(self, all_rows: list[TaskRow], rows: list[TaskRow]) -> list[TaskView]:
+        run_by = {row.id: _run_by(row) for row in all_rows}
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}
         asked: dict[str, list[str]] = {}
         for question in await self.storage.inbox.questions():
             found = question.interaction
-            asked.setdefault(found.task_id, []).append(found.interaction_id)
+            for name in {found.task_id, run_by[found.task_id]}:
+                asked.setdefault(name, []).append(found.interaction_id)
         return [
-            await self._view(row, leases.get(row.id), asked.get(row.id, []))
-            for row in await self.storage.events.tasks()
+            await self._view(row, leases.get(run_by[row.id]), asked.get(row.id, [])) for row in rows
         ]
 
-    async def find(self, name: str) -> str:
-        """The task a person means: its id, a unique prefix of it, or `last`, the newest that
-        they started themselves."""
+    async def find(self, name: str, *, tickets: bool = True) -> str:
+        """The task a person means: its id, a unique prefix of it, or `last`; `last/T1` is a ticket
+        of that one."""
         rows = await self.storage.events.tasks()
+        session, slash, ticket = name.partition("/")
+        found = self._find(session, rows)
+        if not slash:
+            return found
+        task_id = ticket_task(found, ticket.upper())
+        if not tickets:
+            why = f"{task_id} is a ticket, and {found} is run as a whole."
+            raise UsageError(why, f"Name the session: {found}")
+        if any(row.id == task_id for row in rows):
+            return task_id
+        raise await self._no_ticket(found, task_id)
+
+    def _find(self, name: str, rows: list[TaskRow]) -> str:
         ids = [row.id for row in rows]
         started = [row.id for row in rows if row.parent_id is None]
         if name == "last" and started:
             return started[-1]
-        near = [known for known in ids if known.startswith(name)] if name else []
+        near = [known for known in started if known.startswith(name)] if name else []
         if name in ids or len(near) == 1:
             return name if name in ids else near[0]
         if near:
             raise UsageError(f'"{name}" is the start of {", ".join(near)}.', "Write more of it.")
         raise NotFound(f'No task "{name}".', "coterie tasks", str(self.root))
 
+    async def _no_ticket(self, session: str, task_id: str) -> NotFound:
+        known = [one.id for one in await self.storage.tickets.tickets(session)]
+        if ticket_in(task_id) in known:
+            why = f"{task_id} is of an earlier release: what was done about it is in {session}."
+            return NotFound(why, f"coterie log {session}", str(self.root))
+        there = ", ".join(known) or "none"
+        why = f"No ticket {ticket_in(task_id)} in {session}. There are: {there}."
+        return NotFound(why, f"coterie show {session}", str(self.root))
+
     async def state(self, task_id: str) -> TaskState:
         """A task's state, from its events; raises NotFound where there is no such task."""
         events = await self.storage.events.of_task(task_id)
         if not events:
             raise NotFound(f'No task "{task_id}".', "coterie tasks", str(self.root))
-        return fold(events)
+        state = fold(events)
+        if not ticket_in(task_id):
+            return state
+        team = (await self.state(run_with(task_id))).created.team
+        return replace(state, created=state.created.model_copy(update={"team": team}))
 
     async def runner(self, lease: Lease | None) -> OwnerFacts | None:
         """Who runs a task now; None when nobody does."""
@@ -73,12 +114,13 @@ class TaskReader:
 
     async def runner_of(self, task_id: str) -> OwnerFacts | None:
         """Who runs this task now; None when nobody does."""
-        return await self.runner(await self.storage.leases.get(task_id))
+        return await self.runner(await self.storage.leases.get(run_with(task_id)))
 
     async def show(self, task_id: str) -> TaskDetail:
         """All about one task."""
         state = await self.state(task_id)
-        view = next(view for view in await self.tasks() if view.id == task_id)
+        rows = await self.storage.events.tasks()
+        (view,) = await self._views(rows, [row for row in rows if row.id == task_id])
         turns = await self.storage.journal.turns(task_id)
         questions = await self.questions(only_open=False)
         return TaskDetail(
@@ -88,14 +130,17 @@ class TaskReader:
             failures=tuple(
                 (turn.member, turn.detail or "") for turn in turns if turn.outcome == "failed"
             ),
-            questions=tuple(q for q in questions if q.interaction.task_id == task_id),
+            questions=tuple(q for q in questions if is_part(q.interaction.task_id, task_id)),
             folder=self.root / ".coterie",
+            children=tuple(await self._views(rows, [r for r in rows if r.parent_id == task_id])),
         )
 
     async def _view(self, row: TaskRow, lease: Lease | None, questions: list[str]) -> TaskView:
         runner = None if row.status in ENDED else await self.runner(lease)
         pid = runner.pid if runner else None
-        return TaskView(**vars(row), pid=pid, questions=tuple(questions))
+        view = TaskView(**vars(row), pid=pid, questions=tuple(questions))
+        # One of its tickets may ask, and the task itself not.
+        return replace(view, status="waiting") if questions and row.status == "running" else view
 
     async def questions(self, *, only_open: bool = True) -> list[QuestionView]:
         """This project's questions, oldest first."""
@@ -152,9 +197,9 @@ class TaskReader:
             asked={
                 question.interaction.author_actor_id: question
                 for question in await storage.inbox.questions()
-                if question.interaction.task_id == task_id
+                if is_part(question.interaction.task_id, task_id)
             },
-            calls=_open_calls(await storage.audit.of_task(task_id)),
+            calls=_open_calls(await storage.audit.with_tickets(task_id)),
         )
         team = (await self.state(task_id)).created.team
         threads = {turn.member: turn.thread for turn in turns if turn.thread}
@@ -263,6 +308,11 @@ def _open_calls(entries: list[AuditEntry]) -> dict[str, AuditEntry]:
         else:
             running.pop(key, None)
     return {member: entry for (member, _), entry in running.items()}
+
+
+def _run_by(row: TaskRow) -> str:
+    """The task whose lease holds for a task: a ticket is run as part of its parent."""
+    return (row.parent_id or row.id) if row.workflow == TICKET else row.id
 
 
 def _still_there(children: list[ChildLease]) -> list[ChildLease]:

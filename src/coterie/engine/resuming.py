@@ -154,7 +154,7 @@ async def calls_not_run(
 
     `unbegun` tells, from the entries of a thread of our own agent, which calls it had yet to make.
     """
-    entries = await storage.audit.of_task(task_id)
+    entries = await storage.audit.with_tickets(task_id)
     ended = {entry.tool_call_id for entry in entries if entry.kind == "ToolCallCompleted"}
     left = [entry for entry in entries if entry.tool_call_id not in ended]
     if not left:

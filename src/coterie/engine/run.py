@@ -13,18 +13,10 @@ import anyio
 
 from coterie.engine.context import TaskContext
 from coterie.engine.lease import Claimant
-from coterie.engine.limits import usage_of
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import CANCELED, calls_not_run
 from coterie.engine.subtask import RunChild
-from coterie.engine.task_run import (
-    Journal,
-    RedactingObserver,
-    RunServices,
-    TaskRun,
-    WorkflowChanged,
-    question_about,
-)
+from coterie.engine.task_run import RedactingObserver, RunServices, TaskRun, cancel_children
 from coterie.engine.turns import TurnRunner
 from coterie.errors import CoterieError, UsageError
 from coterie.model import instant, step_name
@@ -35,11 +27,14 @@ from coterie.model.journal import (
     AppendAudit,
     AppendEvent,
     Fence,
+    Journal,
     Request,
     RequestKind,
     SupersedeSteps,
     TaskHistory,
     Turn,
+    WorkflowChanged,
+    question_about,
 )
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
@@ -178,9 +173,16 @@ class _Run:
         await self._run.services.session_files.flush()
         state = await self._conclude()
         usage = _total(await self._storage.journal.spending(task_id=task_id))
-        result = _result(state, self._taken, self._stop, usage)
+        result = _result(state, self._taken, self._stop, usage, await self._asks(state))
         self._run.observer.saw(TaskRecord(task_id, workflow, result.status))
         return result
+
+    async def _asks(self, state: TaskState) -> bool:
+        """Whether the task, or a ticket that is part of it, waits for an answer."""
+        if state.open_questions or not self._run.children:
+            return bool(state.open_questions)
+        asked = (one.interaction.task_id for one in await self._storage.inbox.questions())
+        return not self._run.children.keys().isdisjoint(asked)
 
     async def _conclude(self) -> TaskState:
         """Record the end of the task, where this is one; returns how the task stands."""
@@ -200,7 +202,8 @@ class _Run:
         if self._is_canceled:
             unbegun = self._run.services.unbegun
             left = await calls_not_run(self._storage, task_id, unbegun, CANCELED)
-        await self._run.commit(*left, AppendEvent(event))
+        below = cancel_children(self._run.children, now)
+        await self._run.commit(*left, *below, AppendEvent(event))
         return after(self._state, event)
 
     async def _workflow(self, history: TaskHistory, scope: anyio.CancelScope) -> None:
@@ -229,7 +232,8 @@ class _Run:
             prefix = step_name.superseded(len(history.steps))
             await self._run.commit(SupersedeSteps(task_id, prefix, journal.superseded))
             history = await self._storage.history(task_id)
-        self._run.journal, self._run.conversation = journal, history.messages
+        self._run.journal = journal
+        self._run.load(history)
         questions = Questions(self._run)
         self._turns = TurnRunner(self._run, questions, history.turns, self._run_child)
         context = TaskContext(self._run, questions, self._turns, self._engine.root)
@@ -297,11 +301,15 @@ async def _settle(change: WorkflowChanged, questions: Questions) -> None:
 
 def _total(turns: list[Turn]) -> Usage | None:
     """What all turns cost together, as far as their agents told."""
-    return sum_of(usage for turn in turns if (usage := usage_of(turn)) is not None)
+    return sum_of(usage for turn in turns if (usage := turn.used) is not None)
 
 
 def _result(
-    state: TaskState, turns: int, stop: Stop | None = None, usage: Usage | None = None
+    state: TaskState,
+    turns: int,
+    stop: Stop | None = None,
+    usage: Usage | None = None,
+    asks: bool = False,
 ) -> ResultRecord:
     ended, task = state.status in ENDED, state.id
     at_reset = " --at-reset" if isinstance(stop, RateLimited) else ""
@@ -313,6 +321,6 @@ def _result(
         summary=state.summary,
         turns=turns,
         usage=usage,
-        next=(f"coterie log {task}",) if ended else onward[0 if state.open_questions else 1 :],
+        next=(f"coterie log {task}",) if ended else onward[0 if asks else 1 :],
         stop=None if ended else stop,
     )

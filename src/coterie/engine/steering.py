@@ -15,12 +15,13 @@ from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
 from coterie.engine.reader import TaskReader
 from coterie.engine.resuming import CANCELED, calls_not_run
+from coterie.engine.task_run import cancel_children
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
 from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
-from coterie.model.task import ENDED, TaskCanceled
+from coterie.model.task import ENDED, TaskCanceled, run_with
 from coterie.model.team import Permissions, base_of
 from coterie.model.tool_call import Action
 from coterie.tools.permission import Rule, decide
@@ -36,6 +37,7 @@ class Answered:
 
     interaction_id: str
     task_id: str
+    """The task to be resumed: of a question about a ticket its session."""
     choice: str
     resumable: bool
     """Whether nobody runs the task, so that `coterie resume` is the next thing to type."""
@@ -72,7 +74,7 @@ async def answer(
     await respond(look.storage, response)
     return Answered(
         interaction_id,
-        asked.task_id,
+        run_with(asked.task_id),
         response.selected_option_id or response.input_value or "",
         await look.runner_of(asked.task_id) is None,
         (await look.state(asked.task_id)).created.team.name,
@@ -198,7 +200,8 @@ async def cancel(
     fence = await claimant.take(task_id)
     event = TaskCanceled(task_id=task_id, at=instant.now())
     left = await calls_not_run(look.storage, task_id, unbegun, CANCELED)
-    await look.storage.commit(fence, *left, AppendEvent(event))
+    below = cancel_children((await look.storage.history(task_id)).children, event.at)
+    await look.storage.commit(fence, *left, *below, AppendEvent(event))
     await look.storage.leases.park(fence)
 
 

@@ -41,10 +41,10 @@ class Subtasks:
         member = next((one for one in others if one.id == given.selected_option_id), None)
         if member is None:
             return given.model_copy(update={"selected_option_id": REJECT})
-        said = await self._done(name, member, asked.goal)
+        said = await self._done(name, member, asked.goal, attempt.task_id)
         return self._response(asked.key, member.id, said)
 
-    async def _done(self, name: str, member: Member, goal: str) -> str:
+    async def _done(self, name: str, member: Member, goal: str, parent: str) -> str:
         run, task = self._run, self._run.task
         step, is_new = self._run.journal.begin(step_name.subtask(name), "step", [member.id, goal])
         if step.result is not None:
@@ -59,7 +59,7 @@ class Subtasks:
             task_id=child,
             at=instant.now(),
             session_id=task.session_id,
-            parent_id=task.task_id,
+            parent_id=parent,
             workflow="solo",
             workflow_version=1,
             goal=goal,

@@ -1,18 +1,16 @@
-"""One run of one task: its journal, what its parts share, and how its writes are redacted."""
+"""One run of one task: what its parts share, and how its writes are redacted."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 import anyio
 
-from coterie.errors import StepRepeated
-from coterie.model import instant, step_name
+from coterie.model import instant
 from coterie.model.conversation import Message, marked_by, pick
-from coterie.model.interaction import Response
 from coterie.model.journal import (
     AppendAudit,
     AppendEnvelope,
@@ -21,13 +19,12 @@ from coterie.model.journal import (
     CloseStep,
     CloseTurn,
     Fence,
+    Journal,
     PutTicket,
     Request,
     SetMemberState,
-    Step,
-    StepKind,
+    TaskHistory,
     Write,
-    digest,
 )
 from coterie.model.record import (
     DeltaRecord,
@@ -38,119 +35,21 @@ from coterie.model.record import (
     Record,
 )
 from coterie.model.redaction import Redactor
-from coterie.model.step_name import StepName, parse
+from coterie.model.step_name import parse
 from coterie.model.task import (
+    ENDED,
+    Status,
+    TaskCanceled,
     TaskCreated,
+    TaskStarted,
+    ticket_task,
 )
 from coterie.model.team import Member, base_of
 from coterie.model.update import WaitsFor
 from coterie.ports import Channels, Checks, Observer, SessionFiles, Snapshots, Storage
 
-
-class WorkflowChanged(Exception):
-    """The workflow no longer asks for what is recorded."""
-
-    def __init__(self, step: str, difference: str, digest: str) -> None:
-        super().__init__(f"{step}: {difference}")
-        self.step = step
-        self.difference = difference
-        self.digest = digest
-        """What the workflow asks for now: another change is another question."""
-
-
-class Journal:
-    """The recorded steps of one task, handed out as the workflow comes to them again."""
-
-    def __init__(self, task_id: str, steps: Sequence[Step]) -> None:
-        """`steps` in the order in which they were opened."""
-        self.task_id = task_id
-        self._steps, self._kept = _after_decisions(steps)
-        self.superseded: tuple[str, ...] = tuple(
-            step.name
-            for step in steps
-            if step.name not in self._steps and not parse(step.name).is_superseded
-        )
-        """Steps that a fork supersedes, and that still stand under their names."""
-        self._used: set[str] = set()
-        self._ahead = {name for name in self._steps if parse(name).is_own}
-
-    @property
-    def replaying(self) -> bool:
-        """Whether recorded steps lie ahead: what comes next has already happened."""
-        return bool(self._ahead)
-
-    def begin(self, name: str, kind: StepKind, intent: object) -> tuple[Step, bool]:
-        """The step of that name as it is recorded, or a new one; and whether it is new.
-
-        Raises WorkflowChanged if something else is recorded under the name, open or closed.
-        """
-        if name in self._used:
-            raise StepRepeated(self.task_id, name)
-        self._used.add(name)
-        meaning = digest(kind, intent)
-        step = self._steps.get(name)
-        if step is None:
-            return Step(self.task_id, name, kind, meaning, ""), True
-        if step.digest != meaning and name not in self._kept:
-            was = f"it was recorded as {step.kind} {step.digest} and is now {kind} {meaning}"
-            raise WorkflowChanged(name, was, meaning)
-        self._ahead.discard(name)
-        return step, False
-
-    def asked_in(self, turn: str) -> list[tuple[StepName, Step]]:
-        """What an agent asked in a turn, in order."""
-        named = [(parse(name), step) for name, step in self._steps.items()]
-        return [(name, step) for name, step in named if name.asked_in == turn]
-
-    def answers(self) -> Iterator[tuple[StepName, Step, Response]]:
-        """All that was asked in turns and answered, in order."""
-        for text, step in self._steps.items():
-            name = parse(text)
-            if name.asked_in is not None and step.kind == "ask" and step.result is not None:
-                yield name, step, Response.model_validate_json(step.result)
-
-    def subtasks(self) -> int:
-        """How many subtasks were handed out so far."""
-        return sum(parse(name).is_subtask for name in self._steps)
-
-    def caught_up(self) -> None:
-        """Nothing recorded lies ahead any more: the workflow goes by what it finds kept."""
-        self._ahead.clear()
-
-    def check_all_used(self) -> None:
-        """At the end of a workflow: a recorded step it never came to means that it changed."""
-        for name in self._steps:
-            if name in self._ahead and name not in self._kept:
-                raise WorkflowChanged(name, "it is recorded but no longer asked for", "gone")
-
-
-def question_about(change: WorkflowChanged, number: int) -> str:
-    """The name of the step that asks what to do about a changed workflow."""
-    return step_name.workflow_changed(change.step, change.digest, number)
-
-
-def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[str]]:
-    """The steps that count, and those whose recorded result is kept whatever the code says.
-
-    A fork supersedes what was recorded from the changed step up to the question about it.
-    """
-    counted: dict[str, Step] = {}
-    kept: set[str] = set()
-    for step in steps:
-        name = parse(step.name)
-        if name.is_superseded:
-            continue
-        if name.changed is not None and step.result is not None:
-            choice = Response.model_validate_json(step.result).selected_option_id
-            if choice == "keep":
-                kept.add(name.changed)
-            elif choice == "fork" and name.changed in counted:
-                names = list(counted)
-                for later in names[names.index(name.changed) :]:
-                    if parse(later).changed is None:
-                        del counted[later]
-        counted[step.name] = step
-    return counted, frozenset(kept)
+PARENT_ENDED = "session_ended"
+"""Why a ticket was canceled that was not over when its session was."""
 
 
 def redacted(write: Write, by: Redactor) -> Write:
@@ -290,6 +189,25 @@ class MemberStops:
         return [request for request, whom in self._requests.items() if whom in named]
 
 
+def cancel_children(children: Mapping[str, Status], at: str) -> list[Write]:
+    """The end of the tickets that are not over when their session ends."""
+    return [
+        AppendEvent(TaskCanceled(task_id=child, at=at, reason=PARENT_ENDED))
+        for child, status in children.items()
+        if status not in ENDED
+    ]
+
+
+_STATUS_AFTER: Mapping[str, Status] = {
+    "TaskCreated": "created",
+    "TaskStarted": "running",
+    "TaskCompleted": "completed",
+    "TaskFailed": "failed",
+    "TaskCanceled": "canceled",
+}
+"""By event that a workflow records of a ticket: how that stands then."""
+
+
 @dataclass
 class TaskRun:
     """One run of one task."""
@@ -309,7 +227,18 @@ class TaskRun:
     has_words: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
     stops: MemberStops = field(default_factory=MemberStops)
+    children: dict[str, Status] = field(default_factory=dict[str, "Status"])
+    """By id: how the tickets stand that are carried out as part of the task."""
+    _said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])
+    """By id: what was said in each of them."""
     _seen: set[int] = field(default_factory=set[int])
+
+    @property
+    def has_budgets(self) -> bool:
+        """Whether anything is limited; a rehearsal uses nothing, so no budget holds it up."""
+        team = self.task.team
+        limited = any(one.budget.is_set for one in (team, *team.members))
+        return limited and not self.task.rehearsal
 
     def is_new(self, request_id: int) -> bool:
         """Whether this run sees a request for the first time."""
@@ -322,6 +251,45 @@ class TaskRun:
         """Keep what somebody said for the workflow."""
         self.words.append(request)
         self.has_words.set()
+
+    def load(self, history: TaskHistory) -> None:
+        """Go on from what is recorded."""
+        self.children, self._said = dict(history.children), {}
+        self.conversation = []
+        for message in history.messages:
+            self.conversation_of(message.task_id).append(message)
+
+    def conversation_of(self, task_id: str) -> list[Message]:
+        """What was said so far in this task or in one of its tickets."""
+        if task_id == self.task.task_id:
+            return self.conversation
+        return self._said.setdefault(task_id, [])
+
+    @property
+    def last_turn(self) -> int:
+        """The number of the last turn that gave a message."""
+        said = (message.turn for one in self._said.values() for message in one)
+        return max((*said, *(message.turn for message in self.conversation)), default=0)
+
+    def task_of(self, step: str) -> str:
+        """The task that a step belongs to: the ticket that it is about, else this task."""
+        task_id, about = self.task.task_id, parse(step).ticket if self.children else None
+        child = ticket_task(task_id, about) if about else task_id
+        return child if child in self.children else task_id
+
+    def starting(self, task_id: str) -> list[Write]:
+        """The start of a ticket, where nothing was done about it yet."""
+        if self.children.get(task_id) != "created":
+            return []
+        self.children[task_id] = "running"
+        return [AppendEvent(TaskStarted(task_id=task_id, at=instant.now()))]
+
+    def note_children(self, writes: Sequence[Write]) -> None:
+        """Know of the tickets that a write makes or ends."""
+        for write in writes:
+            if isinstance(write, AppendEvent):
+                event = write.event
+                self.children[event.task_id] = _STATUS_AFTER[event.type]
 
     async def commit(self, *writes: Write, after: Callable[[], None] | None = None) -> None:
         """Write and wait: for what gates an effect."""
@@ -339,15 +307,19 @@ class TaskRun:
         member = self.task.team.seated(member_id)
         return member.name if member else member_id
 
-    def message(self, author: str, said: str, *, turn: int, cut: bool = False) -> Message:
-        """The next message of the conversation, its markers read and taken off."""
+    def message(
+        self, author: str, said: str, *, turn: int, cut: bool = False, task_id: str | None = None
+    ) -> Message:
+        """The next message of the conversation, its markers read and taken off; `task_id` is the
+        ticket in which it is said."""
+        task_id = task_id or self.task.task_id
         marked = marked_by(self.task.team, author, self.services.redactor.text(said))
         chosen, unknown = pick(self.task.team, marked.names)
         for name in unknown:
             self._warn_of(name, author)
         return Message(
-            self.task.task_id,
-            len(self.conversation) + 1,
+            task_id,
+            len(self.conversation_of(task_id)) + 1,
             author,
             marked.text,
             instant.now(),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 
-from coterie.engine.limits import usage_of
 from coterie.model import instant
 from coterie.model.conversation import Message
 from coterie.model.envelope import Envelope, TicketPayload
@@ -21,8 +21,7 @@ from coterie.model.record import (
     TicketRecord,
     ToolCallRecord,
 )
-from coterie.model.step_name import parse
-from coterie.model.task import ENDED, Event, TaskState, after
+from coterie.model.task import ENDED, Event, TaskState, after, run_with, ticket_in
 from coterie.model.ticket import STATES, Ticket, TicketState
 from coterie.model.tool_call import AuditEntry
 from coterie.ports import Storage
@@ -40,7 +39,9 @@ async def timeline(storage: Storage, task_id: str) -> list[Entry]:
 async def follow(
     storage: Storage, task_id: str, is_run: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[Entry]:
-    """The timeline, then whatever is added, until the task ends or nobody runs it."""
+    """The timeline, then whatever is added, until the task ends or nobody runs it.
+
+    That of a session tells its tickets too; that of a ticket tells the ticket alone."""
     reading, seen = _Reading(storage, task_id), 0
     while True:
         # Looked at before the stores are read: what was written until then is still shown.
@@ -62,10 +63,12 @@ class _Reading:
     def __init__(self, storage: Storage, task_id: str) -> None:
         self._storage = storage
         self._task_id = task_id
-        self._state: TaskState | None = None
+        self._states: dict[str, TaskState] = {}
+        """Of the task and of each of its tickets."""
         self._events = 0
         self._asked: dict[str, InteractionRecord] = {}
-        self._messages = 0
+        self._messages: dict[str, int] = {}
+        """By task: the number of the last message that is read."""
         self._audited = 0
         self._inputs: dict[tuple[str, str], Mapping[str, object]] = {}
         """By member and tool call: its input, until it ends."""
@@ -73,8 +76,9 @@ class _Reading:
         """How many attempts are read and closed: these never change."""
         self._closed: set[tuple[str, int]] = set()
         """Attempts after those that are closed too."""
-        self._costs: dict[int, Turn] = {}
-        """By the number of a turn: the attempt that gave its message."""
+        self._costs: dict[tuple[str, str], deque[Turn]] = {}
+        """By task and member: attempts that gave messages which are not read yet.  A member takes
+        one turn at a time, so they are in one order."""
         self._tickets: dict[str, int] = {}
         """By ticket: how many lines of its history are read."""
         self._envelopes = 0
@@ -84,35 +88,50 @@ class _Reading:
     @property
     def is_over(self) -> bool:
         """Whether the task had ended when its events were last read."""
-        return self._state is not None and self._state.status in ENDED
+        state = self._states.get(self._task_id)
+        return state is not None and state.status in ENDED
 
     async def new_entries(self) -> list[Entry]:
         """What was added, in order."""
         storage, task_id = self._storage, self._task_id
         # Events first, for nothing is written after a task's end; turns last, for the turn of
         # every message that is read here is closed by then.
-        events = await storage.events.of_task(task_id, self._events)
+        events = await storage.events.with_tickets(task_id, self._events)
         self._events += len(events)
-        messages = await storage.conversation.messages(task_id, self._messages)
-        self._messages += len(messages)
-        calls = await storage.audit.of_task(task_id, self._audited)
+        messages = await self._new_messages()
+        calls = await storage.audit.with_tickets(task_id, self._audited)
         self._audited += len(calls)
-        tickets = await storage.tickets.tickets(task_id, self._tickets)
+        session = run_with(task_id)
+        tickets = await storage.tickets.tickets(session, self._tickets)
         if tickets:  # after them, so that what was said about each line is there
-            self._read_owners(await storage.tickets.envelopes(task_id, self._envelopes))
+            self._read_owners(await storage.tickets.envelopes(session, self._envelopes))
         turns = self._of_turns(await storage.journal.turns(task_id, self._turns))
+        said = [self._of_message(message) for message in messages]
         return _merged(
             [
-                [self._of_event(event) for event in events],
-                [self._of_message(message) for message in messages if message.text],
+                [entry for entry in map(self._of_event, events) if entry is not None],
+                [entry for entry in said if entry is not None],
                 [self._of_call(call) for call in calls],
                 turns,
                 self._of_tickets(tickets),
             ]
         )
 
-    def _of_event(self, event: Event) -> Entry:
-        self._state = state = after(self._state, event)
+    async def _new_messages(self) -> list[Message]:
+        conversation, found = self._storage.conversation, list[Message]()
+        for task_id, last in (await conversation.last(self._task_id)).items():
+            known = self._messages.get(task_id, 0)
+            if last > known:
+                found += await conversation.messages(task_id, known)
+                self._messages[task_id] = found[-1].seq
+        return sorted(found, key=lambda message: message.at)
+
+    def _of_event(self, event: Event) -> Entry | None:
+        """None for how a ticket of a session stands: its own lines tell that."""
+        state = after(self._states.get(event.task_id), event)
+        self._states[event.task_id] = state
+        if state.id != self._task_id and not event.type.startswith("UserInteraction"):
+            return None
         record: Record = TaskRecord(state.id, state.created.workflow, state.status)
         if event.type == "UserInteractionRequested":
             record = InteractionRecord(event.interaction, event.interaction.author_actor_id)
@@ -130,13 +149,17 @@ class _Reading:
             )
         return Entry(event.at, record)
 
-    def _of_message(self, message: Message) -> Entry:
-        turn = self._costs.pop(message.turn, None) if message.turn else None
-        if turn is None or turn.member != message.member:
+    def _of_message(self, message: Message) -> Entry | None:
+        """None for one that says nothing."""
+        turns = self._costs.get((message.task_id, message.member)) if message.turn else None
+        turn = turns.popleft() if turns else None
+        if not message.text:
+            return None
+        if turn is None:
             return Entry(message.at, MessageRecord.of(message))
         took = instant.seconds_between(turn.opened_at, turn.closed_at or turn.opened_at)
         duration = round(max(took, 0.0) * 1000)
-        record = MessageRecord.of(message, duration_ms=duration, usage=usage_of(turn))
+        record = MessageRecord.of(message, duration_ms=duration, usage=turn.used)
         return Entry(message.at, record)
 
     def _of_call(self, entry: AuditEntry) -> Entry:
@@ -157,9 +180,8 @@ class _Reading:
             self._turns += 1
             self._closed.discard(_key(turn))
         for turn in new:
-            number = parse(turn.step).turn
-            if number is not None and turn.outcome in ("completed", "interrupted"):
-                self._costs[number] = turn
+            if turn.outcome in ("completed", "interrupted"):
+                self._costs.setdefault((turn.task_id, turn.member), deque()).append(turn)
         failed = [turn for turn in new if turn.outcome == "failed"]
         entries = [Entry(turn.closed_at or turn.opened_at, _failure(turn)) for turn in failed]
         return sorted(entries, key=lambda entry: entry.at)
@@ -167,10 +189,13 @@ class _Reading:
     def _of_tickets(self, tickets: Sequence[Ticket]) -> list[Entry]:
         """What happened to a session's tickets."""
         entries: list[Entry] = []
+        only = ticket_in(self._task_id)
         for ticket in tickets:
+            if only not in ("", ticket.id):
+                continue
             shown = self._tickets.get(ticket.id, 0)
             self._tickets[ticket.id] = len(ticket.history)
-            entries += _of_history(self._task_id, ticket, self._owners)[shown:]
+            entries += _of_history(run_with(self._task_id), ticket, self._owners)[shown:]
         return sorted(entries, key=lambda entry: entry.at)
 
     def _read_owners(self, envelopes: Sequence[tuple[int, Envelope]]) -> None:

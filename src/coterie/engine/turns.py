@@ -8,12 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 
 from coterie.engine.attempt import Attempt, TurnClock
-from coterie.engine.limits import Budgets, RateLimiter
 from coterie.engine.permission import PermissionGate
 from coterie.engine.questions import Questions
 from coterie.engine.resuming import EarlierAttempts, earlier_attempts
@@ -30,11 +30,9 @@ from coterie.model.journal import (
     Step,
     TakeRequest,
     Turn,
-    Write,
 )
 from coterie.model.record import (
     DeltaRecord,
-    ErrorRecord,
     MessageRecord,
 )
 from coterie.model.task import RateLimited
@@ -42,6 +40,9 @@ from coterie.model.team import Member, base_of
 from coterie.model.tool_call import Effect
 from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked
+
+if TYPE_CHECKING:
+    from coterie.engine.limits import Budgets, RateLimiter
 
 ATTEMPTS = 3
 """A turn that fails is attempted this often before anybody is asked."""
@@ -55,8 +56,12 @@ class TurnRunner:
     ) -> None:
         self._run = run
         self._questions = questions
-        self._budgets = Budgets(run, questions)
-        self._rate_limiter = RateLimiter(run)
+        self._budgets: Budgets | None = None
+        if run.has_budgets:
+            from coterie.engine.limits import Budgets
+
+            self._budgets = Budgets(run, questions)
+        self._rate_limiter: RateLimiter | None = None
         self.permissions: PermissionGate = PermissionGate(run, questions)
         self._run_child = run_child
         self._past: dict[str, list[Turn]] = {}
@@ -99,13 +104,14 @@ class TurnRunner:
             token, attempts = self._run.fence.token, len(past)
             while True:
                 attempts += 1
-                attempt = Attempt(step, is_new, member, number, attempts, token, earlier, brief)
+                made = (step, is_new, member, number, attempts, token, earlier, brief)
+                attempt = Attempt(*made, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
-                if self._budgets.are_set:
+                if self._budgets is not None:
                     await self._budgets.check(attempt)
                 if member.turns_per_minute is not None:
                     with self._run.stops.stoppable(member.id):
-                        await self._rate_limiter.begin(member)
+                        await self._limiter().begin(member)
                 end = await self._attempt_unless_stopped(attempt, past)
                 is_new, past = False, []
                 if not isinstance(end, TurnFailed):
@@ -121,15 +127,22 @@ class TurnRunner:
                 if attempt.acted:
                     earlier = await earlier_attempts(self._run.storage, [attempt.row])
 
+    def _limiter(self) -> RateLimiter:
+        from coterie.engine.limits import RateLimiter  # few members have such a limit
+
+        self._rate_limiter = self._rate_limiter or RateLimiter(self._run)
+        return self._rate_limiter
+
     async def _earlier(self, step: str, member: Member, past: list[Turn]) -> EarlierAttempts:
         """What is known of attempts that a crash, a stop or a limit cut; that is waited for."""
-        await self._rate_limiter.wait_for_reset(member, past)
+        if any(turn.outcome == "limited" for turn in past):
+            await self._limiter().wait_for_reset(member, past)
         return await earlier_attempts(self._run.storage, past, self._run.journal.asked_in(step))
 
     async def _wait_for_limit(self, attempt: Attempt, failure: TurnFailed, until: str) -> None:
         """Wait for the end of a rate limit; parks if that takes longer than the run may wait."""
         run, member = self._run, attempt.member
-        run.post(*_not_run(attempt), attempt.close("limited", failure.message))
+        run.post(*attempt.calls_not_run(), attempt.close("limited", failure.message))
         left = instant.seconds_until(until)
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
@@ -156,13 +169,13 @@ class TurnRunner:
         try:
             channel = await run.channels.channel(member, thread)
         except AgentError as problem:
-            await run.commit(*attempt.open(past))
+            await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
             return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
         if not getattr(channel, "asks_first", False):
             await self._snapshot(attempt, "other")
         prompt = self._prompt(attempt, channel, thread)
         attempt.thread = channel.thread
-        await run.commit(*attempt.open(past))
+        await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
         run.show_state(member, "working")
         self._running[member.id] = channel
         try:
@@ -278,7 +291,7 @@ class TurnRunner:
     async def _spend(self, attempt: Attempt, usage: update.Usage) -> None:
         if usage != update.UNTOLD:
             self._run.post(attempt.spend(usage))
-        if self._budgets.are_set:
+        if self._budgets is not None:
             self._budgets.spent(attempt.member, usage)
             await self._budgets.check(attempt)
 
@@ -323,60 +336,50 @@ class TurnRunner:
             return
         attempt.keeps_files = True
         folder = self._run.channels.work_folder(attempt.member)
-        await anyio.to_thread.run_sync(snapshots.before, attempt.task_id, folder)
+        await anyio.to_thread.run_sync(snapshots.before, attempt.step.task_id, folder)
 
     async def _keep_files(self, attempt: Attempt) -> None:
         """Keep the files as the turn left them."""
         snapshots = self._run.services.snapshots
         if snapshots is not None:
             folder = self._run.channels.work_folder(attempt.member)
-            await anyio.to_thread.run_sync(snapshots.after, attempt.task_id, folder)
+            await anyio.to_thread.run_sync(snapshots.after, attempt.step.task_id, folder)
 
     def _close(self, attempt: Attempt, end: TurnCompleted | TurnInterrupted) -> Message:
         run, member = self._run, attempt.member
         told = (end.usage if isinstance(end, TurnCompleted) else None) or attempt.spent
         usage = attempt.used(told)
         cut = isinstance(end, TurnInterrupted)
-        message = run.message(member.id, end.text, turn=attempt.turn, cut=cut)
+        task_id, step = attempt.task_id, attempt.step
+        message = run.message(member.id, end.text, turn=attempt.turn, cut=cut, task_id=task_id)
         record = MessageRecord.of(message, duration_ms=attempt.milliseconds, usage=usage)
-        run.conversation.append(message)
+        run.conversation_of(task_id).append(message)
+        where = f',"task":"{task_id}"' if task_id != step.task_id else ""
         run.post(
-            *_not_run(attempt),
+            *attempt.calls_not_run(),
             AppendMessage(message),
             attempt.close("interrupted" if cut else "completed", usage=usage),
-            CloseStep(message.task_id, attempt.name, f'{{"message":{message.seq}}}'),
+            CloseStep(step.task_id, step.name, f'{{"message":{message.seq}{where}}}'),
             after=lambda: run.observer.saw(record),
         )
-        if self._budgets.are_set:  # model calls that were reported one by one are counted already
+        if self._budgets is not None:  # calls that were told one by one are counted already
             self._budgets.spent(member, None if attempt.spent else usage, turns=1)
         run.show_state(member, "idle")
         return message
 
     def _fail(self, attempt: Attempt, failure: TurnFailed, *, last: bool) -> None:
         run, member = self._run, attempt.member
-        writes: list[Write] = [*_not_run(attempt), attempt.close("failed", failure.message)]
+        writes = [*attempt.calls_not_run(), attempt.close("failed", failure.message)]
         if last:
             result = run.services.redactor.value({"failed": asdict(failure)})
-            writes.append(CloseStep(attempt.task_id, attempt.name, json.dumps(result)))
+            writes.append(CloseStep(attempt.step.task_id, attempt.name, json.dumps(result)))
         if failure.kind == "stopped":
             writes += map(TakeRequest, run.stops.taken(member.id))
         run.post(*writes)
         run.show_state(member, "stuck" if failure.kind == "timeout" else "gone", failure.message)
         if failure.kind == "stopped":  # they know, and are asked what now
             return
-        tail = failure.stderr_tail.strip()
-        run.observer.saw(
-            ErrorRecord(
-                code=f"turn_{failure.kind}",
-                message=f"{member.id} failed turn {attempt.turn} "
-                f"(try {attempt.number}): {failure.message}" + (f"\n{tail}" if tail else ""),
-                hint=failure.hint
-                or f"coterie show {run.task.session_id}{f' --stderr {member.id}' if tail else ''}",
-                member=member.id,
-                where=run.channels.folder(member),
-                task=attempt.task_id,
-            )
-        )
+        run.observer.saw(attempt.failed(failure, run.task.session_id, run.channels.folder(member)))
 
     def _quiet(self, attempt: Attempt) -> None:
         waiting = attempt.waiting
@@ -386,13 +389,3 @@ class TurnRunner:
 
 _ASKS = (update.Asked, update.Delegated, update.Spent)
 """Updates after which a person may be asked: that time does not count."""
-
-
-def _not_run(attempt: Attempt) -> list[AppendAudit]:
-    return [AppendAudit(row) for row in attempt.calls_not_run()]
-
-
-def recorded_turn(result: str) -> int | TurnFailed:
-    """What a recorded turn came to: the number of its message, or its failure."""
-    kept = json.loads(result)
-    return TurnFailed(**kept["failed"]) if "failed" in kept else int(kept["message"])

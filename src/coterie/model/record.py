@@ -293,3 +293,5 @@ class TaskDetail:
     """(member, what happened) of turns that failed, oldest first."""
     questions: tuple[QuestionView, ...]
     folder: Path
+    children: tuple[TaskView, ...] = ()
+    """Its tickets and the subtasks that were handed out in it."""

@@ -78,7 +78,8 @@ def parse(text: str) -> StepName:
         return StepName(text, changed=text.removeprefix(_CHANGED).rpartition("@")[0])
     step, asked, key = text.rpartition(_ASKED)
     if asked:
-        return StepName(text, step, _subject(key), is_subtask=key.endswith(_CHILD))
+        is_subtask = key.endswith(_CHILD)
+        return StepName(text, step, _subject(key), is_subtask, ticket=parse(step).ticket)
     about, turn = _TICKET.match(text), _TURN.fullmatch(text)
     return StepName(
         text,

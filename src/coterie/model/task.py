@@ -15,6 +15,9 @@ from coterie.model.ticket import SchedulerConfig
 
 Status = Literal["created", "running", "waiting", "completed", "failed", "canceled"]
 ENDED: frozenset[Status] = frozenset({"completed", "failed", "canceled"})
+TICKET = "ticket"
+"""The workflow of a task that is a ticket: carried out as part of its parent, which holds the
+lease and the journal."""
 DEMO: Literal["demo"] = "demo"
 """In place of a script: the model of `coterie demo`, which ships with Coterie."""
 
@@ -28,6 +31,26 @@ class Caps(BaseModel, frozen=True, extra="ignore"):
     """Whether a plan is approved without being asked about; never a tool."""
     floor: Literal["ask", "end"] = "end"
     """When the rounds are over: ask the human for the next word, or end."""
+
+
+def ticket_task(session: str, ticket_id: str) -> str:
+    """The id of the task that a ticket of a session is."""
+    return f"{session}/{ticket_id}"
+
+
+def run_with(task_id: str) -> str:
+    """The task whose run carries a task out: of a ticket its session, else the task itself."""
+    return task_id.partition("/")[0]
+
+
+def is_part(task_id: str, of: str) -> bool:
+    """Whether a task is another one, or a ticket that is carried out as part of it."""
+    return of in (task_id, run_with(task_id))
+
+
+def ticket_in(task_id: str) -> str:
+    """The ticket that a task is, as its session calls it; empty for any other task."""
+    return task_id.partition("/")[2]
 
 
 class _Event(BaseModel):
@@ -58,7 +81,8 @@ class TaskCreated(_Event):
     member: str | None = None
     """Whose job it is, in `solo`; None: that of the team's first with an agent."""
     team: Team
-    """Sealed: environment values are not kept, they come from `team_file` again."""
+    """Sealed: environment values are not kept, they come from `team_file` again.  Of a ticket it
+    has no members: they are those of its session."""
     team_file: str | None = None
     allowed: AllowedTeam | None = None
     """What the user allowed by starting it; None in tasks of earlier releases."""

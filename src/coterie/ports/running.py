@@ -179,7 +179,13 @@ class Context(Protocol):
 
     @property
     def conversation(self) -> Sequence[Message]:
-        """All that was said so far, the opening first."""
+        """All that was said so far in the task itself, the opening first; what was said in its
+        tickets is not in there."""
+        ...
+
+    @property
+    def turns(self) -> int:
+        """How many turns were taken so far, those of its tickets included."""
         ...
 
     async def tickets(self) -> tuple[list[Ticket], list[Envelope]]:
@@ -188,6 +194,10 @@ class Context(Protocol):
 
     async def spent(self) -> Mapping[str, Usage]:
         """What the task used so far, by member, as far as their agents told."""
+        ...
+
+    def has_child(self, task_id: str) -> bool:
+        """Whether there is a ticket of that id below the task, as a task of its own."""
         ...
 
     def caught_up(self) -> None:

@@ -34,6 +34,10 @@ class EventStore(Protocol):
         """The events of a task in their order, without the first `after` of them."""
         ...
 
+    async def with_tickets(self, task_id: str, after: int = 0) -> list[Event]:
+        """The same, with those of the tickets that are carried out as part of the task."""
+        ...
+
     async def tasks(self) -> list[TaskRow]:
         """Every task, oldest first."""
         ...
@@ -48,6 +52,10 @@ class AuditLog(Protocol):
 
     async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
         """The entries of a task in their order, without the first `after` of them."""
+        ...
+
+    async def with_tickets(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        """The same, with those of the tickets that are carried out as part of the task."""
         ...
 
     async def all(self) -> list[AuditEntry]:
@@ -66,6 +74,10 @@ class ConversationStore(Protocol):
         """The messages with a higher sequence number, in order."""
         ...
 
+    async def last(self, task_id: str) -> dict[str, int]:
+        """The number of the last message of a task and of each of its tickets that has one."""
+        ...
+
     async def thread(self, thread: str) -> list[str]:
         """The entries of a thread that we keep ourselves, as JSON, in order."""
         ...
@@ -79,7 +91,8 @@ class JournalStore(Protocol):
         ...
 
     async def turns(self, task_id: str, after: int = 0) -> list[Turn]:
-        """The attempts in the order in which they were opened, without the first `after` of them.
+        """The attempts in the order in which they were opened, without the first `after` of them;
+        those of the tickets that are carried out as part of the task are among them.
 
         An attempt that is open will change; one that is closed never does.
         """

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coterie.engine.limits import RateLimiter
-from coterie.engine.task_run import Journal, TaskRun
+from coterie.engine.task_run import TaskRun
 from coterie.model import instant
-from coterie.model.journal import Fence
+from coterie.model.journal import Fence, Journal
 from coterie.model.record import MemberRecord
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member, Team

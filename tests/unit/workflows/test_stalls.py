@@ -35,6 +35,9 @@ class Kept:
         self.said += [w.envelope for w in writes(self.now) if isinstance(w, AppendEnvelope)]
         return self.now
 
+    def has_child(self, task_id: str) -> bool:
+        return True
+
     def tell(self, record: Record) -> None:
         self.told.append(record)
 

@@ -17,6 +17,7 @@ from coterie.errors import AnswerRefused, CoterieError
 from coterie.model.conversation import YOU
 from coterie.model.interaction import BY_RULE, Interaction, Option, refuse_lost_words
 from coterie.model.record import MessageRecord, TaskRecord
+from coterie.model.task import run_with
 
 if TYPE_CHECKING:
     from coterie.app.project import App
@@ -327,7 +328,8 @@ def _names(question: Interaction) -> list[tuple[str, Option]]:
 def alike(one: Interaction, other: Interaction) -> bool:
     """Whether an answer to one could be meant for the other: the same tool of the same task, and
     the same command or a rule that would cover both."""
-    if one.interaction_id == other.interaction_id or one.task_id != other.task_id:
+    elsewhere = run_with(one.task_id) != run_with(other.task_id)
+    if one.interaction_id == other.interaction_id or elsewhere:
         return False
     call, second = one.permission, other.permission
     if call is None or second is None or call.tool != second.tool:

@@ -23,6 +23,7 @@ from coterie.cli.ticket_table import Row, progress, rows_of, table, thousands
 from coterie.model.conversation import YOU
 from coterie.model.interaction import Interaction
 from coterie.model.record import Entry, MessageRecord, Record, TicketRecord
+from coterie.model.task import run_with, ticket_task
 from coterie.model.team import Team
 from coterie.model.ticket import Ticket, TicketView
 
@@ -138,7 +139,7 @@ class TicketStatus(ChatStatus):
     def place(self, question: Interaction) -> str:
         """What a question is about: its ticket, else the session."""
         name = self._about(question)
-        return f"{question.task_id}/{name}" if name else question.task_id
+        return ticket_task(run_with(question.task_id), name) if name else question.task_id
 
     def table(self, width: int, height: int, paint: Paint = NO_COLOUR) -> list[str]:
         """What it is about, how far it is, and the tickets, in at most so many lines."""

@@ -42,6 +42,10 @@ INSERT INTO events (sequence, task_id, type, at, data, hash) VALUES (?, ?, ?, ?,
 -- name: events_of_task
 SELECT data FROM events WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFSET ?
 
+-- name: events_with_tickets
+SELECT data FROM events WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
+ORDER BY sequence LIMIT -1 OFFSET ?
+
 -- name: all_events
 SELECT sequence, task_id, type, at, data, hash FROM events ORDER BY sequence
 
@@ -58,6 +62,9 @@ UPDATE tasks SET status = ?, reason = ?, changed_at = ? WHERE id = ?
 
 -- name: tasks
 SELECT {TaskRow} FROM tasks ORDER BY created
+
+-- name: tickets_below
+SELECT id, status FROM tasks WHERE parent_id = ? AND workflow = 'ticket' ORDER BY created
 
 -- questions
 
@@ -108,6 +115,10 @@ INSERT INTO audit (sequence, {AuditEntry}, hash) VALUES (?, {AuditEntry?}, ?)
 -- name: audit_of_task
 SELECT {AuditEntry} FROM audit WHERE task_id = ? ORDER BY sequence LIMIT -1 OFFSET ?
 
+-- name: audit_with_tickets
+SELECT {AuditEntry} FROM audit WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
+ORDER BY sequence LIMIT -1 OFFSET ?
+
 -- name: audit_entries
 SELECT {AuditEntry} FROM audit ORDER BY sequence
 
@@ -123,6 +134,15 @@ WHERE ? = 1 + (SELECT coalesce(max(seq), 0) FROM messages WHERE task_id = ?)
 -- name: messages
 SELECT {Message} FROM messages WHERE task_id = ? AND seq > ? ORDER BY seq
 
+-- name: messages_of_tickets
+SELECT {Message} FROM messages
+WHERE task_id IN (SELECT id FROM tasks WHERE parent_id = ? AND workflow = 'ticket')
+ORDER BY task_id, seq
+
+-- name: last_messages
+SELECT w.id, (SELECT max(seq) FROM messages WHERE task_id = w.id)
+FROM with_tickets AS w WHERE w.task_id = ?
+
 -- name: insert_thread
 INSERT INTO threads (thread, place, task_id, entry)
 SELECT :thread, :place, :task_id, :entry
@@ -136,7 +156,8 @@ SELECT entry FROM threads WHERE thread = ? ORDER BY place
 -- name: last_opened
 SELECT max(
     coalesce((SELECT max(opened) FROM steps WHERE task_id = ?), 0),
-    coalesce((SELECT max(opened) FROM turns WHERE task_id = ?), 0)
+    coalesce((SELECT max(opened) FROM turns
+              WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)), 0)
 )
 
 -- name: open_step
@@ -163,7 +184,8 @@ WHERE task_id = :task_id AND step = :step AND attempt = :attempt AND outcome IS 
 SELECT {Step} FROM steps WHERE task_id = ? ORDER BY opened
 
 -- name: turns
-SELECT {Turn} FROM turns WHERE task_id = ? ORDER BY opened LIMIT -1 OFFSET ?
+SELECT {Turn} FROM turns WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
+ORDER BY opened LIMIT -1 OFFSET ?
 
 -- name: spending
 SELECT {Turn} FROM turns
@@ -171,7 +193,8 @@ WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
 
 -- name: spending_of_task
 SELECT {Turn} FROM turns
-WHERE task_id = ? AND usage IS NOT NULL AND opened_at >= ? ORDER BY opened
+WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
+AND usage IS NOT NULL AND opened_at >= ? ORDER BY opened
 
 -- tickets
 

@@ -20,7 +20,14 @@ from coterie.model import instant, journal
 from coterie.model.conversation import Message
 from coterie.model.interaction import Question
 from coterie.model.journal import Fence
-from coterie.model.task import Event, IllegalEvent, TaskCreated, TaskRow, UserInteractionResponded
+from coterie.model.task import (
+    Event,
+    IllegalEvent,
+    Status,
+    TaskCreated,
+    TaskRow,
+    UserInteractionResponded,
+)
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.stores.sqlite import codec, database
@@ -40,13 +47,19 @@ def history(task_id: str, seen: int, connection: sqlite3.Connection) -> journal.
     connection.execute(SQL["begin_reading"])
     try:
         leases = values(connection, codec.LEASE.value, "lease", task_id)
+        tickets: dict[str, Status] = dict(select(connection, "tickets_below", task_id))
+        below = "messages_of_tickets"
         return journal.TaskHistory(
             events=values(connection, codec.event_of, "events_of_task", task_id, 0),
             lease=leases[0] if leases else None,
-            messages=values(connection, codec.MESSAGE.value, "messages", task_id, 0),
+            messages=[
+                *values(connection, codec.MESSAGE.value, "messages", task_id, 0),
+                *(values(connection, codec.MESSAGE.value, below, task_id) if tickets else ()),
+            ],
             steps=values(connection, codec.STEP.value, "steps", task_id),
             turns=values(connection, codec.TURN.value, "turns", task_id, 0),
             requests=values(connection, codec.REQUEST.value, "requests", task_id),
+            children=tickets,
             seen=seen,
         )
     finally:
@@ -69,6 +82,9 @@ class SqliteEvents(_Store):
     async def of_task(self, task_id: str, after: int = 0) -> list[Event]:
         return await self._all(codec.event_of, "events_of_task", task_id, after)
 
+    async def with_tickets(self, task_id: str, after: int = 0) -> list[Event]:
+        return await self._all(codec.event_of, "events_with_tickets", task_id, after)
+
     async def tasks(self) -> list[TaskRow]:
         return await self._all(codec.TASK.value, "tasks")
 
@@ -82,6 +98,9 @@ class SqliteAudit(_Store):
 
     async def of_task(self, task_id: str, after: int = 0) -> list[AuditEntry]:
         return await self._all(codec.AUDIT.value, "audit_of_task", task_id, after)
+
+    async def with_tickets(self, task_id: str, after: int = 0) -> list[AuditEntry]:
+        return await self._all(codec.AUDIT.value, "audit_with_tickets", task_id, after)
 
     async def all(self) -> list[AuditEntry]:
         return await self._all(codec.AUDIT.value, "audit_entries")
@@ -100,6 +119,10 @@ class SqliteConversation(_Store):
 
     async def messages(self, task_id: str, after: int = 0) -> list[Message]:
         return await self._all(codec.MESSAGE.value, "messages", task_id, after)
+
+    async def last(self, task_id: str) -> dict[str, int]:
+        found = await self._writer.read(lambda c: select(c, "last_messages", task_id))
+        return {one: seq for one, seq in found if seq is not None}
 
     async def thread(self, thread: str) -> list[str]:
         found = await self._writer.read(lambda c: select(c, "thread", thread))

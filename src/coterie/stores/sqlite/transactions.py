@@ -207,7 +207,7 @@ class Writes:
     def __init__(self) -> None:
         self.events_appended = False
         """Whether the head of the events may have moved; who reads it sets it back."""
-        self._token = 0
+        self._run, self._token = "", 0
         self._opened: dict[str, tuple[int, int]] = {}
         self._apply: dict[type, Callable[[sqlite3.Connection, Any], None]] = {
             **dict.fromkeys(_UPDATES, _update),
@@ -227,7 +227,7 @@ class Writes:
         self, fence: Fence | None, writes: tuple[Write, ...], connection: sqlite3.Connection
     ) -> None:
         """All of them in order; raises at the first that is refused."""
-        self._token = 0 if fence is None else fence.token
+        self._run, self._token = ("", 0) if fence is None else (fence.task_id, fence.token)
         for write in writes:
             self._apply[type(write)](connection, write)
 
@@ -253,6 +253,7 @@ class Writes:
             raise IllegalWrite(f"{write.task_id}: {attempt} is recorded already") from None
 
     def _next_opened(self, connection: sqlite3.Connection, task_id: str) -> int:
+        task_id = self._run or task_id  # the turns of a session are in one order
         token, last = self._opened.get(task_id, (0, 0))
         if token == 0 or token != self._token:
             last = select(connection, "last_opened", task_id, task_id)[0][0]

@@ -82,7 +82,7 @@ class Messenger:
         """
         root, session = self._context.root, self._task.session_id
         if kept:  # the turns of an earlier run are not repeated
-            self._turns: int = max(message.turn for message in self._context.conversation)
+            self._turns: int = self._context.turns
         self._prompts = await anyio.to_thread.run_sync(_read_prompts, root)
         if self._task.scheduler.sign:
             find = session_key if kept else make_session_key

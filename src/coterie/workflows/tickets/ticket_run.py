@@ -166,7 +166,7 @@ class SessionServices:
         self.workers: WorkerPool = WorkerPool(task.team, task.scheduler)
         self.messenger: Messenger = Messenger(task, context)
         self.manager: Manager = Manager(context, self.messenger, self.workers.manager)
-        self.tracker: TicketTracker = TicketTracker(task.session_id, context, self.messenger)
+        self.tracker: TicketTracker = TicketTracker(task, context, self.messenger)
         self.project: ProjectWatch = ProjectWatch()
         self.merging: anyio.Lock = anyio.Lock(fast_acquire=True)
         """Approved work is merged one ticket at a time, in the order in which they come."""

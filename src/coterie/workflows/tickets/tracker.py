@@ -13,9 +13,11 @@ from coterie.model.check import check_scores
 from coterie.model.envelope import Envelope, Plan, PlanTask
 from coterie.model.journal import PutTicket, Write
 from coterie.model.record import TicketRecord
+from coterie.model.task import TaskCreated
 from coterie.model.team import base_of
 from coterie.model.ticket import Moment, Ticket, TicketNote, TicketState
 from coterie.ports import Context
+from coterie.workflows.tickets import ticket_task
 from coterie.workflows.tickets.messenger import COTERIE, Draft, Messenger
 from coterie.workflows.tickets.replies import AnyPayload
 
@@ -96,8 +98,9 @@ class TicketIndex:
 class TicketTracker:
     """Every ticket by its id, and the messages about each."""
 
-    def __init__(self, session: str, context: Context, messenger: Messenger) -> None:
-        self._session = session
+    def __init__(self, task: TaskCreated, context: Context, messenger: Messenger) -> None:
+        self._task = task
+        self._session = task.session_id
         self._context = context
         self._messenger = messenger
         self._messages: dict[str, list[Draft]] = {}
@@ -197,7 +200,12 @@ class TicketTracker:
             changed = changes(at)
             drafts = [by, *(_announcement(ticket) for ticket, _ in changed)]
             puts = [PutTicket(self._session, ticket, before) for ticket, before in changed]
-            return [*puts, *self._messenger.writes(at, drafts)]
+            tasks = [
+                event
+                for ticket, _ in changed
+                for event in self._of_task(ticket, at, parts.get(ticket.task_id))
+            ]
+            return [*puts, *tasks, *self._messenger.writes(at, drafts)]
 
         intent = [sorted(ids.items()), sorted(parts)]
         at = await self._context.record(f"plan/{number}/tickets", intent, writes)
@@ -246,6 +254,7 @@ class TicketTracker:
                 ticket = change(before, at)
                 return [
                     PutTicket(self._session, ticket, before.state),
+                    *self._of_task(ticket, at),
                     *self._messenger.writes(at, [*drafts, _announcement(ticket)]),
                 ]
 
@@ -257,6 +266,19 @@ class TicketTracker:
                 self.index.put([ticket])
                 self._messages.setdefault(ticket_id, []).extend(drafts)
                 self._tell(ticket, ticket.history[-1].message)
+
+    def _of_task(self, ticket: Ticket, at: str, part: PlanTask | None = None) -> Iterator[Write]:
+        """What a ticket's new form means for its task."""
+        before = self.index.tickets.get(ticket.id)
+        if before is None:
+            described = part.description if part else ticket.title
+            yield ticket_task.made(self._task, ticket, described, at)
+            return
+        if not self._context.has_child(ticket_task.id_of(self._task, ticket)):
+            # It was made by a release in which tickets were no tasks.
+            yield ticket_task.made(self._task, before, self.part(ticket.id).description, at)
+            yield ticket_task.started(self._task, before, at)
+        yield from ticket_task.ended(self._task, before, ticket, at)
 
     def announce(self, ticket_id: str, message: str) -> None:
         """Let surfaces know something about a ticket that does not change it."""
