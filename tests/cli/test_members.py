@@ -233,3 +233,36 @@ def test_a_no_to_the_folders_instructions_is_remembered(
     assert clis("team", "trust", root, "--json").of("trust")[0]["trusted"] is True
     assert clis("team", "trust", root, "--no", "--json").of("trust")[0]["trusted"] is False
     assert clis("team", "trust", "team.json", "--no").code == 2
+
+
+# -- env -----------------------------------------------------------------------------------------
+
+WINS = {
+    "claude": {"MCP_TOOL_TIMEOUT": "5", "DISABLE_TELEMETRY": "0", "ANTHROPIC_API_KEY": "mine"},
+    "codex": {"OPENAI_API_KEY": "mine", "PATH": "/opt/mine/bin"},
+    "gemini": {"GEMINI_CLI_NO_RELAUNCH": "false", "NO_COLOR": "0", "NO_BROWSER": "0"},
+    "qwen": {"QWEN_CODE_NO_RELAUNCH": "false", "OPENAI_MODEL": "mine"},
+    "opencode": {"OPENCODE_DISABLE_AUTOUPDATE": "0"},
+    "mine": {"LANG": "de_DE.UTF-8", "TERM": "dumb"},
+}
+"""By agent: variables that Coterie or the user's environment sets too."""
+REFUSED = (
+    "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS CLAUDE_CONFIG_DIR CODEX_HOME COTERIE_MARK "
+    "GEMINI_CLI_TRUST_WORKSPACE HOME OPENCODE_PERMISSION OPENCODE_DISABLE_PROJECT_CONFIG TMPDIR"
+)
+
+
+@pytest.mark.parametrize("agent", WINS)
+def test_a_members_env_wins(clis: Cli, agent: str) -> None:
+    write_team(clis, {"id": "ada", "agent": agent, "env": WINS[agent]})
+    seen = opened(clis("team", "open", "ada").out)["env"]
+    assert {name: seen[name] for name in WINS[agent]} == WINS[agent]
+
+
+def test_what_a_members_env_may_not_say_is_refused_by_name(clis: Cli) -> None:
+    names = REFUSED.split()
+    write_team(clis, {"id": "ada", "agent": "mine", "env": dict.fromkeys(names, "x")})
+    ran = clis("team", "validate")
+    assert ran.code == 2
+    for name in names:
+        assert f"env.{name} is set by Coterie for each member; leave it out" in ran.err

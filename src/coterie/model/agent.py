@@ -236,7 +236,8 @@ class AgentFacts:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     flags: FlagFacts = FlagFacts()
     isolating: tuple[str, ...] = ()
-    """Variables by which it finds its files; Coterie sets them, for each member apart."""
+    """Variables by which it finds its files, or that keep it to what Coterie tells it; Coterie sets
+    them, for each member apart.  In all others a member's env wins."""
     instructions: tuple[str, ...] = ()
     """Files in a repository that it would read as instructions; the first also in a folder that it
     is started in by hand."""

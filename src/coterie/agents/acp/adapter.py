@@ -77,7 +77,7 @@ def prepare(member: Member, workspace: Workspace, set_up: SetUp = nothing_known)
         homes.write_private(home.memory, f"{told}\n")
     elif home.memory is not None:
         homes.remove_private(home.memory)
-    return replace(home, env={**_environment(workspace), **home.env}, introduction=introduction)
+    return replace(home, env={**home.env, **_environment(workspace)}, introduction=introduction)
 
 
 def _environment(workspace: Workspace) -> dict[str, str]:

@@ -45,7 +45,11 @@ FACTS = AgentFacts(
         ),
         yes={"--permission-mode": frozenset({"bypassPermissions"})},
     ),
-    isolating=("CLAUDE_CODE_TMPDIR", "CLAUDE_CONFIG_DIR"),
+    isolating=(
+        "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS",
+        "CLAUDE_CODE_TMPDIR",
+        "CLAUDE_CONFIG_DIR",
+    ),
     instructions=("CLAUDE.md",),
     follows_imports=True,
     shell=ShellTool("Bash", arguments={"description": "Coterie probes whether this works."}),

@@ -43,11 +43,12 @@ _DEFAULTS = {
     "DISABLE_AUTOUPDATER": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_TELEMETRY": "1",
+    # Milliseconds; a tool of ours may wait for a person, who may take days.
+    "MCP_TOOL_TIMEOUT": str(7 * 24 * 3600 * 1000),
 }
+"""What holds where the member's own env says nothing else."""
 _STATE_EVENTS = "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS"
 """Has it tell when it is idle: without that the end of a turn is not known for sure."""
-_TOOL_PATIENCE = str(7 * 24 * 3600 * 1000)
-"""Milliseconds; a tool of ours may wait for a person, who may take days."""
 _CREDENTIALS = "CLAUDE_SECURESTORAGE_CONFIG_DIR"
 """Which folder holds the credentials, where that is not the config folder."""
 _MENTION = re.compile(r"(?<!\S)@(?=\S)")
@@ -90,7 +91,6 @@ def _environment(workspace: Workspace, config: Path) -> dict[str, str]:
         # /tmp/cc-socks-<uid>, and nothing keeps it from doing so.
         "CLAUDE_CODE_TMPDIR": str(workspace.tmp),
         _STATE_EVENTS: "1",
-        "MCP_TOOL_TIMEOUT": _TOOL_PATIENCE,
     }
 
 

@@ -35,7 +35,7 @@ FACTS = AgentFacts(
         yes={"--approval-mode": frozenset({"yolo"})},
         short_yes=True,
     ),
-    isolating=("GEMINI_CLI_HOME",),
+    isolating=("GEMINI_CLI_HOME", "GEMINI_CLI_TRUST_WORKSPACE"),
     instructions=("GEMINI.md",),
     follows_imports=True,
     shell=ShellTool(

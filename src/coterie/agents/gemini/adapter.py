@@ -20,7 +20,7 @@ from coterie.agents.acp.channel import AcpChannel
 from coterie.agents.acp.turn import Failures
 from coterie.agents.fields import bounded, exactly, mapping, number, text
 from coterie.agents.gemini import FACTS
-from coterie.agents.gemini.home import prepare
+from coterie.agents.gemini.home import UNATTENDED, prepare
 from coterie.agents.process import AgentProcess, AgentProcessEnded, Object, RpcError
 from coterie.agents.program import CallLedger, OneShotChannel
 from coterie.errors import AgentMissing
@@ -147,7 +147,9 @@ class GeminiAdapter(AcpAdapter):
     ) -> InteractiveStart:
         home = prepare(member, workspace)
         given = FACTS.flags.passed_on((*agent.base_args, *member.additional_args))
-        return InteractiveStart((*home.args, *given), home.env)
+        ours = UNATTENDED.keys() - workspace.env.keys()
+        env = {name: value for name, value in home.env.items() if name not in ours}
+        return InteractiveStart((*home.args, *given), env)
 
     def model_by_protocol(self, member: Member) -> str | None:
         return None

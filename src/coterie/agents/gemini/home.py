@@ -34,6 +34,8 @@ from coterie.workspace import homes
 REHEARSAL_MODEL = "gemini-2.5-pro"
 """The default is a router, which asks another model first."""
 _DOCUMENT = "GEMINI.md"
+UNATTENDED = {"NO_BROWSER": "true", "NO_COLOR": "1"}
+"""Where a person sits, it may show colours, and a browser to sign in."""
 _ATTEMPTS = 2
 """A second one after some five seconds; a third would come after twelve more, in silence, where
 Coterie itself tries a failed turn again and says so."""
@@ -163,10 +165,9 @@ def _environment(workspace: Workspace) -> dict[str, str]:
         login = {"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url}
         env = homes.rehearsal_env(env, _REAL, login)
     return {
-        **env,
-        "GEMINI_CLI_TRUST_WORKSPACE": "false",
         # Else it starts itself a second time: twice the memory, half the speed.
         "GEMINI_CLI_NO_RELAUNCH": "true",
-        "NO_BROWSER": "true",
-        "NO_COLOR": "1",
+        **UNATTENDED,
+        **env,
+        "GEMINI_CLI_TRUST_WORKSPACE": "false",
     }

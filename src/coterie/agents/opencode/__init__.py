@@ -1,6 +1,7 @@
 """OpenCode: the Agent Client Protocol, with permissions and plug-ins kept in hand."""
 
 from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.flags import words
 
 FACTS = AgentFacts(
     name="opencode",
@@ -13,6 +14,9 @@ FACTS = AgentFacts(
     settings=(".opencode",),
     adapter=AdapterFacts("acp", "coterie.agents.opencode.home:OpencodeAdapter"),
     base_args=("acp",),
-    isolating=("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_DB"),
+    isolating=words(
+        "OPENCODE_CONFIG OPENCODE_CONFIG_DIR OPENCODE_DB OPENCODE_DISABLE_CLAUDE_CODE "
+        "OPENCODE_DISABLE_EXTERNAL_SKILLS OPENCODE_DISABLE_PROJECT_CONFIG OPENCODE_PERMISSION"
+    ),
     shell=ShellTool("bash", arguments={"description": "Coterie probes whether this works."}),
 )
