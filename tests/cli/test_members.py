@@ -266,3 +266,21 @@ def test_what_a_members_env_may_not_say_is_refused_by_name(clis: Cli) -> None:
     assert ran.code == 2
     for name in names:
         assert f"env.{name} is set by Coterie for each member; leave it out" in ran.err
+
+
+# -- one login for all ---------------------------------------------------------------------------
+
+
+def test_a_login_is_renewed_once_however_many_start_at_the_same_time(clis: Cli) -> None:
+    program = clis.house.home / "bin" / "gemini"
+    agent = Path(__file__).with_name("signing_agent.py")
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {agent} "$@"\n')
+    login = clis.house.home / ".gemini" / "oauth_creds.json"
+    login.parent.mkdir()
+    login.write_text(json.dumps({"refresh_token": "one", "expiry_date": 1_000}))
+    commands = [clis.start("do", "--agent", f"gemini:{name}", "hello") for name in ("a", "b")]
+    for command in commands:
+        with command:
+            assert "signed in" in command.out.read(), command.err.read()
+            assert command.wait(30) == 0
+    assert (login.parent / "renewed").read_text() == "once\n"

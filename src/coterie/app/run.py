@@ -165,8 +165,13 @@ class Adapters:
             from coterie.agents.builtin.adapter import BuiltinAdapter
 
             return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
-        make = adapter_maker(KNOWN_AGENTS.adapter_place(agent))
-        return make(agent, children, self.keeper, self.quiet_after)
+        place = KNOWN_AGENTS.adapter_place(agent)
+        adapter = adapter_maker(place)(agent, children, self.keeper, self.quiet_after)
+        if place.login is None:
+            return adapter
+        from coterie.agents.login import LoginAdapter
+
+        return LoginAdapter(adapter, place.login)
 
 
 @dataclass(frozen=True)

@@ -211,6 +211,16 @@ class ShellTool:
 
 
 @dataclass(frozen=True)
+class LoginFacts:
+    """The login that an agent renews by itself."""
+
+    file: str
+    """Below the user's home."""
+    expiry: tuple[str, ...]
+    """The names below which it says when it expires, `*` for any; a token says it itself."""
+
+
+@dataclass(frozen=True)
 class AgentFacts:
     """All that is known of one agent."""
 
@@ -225,6 +235,8 @@ class AgentFacts:
     """Arguments with which it exits 0 when signed in; None where it cannot be asked."""
     credentials: str | None = None
     """The file below the user's home that signing in leaves, where its program cannot be asked."""
+    login: LoginFacts | None = None
+    """The login that it renews, which all members share; None where there is none to be renewed."""
     keys: tuple[str, ...] = ()
     """Variables of the user's environment that hold its vendor's keys, passed to it alone."""
     tested: str | None = None
@@ -278,6 +290,8 @@ class AdapterPlace(NamedTuple):
     name: str
     make: str | None
     """`module:attribute`; None where another package brings it."""
+    login: LoginFacts | None = None
+    """What its members share and it renews."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +344,8 @@ class KnownAgents:
         name, facts = self.adapter_name(definition), self.of(definition)
         own = facts.adapter if facts is not None and facts.adapter.name == name else None
         found = own or self.adapters.get(name)
-        return AdapterPlace(definition.name, name, found.make if found else None)
+        login = facts.login if facts is not None else None
+        return AdapterPlace(definition.name, name, found.make if found else None, login)
 
     def flags(self, facts: AgentFacts | None) -> FlagFacts:
         """What the flags of an agent mean.  What only one vendor's CLI has counts for every agent:

@@ -1,6 +1,6 @@
 """Claude Code: one long-lived process per member, JSON lines both ways."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import FlagFacts, flags_of, words
 
 FACTS = AgentFacts(
@@ -10,6 +10,7 @@ FACTS = AgentFacts(
     tested="2.1.325",
     keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL"),
     sign_in="claude auth login",
+    login=LoginFacts(".claude/.credentials.json", ("claudeAiOauth", "expiresAt")),
     model_variables=("ANTHROPIC_", "CLAUDE_"),
     settings=(".claude",),
     sign_in_check=("auth", "status"),

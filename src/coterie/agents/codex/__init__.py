@@ -1,6 +1,6 @@
 """Codex: its app-server as a long-lived process, `codex exec` where there is none."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import FlagFacts, flags_of
 
 FACTS = AgentFacts(
@@ -10,6 +10,7 @@ FACTS = AgentFacts(
     tested="0.166.0",
     keys=("CODEX_API_KEY", "OPENAI_API_KEY"),
     sign_in="codex login",
+    login=LoginFacts(".codex/auth.json", ("tokens", "access_token")),
     model_variables=("CODEX_", "OPENAI_", "REHEARSAL_API_"),
     settings=(".codex",),
     sign_in_check=("login", "status"),

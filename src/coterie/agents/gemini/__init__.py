@@ -1,6 +1,6 @@
 """Gemini CLI: the Agent Client Protocol on one long-lived process, headless where it has none."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import FlagFacts, flags_of, words
 
 FACTS = AgentFacts(
@@ -14,6 +14,7 @@ FACTS = AgentFacts(
     ),
     credentials=".gemini/oauth_creds.json",
     sign_in="gemini",
+    login=LoginFacts(".gemini/oauth_creds.json", ("expiry_date",)),
     model_variables=("GEMINI_", "GOOGLE_API_", "GOOGLE_GENAI_"),
     settings=(".gemini",),
     adapter=AdapterFacts("gemini", "coterie.agents.gemini.adapter:GeminiAdapter", is_ours=True),

@@ -1,6 +1,6 @@
 """OpenCode: the Agent Client Protocol, with permissions and plug-ins kept in hand."""
 
-from coterie.model.agent import AdapterFacts, AgentFacts, ShellTool
+from coterie.model.agent import AdapterFacts, AgentFacts, LoginFacts, ShellTool
 from coterie.model.flags import words
 
 FACTS = AgentFacts(
@@ -10,6 +10,7 @@ FACTS = AgentFacts(
     tested="1.18.33",
     keys=("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
     sign_in="opencode auth login",
+    login=LoginFacts(".local/share/opencode/auth.json", ("*", "expires")),
     model_variables=("OPENROUTER_",),
     settings=(".opencode",),
     adapter=AdapterFacts("acp", "coterie.agents.opencode.home:OpencodeAdapter"),

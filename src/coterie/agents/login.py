@@ -1,0 +1,203 @@
+"""One login for all members of an agent: held while a CLI may renew it.
+
+A vendor may give out a new refresh token with every renewal and take the old one back, so that of
+two members who renew at once one is signed out, and with it everybody.  Some CLIs lock the file
+themselves, some do not.  So while a login is about to expire, one member at a time, of whatever
+process, is started or begins a turn, until its model has answered; the others then find the login
+renewed.  The lock is on the file itself: nothing is written beside it, and it ends with the process
+that holds it.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import anyio
+import anyio.to_thread
+
+from coterie.model import instant
+from coterie.model.agent import LoginFacts
+from coterie.model.conversation import Limits, Prompt
+from coterie.model.interaction import Response
+from coterie.model.team import Member
+from coterie.model.update import Activity, Update, Waiting
+from coterie.model.workspace import Workspace
+from coterie.ports import Adapter, Channel
+
+MARGIN = 600.0
+"""CLIs renew a login some minutes before it expires; seconds."""
+PATIENCE = 60.0
+"""So long the others wait for a renewal; then they try by themselves."""
+_LOOK = 0.05
+_MILLISECONDS = 1e11
+"""An instant beyond this is counted in milliseconds."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """The file that signing in left in the user's home."""
+
+    path: Path
+    facts: LoginFacts
+
+    def is_due(self) -> bool:
+        """Whether a CLI that uses it now may renew it.  Blocks."""
+        try:
+            data = cast("object", json.loads(self.path.read_bytes()))
+        except (OSError, ValueError, RecursionError):
+            return False
+        expiries = [at for at in map(_instant, _found(data, self.facts.expiry)) if at is not None]
+        return bool(expiries) and min(expiries) - _now() < MARGIN
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[Held | None]:
+        """Hold it in the block, unless it need not be; waits while somebody else does."""
+        held = await anyio.to_thread.run_sync(self._try)
+        with anyio.move_on_after(PATIENCE):
+            while held is False:
+                await anyio.sleep(_LOOK)
+                held = await anyio.to_thread.run_sync(self._try)
+        if not isinstance(held, Held):
+            yield None
+            return
+        try:
+            yield held
+        finally:
+            held.release()
+
+    def _try(self) -> Held | bool:
+        """The lock; False: somebody else has it; True: nobody needs it."""
+        if not self.is_due():
+            return True
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        held = Held(descriptor)
+        if not self.is_due():  # renewed meanwhile, perhaps as another file
+            held.release()
+            return True
+        return held
+
+
+class Held:
+    """A lock that is held."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+
+    def release(self) -> None:
+        """Let others go on; a second time changes nothing."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _now() -> float:
+    return instant.seconds_between("1970-01-01T00:00:00.000Z", instant.now())
+
+
+def _found(data: object, path: tuple[str, ...]) -> Iterator[object]:
+    """What stands under these names, one below the other; `*` is any name."""
+    if not path:
+        yield data
+    elif isinstance(data, dict):
+        entries = cast("dict[str, object]", data)
+        name, *rest = path
+        for key in entries if name == "*" else (name,):
+            yield from _found(entries.get(key), tuple(rest))
+
+
+def _instant(value: object) -> float | None:
+    """When something expires, in seconds: a number, or what a token says of itself."""
+    if isinstance(value, str) and value.count(".") == 2:
+        body = value.split(".")[1]
+        try:
+            claims = cast(
+                "object", json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+            )
+        except ValueError:
+            return None
+        value = cast("dict[str, object]", claims).get("exp") if isinstance(claims, dict) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value / 1000 if value > _MILLISECONDS else float(value)
+
+
+@dataclass(frozen=True)
+class LoginAdapter:
+    """`ports.Adapter` of an agent that people sign in to."""
+
+    inner: Adapter
+    facts: LoginFacts
+
+    def limits(self, member: Member) -> Limits:
+        """Those of the agent itself."""
+        return self.inner.limits(member)
+
+    async def open(self, member: Member, workspace: Workspace, thread: str | None) -> Channel:
+        """A channel; the login is held while it is opened, and at the beginning of turns."""
+        if workspace.user_home is None or workspace.rehearsal is not None:
+            return await self.inner.open(member, workspace, thread)
+        login = Login(workspace.user_home / self.facts.file, self.facts)
+        async with login.held():
+            return LoginChannel(await self.inner.open(member, workspace, thread), login)
+
+
+@dataclass(frozen=True)
+class LoginChannel:
+    """`ports.Channel` of such an agent."""
+
+    inner: Channel
+    login: Login
+
+    @property
+    def thread(self) -> str | None:
+        return self.inner.thread
+
+    @property
+    def holds_past(self) -> bool:
+        return self.inner.holds_past
+
+    @property
+    def asks_first(self) -> bool:
+        return bool(getattr(self.inner, "asks_first", False))
+
+    @property
+    def pid(self) -> int | None:
+        return self.inner.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.inner.alive
+
+    async def take_turn(self, prompt: Prompt) -> AsyncGenerator[Update]:
+        """A turn; the login is let go when its agent has heard from the model."""
+        turn = self.inner.take_turn(prompt)
+        async with self.login.held() as held, aclosing(turn) as updates:
+            async for update in updates:
+                if held is not None and not isinstance(update, Activity | Waiting):
+                    held.release()
+                yield update
+
+    async def answer(self, key: str, response: Response) -> None:
+        await self.inner.answer(key, response)
+
+    async def interrupt(self) -> None:
+        await self.inner.interrupt()
+
+    async def close(self) -> None:
+        await self.inner.close()
