@@ -39,8 +39,8 @@ def main() -> None:
                 result = {"sessionId": "s1"}
             case "session/prompt":
                 sign_in()
-                said = {"sessionUpdate": "agent_message_chunk"}
-                said |= {"content": {"type": "text", "text": "signed in"}}  # pyright: ignore[reportArgumentType]
+                words = {"type": "text", "text": "signed in"}
+                said = {"sessionUpdate": "agent_message_chunk", "content": words}
                 tell({"method": "session/update", "params": {"sessionId": "s1", "update": said}})
                 result = {"stopReason": "end_turn"}
             case _:
