@@ -20,6 +20,7 @@ from coterie.model.agent import (
     AgentDefinition,
     AgentFacts,
     KnownAgents,
+    LoginFacts,
 )
 from coterie.model.team import Member
 from coterie.model.workspace import InteractiveStart, Workspace
@@ -77,6 +78,13 @@ def has_adapter(name: str | None) -> bool:
 
     named = bool(entry_points(group=GROUP, name=name))
     return named or any(facts.adapter.name == name for facts in KNOWN_AGENTS.others.values())
+
+
+def with_login(adapter: Adapter, login: LoginFacts) -> Adapter:
+    """The adapter of an agent whose members share a login that it renews."""
+    from coterie.agents.login import LoginAdapter
+
+    return LoginAdapter(adapter, login)
 
 
 def interactive_start(

@@ -14,7 +14,7 @@ import anyio.to_thread
 
 from coterie.agents.builtin import FACTS
 from coterie.agents.human import HumanAdapter
-from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker
+from coterie.agents.table import KNOWN_AGENTS, Recall, adapter_maker, with_login
 from coterie.config import team_entry
 from coterie.config.allowed import powers_of, require_allowed
 from coterie.config.project import Project, passthrough, user_home
@@ -167,11 +167,7 @@ class Adapters:
             return BuiltinAdapter(agent, children, self.keeper, self.quiet_after, self.recall)
         place = KNOWN_AGENTS.adapter_place(agent)
         adapter = adapter_maker(place)(agent, children, self.keeper, self.quiet_after)
-        if place.login is None:
-            return adapter
-        from coterie.agents.login import LoginAdapter
-
-        return LoginAdapter(adapter, place.login)
+        return with_login(adapter, place.login) if place.login else adapter
 
 
 @dataclass(frozen=True)
