@@ -199,9 +199,10 @@ def test_a_team_chooses_how_it_is_routed(cli: Cli) -> None:
     """Who speaks in each case: tests/flow/test_chat.py."""
     path = cli.team("ada", "rex", "cy")
     members = json.loads(path.read_text())
-    for routing in ("mention", "handoff"):
+    ways = {"mention": ("chat",), "handoff": ("run", "--workflow", "chat")}
+    for routing, verb in ways.items():
         path.write_text(json.dumps({"routing": routing, **members}))
-        ran = cli("chat", "--json", "@rex look")
+        ran = cli(*verb, "--json", "@rex look")
         assert [said["member"] for said in ran.of("message")] == ["rex"]
         assert ran.lines[-1]["reason"] == "nobody_named"
     assert cli("team", "show", "--json").of("team")[0]["routing"] == "handoff"

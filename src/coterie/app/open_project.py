@@ -69,7 +69,7 @@ class OpenProject(App):
             team = await self.team(team, rehearsal=rehearsal is not False)
         if isinstance(team, TeamView):
             team, team_file = team.team, team_file or team.loaded.path
-        caps, workflow = caps or Caps(), workflow or team.workflow
+        caps, workflow = caps or Caps.of(team), workflow or team.workflow
         return await self.create(StartRequest(team, goal, caps, team_file, rehearsal, workflow))
 
     async def stream(

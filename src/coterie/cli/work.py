@@ -100,18 +100,13 @@ def rehearse(context: click.Context, **given: Any) -> None:
 
 
 def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps:
-    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds.
-
-    Where members do not follow in order, a talk is over when nobody hands the word on.
-    """
+    """When to end: one round, unless told; `--max-turns` alone lifts the cap on rounds."""
     from coterie.model.task import Caps
 
-    has_rounds = turns is None and team.routing == "round_robin"
-    return Caps(
-        max_turns=turns,
-        max_rounds=rounds if rounds is not None else (1 if has_rounds else None),
-        floor="ask" if call.live else "end",
-    )
+    floor = "ask" if call.live else "end"
+    if turns is None and rounds is None:
+        return Caps.of(team, floor=floor)
+    return Caps(max_turns=turns, max_rounds=rounds, floor=floor)
 
 
 @command("do", 'coterie do --agent claude "make test_total fast"')
@@ -201,7 +196,7 @@ def run(
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
         from coterie.model.task import Caps
 
-        caps = Caps(yes=more["yes"], floor="ask" if call.live else "end")
+        caps = Caps.of(view.team, yes=more["yes"], floor="ask" if call.live else "end")
         return start.run(view, goal, caps, rehearsal, more["workflow"])
 
     _carry_out(call, choose, make, more)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -22,6 +22,9 @@ DEMO: Literal["demo"] = "demo"
 """In place of a script: the model of `coterie demo`, which ships with Coterie."""
 
 
+Floor = Literal["ask", "end"]
+
+
 class Caps(BaseModel, frozen=True, extra="ignore"):
     """What a run was told about when to end; kept with the task, so that `resume` keeps them."""
 
@@ -29,8 +32,15 @@ class Caps(BaseModel, frozen=True, extra="ignore"):
     max_rounds: int | None = 1
     yes: bool = False
     """Whether a plan is approved without being asked about; never a tool."""
-    floor: Literal["ask", "end"] = "end"
+    floor: Floor = "end"
     """When the rounds are over: ask the human for the next word, or end."""
+
+    @classmethod
+    def of(cls, team: Team, *, yes: bool = False, floor: Floor = "end") -> Self:
+        """The caps of a team's talk: where members do not follow in order there are no rounds, and
+        it is over when nobody hands the word on."""
+        rounds = 1 if team.routing == "round_robin" else None
+        return cls(max_rounds=rounds, yes=yes, floor=floor)
 
 
 def ticket_task(session: str, ticket_id: str) -> str:
