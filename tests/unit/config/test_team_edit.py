@@ -152,6 +152,7 @@ def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Ag
     assert full_form(load_team(path, Reading(agents)).team) == {
         "name": "project",
         "workflow": "chat",
+        "routing": "round_robin",
         "members": [
             {
                 "id": "a",
