@@ -66,6 +66,16 @@ def test_what_is_unmerged_or_uncommitted_stays(bare: Cli) -> None:
     assert left(crew) == (["T1"], [f"coterie/{task}/T1", "main"])
 
 
+def test_a_worktree_whose_removal_was_killed_goes_the_next_time(bare: Cli) -> None:
+    crew, task = crew_at_its_end(bare)
+    folder = crew.root / f".coterie/worktrees/{task}"
+    (folder / "T1").rename(folder / ".T1.going")
+    (folder / ".T1.going" / ".git").unlink()
+    assert crew("clean", "--yes", "--only", "worktree").code == 0
+    assert not folder.exists()
+    assert crew("accept", task).code == 0
+
+
 def test_a_task_that_has_not_ended_is_left_alone(cli: Cli) -> None:
     cli.team("ada", "you")
     task = cli.task("hello")

@@ -27,6 +27,8 @@ from coterie.workspace.worktree import HEADS, Worktree
 LeftoverKind = Literal["worktree", "branch", "home", "snapshots", "draft"]
 
 
+_GOING = ".going"
+"""How the name of a worktree ends that is being removed, or was when a kill came."""
 _LONG_AGO = 600.0
 """Seconds after which nobody is still writing a draft."""
 
@@ -55,7 +57,7 @@ class SessionLeftovers:
         """Those with nothing but what their branch has can go."""
         with suppress(OSError):
             for folder in sorted(self.worktrees.folder.iterdir()):
-                if Worktree.at(folder) is not None:
+                if folder.name.endswith(_GOING) or Worktree.at(folder) is not None:
                     yield self._worktree(folder)
 
     def branches(self) -> Iterator[Leftover]:
@@ -93,11 +95,13 @@ class SessionLeftovers:
             if self._worktree(folder).kept:
                 return False
             git = replace(self._git, held=(lock,))
-            linked = _linked(git, folder)
-            shutil.rmtree(folder)
+            linked, going = _linked(git, folder), folder
+            if not folder.name.endswith(_GOING):  # so that half of it is never taken for all
+                going = folder.rename(folder.with_name(f".{folder.name}{_GOING}"))
             if linked is not None:
                 # The folder of checks is on no branch: what it was at is on `merged`.
                 shutil.rmtree(linked.git_dir, ignore_errors=True)
+            shutil.rmtree(going)
         return True
 
     @property
@@ -108,6 +112,8 @@ class SessionLeftovers:
         found = Worktree.at(folder)
         name = str(folder.relative_to(self.worktrees.root))
         made = Leftover("worktree", self.worktrees.session, name, _size(folder))
+        if folder.name.endswith(_GOING):
+            return made
         if found is None or found.common != self._git.common_dir:
             return replace(made, kept="no worktree of this repository any more")
         git = replace(self._git, folder=folder, worktree=found)
