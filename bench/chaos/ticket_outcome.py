@@ -61,6 +61,8 @@ class Kept:
     tickets: Sequence[Ticket]
     envelopes: Sequence[tuple[int, Envelope]]
     damage: Sequence[str]
+    tasks: dict[str, str]
+    """By task of the session: how it stands."""
 
 
 def kept_in(work: Path) -> Kept:
@@ -71,10 +73,12 @@ def kept_in(work: Path) -> Kept:
 async def _kept(database: Path) -> Kept:
     storage = await SqliteStorage.open(database)
     try:
-        session = (await storage.events.tasks())[-1].session_id
+        rows = await storage.events.tasks()
+        session = rows[-1].session_id
+        tasks: dict[str, str] = {row.id: row.status for row in rows if row.session_id == session}
         tickets = await storage.tickets.tickets(session)
         envelopes = await storage.tickets.envelopes(session)
-        return Kept(session, tickets, envelopes, await storage.problems())
+        return Kept(session, tickets, envelopes, await storage.problems(), tasks)
     finally:
         await storage.close()
 
@@ -158,6 +162,8 @@ def broken_rules(work: Path, kept: Kept) -> Iterator[str]:
     if len(logs) != len(set(logs)):
         yield f"artifacts are told of twice: {logs}"
     for ticket in kept.tickets:
+        if (stands := kept.tasks.get(f"{kept.session}/{ticket.id}")) != "completed":
+            yield f"{ticket.id} is done, and its task is {stands}"
         if not _is_legal(_path(ticket)):
             yield f"{ticket.id} went {_path(ticket)}"
         if not _is_merged(work, kept.session, ticket.id):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import anyio
 import pytest
 
 from coterie.engine import steering
@@ -27,6 +28,8 @@ from coterie.model.update import (
     Usage,
 )
 from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
+from tests.conftest import ours
+from tests.flow import ticket_stage
 
 TURNS = Caps(max_turns=4, max_rounds=None)
 
@@ -170,3 +173,61 @@ def test_amounts_as_people_read_them() -> None:
         "$3.70",
         "12 turns",
     ]
+
+
+def ticketed(budget: Budget, *workers: str) -> Team:
+    return ticket_stage.team(*workers).model_copy(update={"budget": budget})
+
+
+def dear(tokens: int, running: list[int]) -> Callable[[Member, Prompt], Awaitable[list[Update]]]:
+    """Everybody does what they are told; each turn costs so much, and how many ran is noted."""
+    usage = Usage(input_tokens=tokens, output_tokens=0, source="test")
+    now: list[str] = []
+
+    async def play(member: Member, prompt: Prompt) -> list[Update]:
+        now.append(member.id)
+        running.append(len(now))
+        await anyio.sleep(0.01)
+        now.remove(member.id)
+        said = await anyio.to_thread.run_sync(ticket_stage.obedient, member, prompt.text)
+        return [TurnCompleted(ticket_stage.block(said), usage)]
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("budget", "said", "most"),
+    [
+        (Budget(tokens=450), "k3f9 used 500 of 450 tokens", 500),
+        (Budget(turns=5), "k3f9 used 5 of 5 turns", 500),
+        (Budget(per_day=Allowance(tokens=450)), "Today used 500 of 450 tokens", 500),
+        (Budget(per_ticket=Allowance(tokens=150)), "k3f9/T1 used 200 of 150 tokens", 800),
+    ],
+)
+async def test_work_side_by_side_passes_a_limit_by_one_turn_and_asks_once(
+    tmp_path: Path, budget: Budget, said: str, most: int
+) -> None:
+    running: list[int] = []
+    ours(tmp_path)
+    async with ticket_stage.session(tmp_path, ticketed(budget, "wren", "finn", "ana")) as on:
+        result = await on.on.run(ScriptedChannels(dear(100, running)))
+        assert result.status == "waiting"
+        assert await titles(on.on) == [said]
+        turns = await on.on.storage.journal.turns("k3f9")
+        assert sum(turn.used.input_tokens or 0 for turn in turns if turn.used) <= most
+
+
+async def test_a_day_has_one_sum_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns whose agents tell nothing count, and what was given for a day is gone with it."""
+    budget = Budget(per_day=Allowance(turns=2))
+    async with stage(tmp_path) as it:
+        await it.start(limited(budget, "ada"), caps=TURNS)
+        silent = ScriptedChannels(lambda member, prompt: "said")
+        assert (await it.run(silent)).status == "waiting"
+        assert await titles(it) == ["Today used 2 of 2 turns"]
+        await steering.answer(it.look, "q1", None, "+1", "you")
+        assert (await it.run(ScriptedChannels(lambda m, p: "said"))).status == "waiting"
+        assert await titles(it) == ["Today used 3 of 3 turns"]
+        tomorrow = instant.of(datetime.now(UTC) + timedelta(days=1))
+        monkeypatch.setattr(instant, "now", lambda: tomorrow)
+        assert (await it.run(ScriptedChannels(lambda m, p: "said"))).status == "completed"

@@ -237,7 +237,7 @@ async def read_costs(app: App, name: str | None, since: str | None) -> CostView:
         return CostView((), {}, task_id)
     team = detail.state.created.team
     granted = sum(granted_tokens(view.interaction, view.answer) for view in detail.questions)
-    whole = team.budget
+    whole: Allowance = team.budget.per_ticket if ticket_in(task_id) else team.budget
     if whole.tokens is not None:
         whole = whole.model_copy(update={"tokens": whole.tokens + granted})
     budgets: dict[str, tuple[Allowance, Tally]] = {"all": (whole, tally(costs))}

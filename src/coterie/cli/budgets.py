@@ -7,8 +7,9 @@ from coterie.model.team import Allowance, Budget, Tally, shown
 
 def limits(budget: Budget) -> str:
     """`500k tokens · $5.00 · a day: 2000k tokens`; empty where nothing is limited."""
-    parts = [_of_each(budget), _of_each(budget.per_day)]
-    return " · ".join(part for part in (parts[0], parts[1] and f"a day: {parts[1]}") if part)
+    day, ticket = _of_each(budget.per_day), _of_each(budget.per_ticket)
+    parts = (_of_each(budget), day and f"a day: {day}", ticket and f"a ticket: {ticket}")
+    return " · ".join(part for part in parts if part)
 
 
 def used(allowance: Allowance, tally: Tally) -> str:

@@ -155,6 +155,7 @@ class BudgetEntry(AllowanceEntry, total=False):
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
     perDay: Annotated[AllowanceEntry, _doc("In a day (UTC), over all tasks.")]
+    perTicket: Annotated[AllowanceEntry, _doc("For each ticket of a session; of a team.")]
 
 
 class RateLimitEntry(TypedDict):

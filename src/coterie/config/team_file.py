@@ -170,7 +170,7 @@ def _keys_at(place: Place) -> tuple[str, ...]:
             return team_entry.PERMISSION_KEYS
         case (*_, "budget"):
             return team_entry.BUDGET_KEYS
-        case (*_, "budget", "perDay"):
+        case (*_, "budget", "perDay" | "perTicket"):
             return team_entry.ALLOWANCE_KEYS
         case ("defaults",):
             return team_entry.DEFAULT_KEYS

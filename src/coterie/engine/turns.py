@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,8 @@ from coterie.model.update import TurnCompleted, TurnFailed, TurnInterrupted
 from coterie.ports import Channel, Parked
 
 if TYPE_CHECKING:
-    from coterie.engine.limits import Budgets, RateLimiter
+    from coterie.engine.budgets import Budgets
+    from coterie.engine.limits import RateLimiter
 
 ATTEMPTS = 3
 """A turn that fails is attempted this often before anybody is asked."""
@@ -58,7 +59,7 @@ class TurnRunner:
         self._questions = questions
         self._budgets: Budgets | None = None
         if run.has_budgets:
-            from coterie.engine.limits import Budgets
+            from coterie.engine.budgets import Budgets
 
             self._budgets = Budgets(run, questions)
         self._rate_limiter: RateLimiter | None = None
@@ -107,12 +108,12 @@ class TurnRunner:
                 made = (step, is_new, member, number, attempts, token, earlier, brief)
                 attempt = Attempt(*made, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
-                if self._budgets is not None:
-                    await self._budgets.check(attempt)
                 if member.turns_per_minute is not None:
                     with self._run.stops.stoppable(member.id):
                         await self._limiter().begin(member)
-                end = await self._attempt_unless_stopped(attempt, past)
+                budgets = self._budgets
+                async with budgets.reserved(attempt) if budgets else nullcontext():
+                    end = await self._attempt_unless_stopped(attempt, past)
                 is_new, past = False, []
                 if not isinstance(end, TurnFailed):
                     return self._close(attempt, end)
@@ -292,7 +293,6 @@ class TurnRunner:
         if usage != update.UNTOLD:
             self._run.post(attempt.spend(usage))
         if self._budgets is not None:
-            self._budgets.spent(attempt.member, usage)
             await self._budgets.check(attempt)
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
@@ -362,8 +362,6 @@ class TurnRunner:
             CloseStep(step.task_id, step.name, f'{{"message":{message.seq}{where}}}'),
             after=lambda: run.observer.saw(record),
         )
-        if self._budgets is not None:  # calls that were told one by one are counted already
-            self._budgets.spent(member, None if attempt.spent else usage, turns=1)
         run.show_state(member, "idle")
         return message
 

@@ -12,7 +12,7 @@ from coterie.model.tool_call import Effect
 from coterie.model.visible import encodable
 
 Measure = Literal["tokens", "usd", "turns"]
-BudgetScope = Literal["task", "member", "day", "member's day"]
+BudgetScope = Literal["task", "ticket", "member", "day", "member's day"]
 
 
 class Wire(BaseModel):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from coterie.model.about import BudgetScope, Measure
 
@@ -17,7 +17,6 @@ _CHANGED = "workflow_changed/"
 _SUPERSEDED = "aside/"
 _CHILD = ".child"
 _PERMISSION = re.compile(r"(?P<attempt>\d+)\.(?P<call>.+)@(?P<member>[^@]+)", re.S)
-_BUDGET = re.compile(r"budget\.(?P<scope>[^.]+)\.(?P<measure>[a-z]+)\.(?P<limit>.+)\.\d+")
 _TICKET = re.compile(r"(?P<who>ticket|manager)/(?P<ticket>[^/]+)/(?:at/\d+/(?P<what>[^/]+))?")
 _TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
 _CHECK = re.compile(r".*/check/\d+")
@@ -31,13 +30,6 @@ class PermissionKey(NamedTuple):
     member: str
 
 
-class BudgetKey(NamedTuple):
-    """A budget that a question was about."""
-
-    scope: BudgetScope
-    measure: Measure
-
-
 @dataclass(frozen=True)
 class StepName:
     """What the name of a step says."""
@@ -45,8 +37,8 @@ class StepName:
     text: str
     asked_in: str | None = None
     """The turn in which it was asked; None for a step of the workflow itself."""
-    subject: PermissionKey | BudgetKey | None = None
-    """What was asked in that turn, where it was a permission or about a budget."""
+    subject: PermissionKey | None = None
+    """What was asked in that turn, where it was a permission."""
     is_subtask: bool = False
     """Whether it is a subtask that was handed out in a turn."""
     changed: str | None = None
@@ -91,14 +83,11 @@ def parse(text: str) -> StepName:
     )
 
 
-def _subject(key: str) -> PermissionKey | BudgetKey | None:
+def _subject(key: str) -> PermissionKey | None:
     permission = _PERMISSION.fullmatch(key)
-    if permission is not None:
-        return PermissionKey(int(permission["attempt"]), permission["call"], permission["member"])
-    budget = _BUDGET.fullmatch(key)
-    if budget is None:
+    if permission is None:
         return None
-    return BudgetKey(cast("BudgetScope", budget["scope"]), cast("Measure", budget["measure"]))
+    return PermissionKey(int(permission["attempt"]), permission["call"], permission["member"])
 
 
 def asked(step: str, key: str) -> str:
@@ -111,9 +100,11 @@ def permission(step: str, attempt: int, call: str, member: str) -> str:
     return asked(step, f"{attempt}.{call}@{member}")
 
 
-def budget(step: str, key: BudgetKey, limit: float, number: int) -> str:
-    """A budget that is used up before a model call."""
-    return asked(step, f"budget.{key.scope}.{key.measure}.{limit:g}.{number}")
+def budget(scope: BudgetScope, measure: Measure, whose: str, limit: float, number: int) -> str:
+    """A budget that is used up before a model call: of a ticket, or of the whole task."""
+    _, _, about = whose.partition("/")
+    place = f"ticket/{about}/limits" if scope == "ticket" else "limits"
+    return asked(place, f"budget.{scope}.{measure}.{whose}.{limit:g}.{number}")
 
 
 def subtask(question: str) -> str:

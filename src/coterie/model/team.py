@@ -64,11 +64,14 @@ class Budget(Allowance):
     """An allowance for a task, and one for a day (UTC) of all tasks."""
 
     per_day: Allowance = Allowance()
+    per_ticket: Allowance = Allowance()
+    """Of a team: for each ticket of a session."""
 
     @property
     def is_set(self) -> bool:
         """Whether anything is limited at all."""
-        return any(True for _ in self.limits()) or any(True for _ in self.per_day.limits())
+        parts = (self, self.per_day, self.per_ticket)
+        return any(True for part in parts for _ in part.limits())
 
 
 @dataclass(frozen=True)

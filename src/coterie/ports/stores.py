@@ -99,7 +99,7 @@ class JournalStore(Protocol):
         ...
 
     async def spending(self, since: str = "", task_id: str | None = None) -> list[Turn]:
-        """Every attempt that cost something, opened at or after an instant; of one task or all."""
+        """Every attempt opened at or after an instant: of one task with all below it, or of all."""
         ...
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.model import step_name
-from coterie.model.step_name import BudgetKey, PermissionKey, parse
+from coterie.model.step_name import PermissionKey, parse
 
 WORDS = st.text(st.characters(exclude_characters="/@", exclude_categories=["Cs"]), min_size=1)
 
@@ -19,10 +19,10 @@ def test_a_permission_is_read_back(step: str, attempt: int, call: str, member: s
     assert not name.is_own
 
 
-def test_a_budget_with_a_fraction_is_read_back() -> None:
-    key = BudgetKey("member's day", "usd")
-    name = parse(step_name.budget("turn/3", key, 2.5, 1))
-    assert (name.text, name.subject) == ("turn/3/asked/budget.member's day.usd.2.5.1", key)
+def test_the_budget_of_a_ticket_is_asked_about_there() -> None:
+    name = parse(step_name.budget("ticket", "usd", "k3f9/T2", 2.5, 1))
+    assert (name.ticket, name.is_own, name.subject) == ("T2", False, None)
+    assert parse(step_name.budget("day", "turns", "", 3, 1)).ticket is None
 
 
 def test_turns() -> None:

@@ -188,13 +188,12 @@ SELECT {Turn} FROM turns WHERE task_id IN (SELECT id FROM with_tickets WHERE tas
 ORDER BY opened LIMIT -1 OFFSET ?
 
 -- name: spending
-SELECT {Turn} FROM turns
-WHERE usage IS NOT NULL AND opened_at >= ? ORDER BY opened_at, task_id, opened
+SELECT {Turn} FROM turns WHERE opened_at >= ? ORDER BY opened_at, task_id, opened
 
 -- name: spending_of_task
 SELECT {Turn} FROM turns
-WHERE task_id IN (SELECT id FROM with_tickets WHERE task_id = ?)
-AND usage IS NOT NULL AND opened_at >= ? ORDER BY opened
+WHERE task_id IN (SELECT id FROM tasks WHERE ? IN (id, session_id, parent_id))
+AND opened_at >= ? ORDER BY opened_at, opened
 
 -- tickets
 

@@ -176,7 +176,7 @@ class RecordsContract(OpenedStorage):
         assert await storage.conversation.thread("t-2") == ["{}"]
         assert await storage.conversation.thread("t-3") == []
 
-    async def test_spending_is_of_every_task_and_only_what_cost_something(
+    async def test_spending_is_of_every_task_and_every_turn(
         self, storage: Storage, fence: Fence
     ) -> None:
         other = await storage.create(created("b"), "me", None)
@@ -192,15 +192,17 @@ class RecordsContract(OpenedStorage):
         await storage.commit(other, end)
         spent = await storage.journal.spending()
         assert [(turn.task_id, turn.step, turn.usage) for turn in spent] == [
+            ("b", "x", None),
+            (TASK, "x", None),
             ("b", "y", '{"output_tokens":1}'),
             (TASK, "y", '{"output_tokens":1}'),
             ("b", "z", cost),
         ]
-        assert await storage.journal.spending(at(6)) == spent[2:]
-        assert await storage.journal.spending(at(8)) == spent[2:]
+        assert await storage.journal.spending(at(6)) == spent[4:]
+        assert await storage.journal.spending(at(8)) == spent[4:]
         assert await storage.journal.spending(at(9)) == []
-        assert await storage.journal.spending(task_id="b") == [spent[0], spent[2]]
-        assert await storage.journal.spending(at(8), "b") == spent[2:]
+        assert await storage.journal.spending(task_id="b") == spent[::2]
+        assert await storage.journal.spending(at(8), "b") == spent[4:]
 
     async def test_what_an_attempt_has_cost_counts_however_it_ends(
         self, storage: Storage, fence: Fence
