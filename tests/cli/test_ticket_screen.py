@@ -19,6 +19,7 @@ from coterie.cli.screen.tickets import TicketScreen, TicketStatus
 from coterie.cli.text import cells
 from coterie.model.about import ToolPermission
 from coterie.model.envelope import Envelope, Instruction, Report
+from coterie.model.envelope_fault import EnvelopeCheck
 from coterie.model.interaction import Display, Interaction, Option
 from coterie.model.record import InteractionRecord, MessageRecord, TicketRecord
 from coterie.model.team import Budget, Member, Team
@@ -71,7 +72,8 @@ class Session(Listening):
 
     async def show(self, task_id: str) -> object:
         created = SimpleNamespace(goal="Add coupons to checkout", team=TEAM)
-        view, state = SimpleNamespace(id=task_id), SimpleNamespace(created=created)
+        view = SimpleNamespace(id=task_id, status="running")
+        state = SimpleNamespace(created=created)
         return SimpleNamespace(view=view, state=state, questions=(), children=())
 
     async def costs(self, task_id: str) -> list[Cost]:
@@ -82,6 +84,9 @@ class Session(Listening):
 
     async def envelopes(self, task_id: str) -> list[Envelope]:
         return SAID
+
+    async def check_envelopes(self, task_id: str) -> EnvelopeCheck:
+        return EnvelopeCheck(task_id, 0, signed=False)
 
     async def branch(self, task_id: str) -> str:
         return ""

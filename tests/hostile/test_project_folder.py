@@ -29,7 +29,6 @@ LOOKS = (
     ("diff", "last"),
     ("cost",),
     ("audit",),
-    ("ps",),
     ("tickets",),
     ("team", "list"),
     ("team", "show"),
@@ -247,6 +246,9 @@ def test_nothing_of_it_is_believed(cli: Cli, tmp_path: Path, made: Planted, way:
     inbox = cli("inbox", cwd=root)
     assert (inbox.out, inbox.code) == ("Nothing waits for you.\n", 0)
     assert "It is left out." in inbox.err
+    at_work = cli("ps", cwd=root)
+    assert (at_work.out.splitlines()[0], at_work.code) == ("Nobody runs now.", 0)
+    assert "It is left out." in at_work.err
     assert digest(root) == before
     assert not made.mark.exists()
 
