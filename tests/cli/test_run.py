@@ -78,10 +78,10 @@ def test_the_plan_waits_for_a_yes(crew: Crew) -> None:
          … 3 more lines, 94 characters in all: coterie show q1
          form  after model, rules
              Form
-     1 approve   go
+     1 approve   go (what you say with it reaches everybody)
      2 change    plan anew with what you say
      3 stop      stop and keep
-     coterie answer q1 go|change|stop
+     coterie answer q1 go|change|stop [--say "…"]
 
 Waits  k3f9 · 2 turns · 0.1s
   why      a question waits for your answer
