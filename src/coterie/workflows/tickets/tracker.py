@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, get_args
 
 import anyio
@@ -307,16 +308,18 @@ def _announcement(ticket: Ticket) -> Draft:
         ticket_id=ticket.id,
         task_id=ticket.task_id,
         owner=ticket.owner,
-        history=tuple(
-            envelope.HistoryEntry(timestamp=line.at, event=line.event, message=line.message)
-            for line in ticket.history
-        ),
+        history=tuple(_entry(line.at, line.event, line.message) for line in ticket.history),
         status=ticket.state,
         dependencies=ticket.dependencies,
         closed_by=ticket.closed_by,
         reason=ticket.reason,
     )
     return Draft(COTERIE, ticket.owner or COTERIE, payload, ticket.id)
+
+
+@lru_cache(maxsize=1_000)  # every change of a ticket tells all that came before it
+def _entry(at: str, event: str, message: str) -> envelope.HistoryEntry:
+    return envelope.HistoryEntry(timestamp=at, event=event, message=message)
 
 
 def _made(task: PlanTask, ids: Mapping[str, str], at: str) -> Ticket:
