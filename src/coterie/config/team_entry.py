@@ -155,7 +155,14 @@ class BudgetEntry(AllowanceEntry, total=False):
     __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
 
     perDay: Annotated[AllowanceEntry, _doc("In a day (UTC), over all tasks.")]
-    perTicket: Annotated[AllowanceEntry, _doc("For each ticket of a session; of a team.")]
+
+
+class TeamBudgetEntry(BudgetEntry, total=False):
+    """How much all members together may use: in one task, in a day, and for each ticket."""
+
+    __pydantic_config__ = _STRICT  # pyright: ignore[reportGeneralTypeIssues]
+
+    perTicket: Annotated[AllowanceEntry, _doc("For each ticket of a session.")]
 
 
 class RateLimitEntry(TypedDict):
@@ -296,7 +303,7 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
             _Permissions, _doc("Rules for every member; the mode is that of members who name none.")
         ],
         "budget": Annotated[
-            BudgetEntry, _doc("What all members together may use before you are asked.")
+            TeamBudgetEntry, _doc("What all members together may use before you are asked.")
         ],
         "contextMessageCount": Annotated[
             StrictInt,
