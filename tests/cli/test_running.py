@@ -52,7 +52,7 @@ async def test_a_rate_limit_is_told_with_what_to_paste(at_reset: bool) -> None:
     assert lines[1][1] == snapshot(
         {
             "code": "rate_limit",
-            "message": "rex: codex rate limit until 14:30 UTC. Parked, nothing lost.",
+            "message": "rex: codex rate limit until 2026-01-31 14:30 UTC. Parked, nothing lost.",
             "hint": "coterie resume k3f9 --at-reset",
             "member": "rex",
             "where": None,

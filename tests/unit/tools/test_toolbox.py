@@ -201,7 +201,7 @@ def test_what_may_be_left_out_is_no_choice_of_types() -> None:
     ],
 )
 def test_what_is_wrong_is_said(box: Toolbox, name: str, arguments: object, why: str) -> None:
-    assert box.check(name, arguments) == ToolOutcome.refused(why)
+    assert box.check(name, arguments) == ToolOutcome.not_run(why)
 
 
 @pytest.mark.parametrize(
