@@ -190,7 +190,7 @@ CASES = [
     Case("claude", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("codex", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
     Case("gemini", STALL, "timeout", STUCK, TIME, 1, 1, most=1),
-    Case("claude", LIMIT, "timeout", "it waited for model: 429, retry", TIME, 1, SLOW, most=1),
+    Case("claude", LIMIT, "timeout", "it waited for the model: 429, retry", TIME, 1, SLOW, most=1),
     Case("codex", CUT, "model", "the connection to the model was cut", "the network", 2),
     Case("gemini", CUT, "model", "the connection to the model was cut", "Try again.", most=1),
     Case("claude", CUT, "model", "cannot be reached", "then try again.", 2),
@@ -301,9 +301,17 @@ def old(house: House, cli: str) -> str:
     return str(program)
 
 
+def broken(house: House, cli: str) -> str:
+    """A program that is there and cannot be started; in a rehearsal, one that is not is played."""
+    program = house.home / f"no-{cli}"
+    program.write_text("#!/nowhere/node\n")
+    program.chmod(0o755)
+    return str(program)
+
+
 async def test_programs_that_are_missing_and_of_an_old_version(house: House) -> None:
     installed("codex")
-    missing = {f"no-{cli}": str(house.home / "nowhere" / cli) for cli in OLD}
+    missing = {f"no-{cli}": broken(house, cli) for cli in OLD}
     outdated = {f"old-{cli}": old(house, cli) for cli in OLD}
     entries = {
         name: {"command": command, "adapter": name.partition("-")[2]}

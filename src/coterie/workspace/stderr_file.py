@@ -6,6 +6,7 @@ It is written line by line as it comes, without secrets, and is found after any 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,10 @@ _ENDING = ".stderr.log"
 _MOST = 1 << 20
 """Bytes of a file: an agent that complains without end fills no disk."""
 _LONGEST = 4_000
-"""Bytes of a line."""
+"""Characters of a line."""
+_LONGEST_HELD = 64_000
+"""Bytes of a private key that is waited for."""
+_KEY_BEGUN = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(?!.*-----END )", re.DOTALL)
 # Non-blocking means nothing for a file; it says that this is written from the event loop, where a
 # few bytes into the system's cache take less than a thread would.
 _APPENDING = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC
@@ -37,25 +41,27 @@ class StderrFile:
     def __init__(self, member_folder: Path, session: str, redactor: Redactor) -> None:
         self._path = stderr_path(member_folder, session)
         self._redactor = redactor
-        self._line = b""
-        """The line that has begun."""
+        self._held = b""
+        """What came last: a line that has begun, or all of a key that has not ended."""
 
     def add(self, chunk: bytes) -> None:
         """Keep the next piece; an empty one is the end of it."""
-        *whole, self._line = (self._line + chunk).split(b"\n")
-        if len(self._line) > _LONGEST or not chunk:
-            whole, self._line = [*whole, self._line], b""
-        kept = "".join(self._kept(whole))
-        if kept:
+        text = self._held + chunk
+        end = text.rfind(b"\n") + 1
+        if not chunk or len(text) - end > _LONGEST:
+            end = len(text)
+        if chunk and len(text) < _LONGEST_HELD and _KEY_BEGUN.search(text[:end]):
+            end = 0  # its lines mean nothing alone, so that nobody would know them for a secret
+        self._held = text[end:]
+        if kept := "".join(self._kept(text[:end].decode("utf-8", "replace"))):
             with suppress(OSError, NotOurs):  # a place that cannot be written ends no turn
                 self._write(kept.encode("utf-8", "replace"))
 
-    def _kept(self, lines: list[bytes]) -> Iterator[str]:
+    def _kept(self, text: str) -> Iterator[str]:
         now = instant.now()
-        for line in lines:
-            text = line[:_LONGEST].decode("utf-8", "replace").rstrip("\r")
-            if text.strip():
-                yield f"{now} {self._redactor.text(text)}\n"
+        for line in self._redactor.text(text).split("\n"):
+            if line.strip():
+                yield f"{now} {line.rstrip()[:_LONGEST]}\n"
 
     def _write(self, data: bytes) -> None:
         with opened_folder(self._path.parent) as folder:

@@ -29,6 +29,16 @@ def test_lines_are_kept_as_they_come_and_without_secrets(tmp_path: Path) -> None
     assert lines(kept(tmp_path, b"\xff again\n"))[-1] == "\ufffd again"
 
 
+def test_a_key_that_comes_line_by_line_is_known(tmp_path: Path) -> None:
+    body = ["MIIEpAIBAAKCAQEA7bq" + str(number) * 40 for number in range(4)]
+    key = ["-----BEGIN RSA PRIVATE KEY-----", *body, "Qx==", "-----END RSA PRIVATE KEY-----"]
+    text = kept(tmp_path, b"before\n", *(f"{line}\n".encode() for line in key), b"after\n")
+    assert lines(text)[0] == "before"
+    assert lines(text)[-2:] == ["-----END RSA PRIVATE KEY-----", "after"]
+    assert not any(line in text for line in (*body, "Qx=="))
+    assert "MIIE" not in kept(tmp_path, f"{key[0]}\n{body[0]}\n".encode(), b"")
+
+
 def test_it_never_grows_beyond_a_bound(tmp_path: Path) -> None:
     text = kept(tmp_path, *(b"x" * 3_000 + b"\n" for _ in range(500)), b"the last\n")
     assert stderr_path(tmp_path, "k3f9").stat().st_size <= 1 << 20

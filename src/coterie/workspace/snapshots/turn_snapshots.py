@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 from urllib.parse import quote
@@ -38,6 +39,8 @@ from coterie.workspace.snapshots.repository import (
 _LEFT_OUT = frozenset({".git", ".coterie"})
 _MANY = 5_000
 """Of a folder with more files than this it is asked once which folders in it git ignores."""
+_MOST = 100_000
+"""Of a folder without git that holds more files than this (a disk, a home), none are kept."""
 _TICK = 20_000_000
 """Nanoseconds in which a file may change again and keep its time."""
 
@@ -107,6 +110,8 @@ class TurnSnapshots:
             return
         with self._noting_problems(task_id):
             last = self._last(place)
+            if last is None:
+                _check_size(place)
             if last is None or not last.settled or look_at(place, last.skipped).digest != last.look:
                 last = None
             if last is None or self._was_cut(task_id, place, last):
@@ -316,6 +321,14 @@ def look_at(place: Path, skipped: tuple[str, ...] = ()) -> FolderLook:
         with suppress(OSError):
             found.update(os.fsencode(f"{rule}\0{_figures(rule.stat())}\0"))
     return FolderLook(found.hexdigest(), newest, tuple(folders), files)
+
+
+def _check_size(place: Path) -> None:
+    """Raise OSError for more files than can be kept around a turn."""
+    if any((folder / ".git").exists() for folder in (place, *place.parents)):
+        return  # what git ignores is not kept, and nobody keeps so much in git
+    if next(islice(_entries(os.fspath(place), "", frozenset()), _MOST, None), None) is not None:
+        raise OSError(f"{place} holds more than {_MOST:,} files: its changes cannot be kept")
 
 
 def _figures(facts: os.stat_result) -> str:
