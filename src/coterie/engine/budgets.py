@@ -123,7 +123,7 @@ class Budgets:
         total = Tally()
         for turn in await self._turns(limit):
             total = total.plus(turn.used, turn.outcome in ("completed", "interrupted"))
-        return total.of(limit.measure), limit.amount + await self._granted(limit)
+        return total.of(limit.measure), float(limit.amount) + await self._granted(limit)
 
     async def _turns(self, limit: Limit) -> Sequence[Turn]:
         """The turns that count for a limit: those of a task with all that are below it."""
@@ -154,7 +154,7 @@ class Budgets:
             )
             if same and counts and asked.about.member in (limit.whose, asked.task_id):
                 amounts.append(more(given.input_value or "stop") or 0.0)
-        return sum(amounts)
+        return sum(amounts, 0.0)
 
     async def _ask(self, limit: Limit) -> None:
         """Ask about a limit that is reached; whoever else meets it waits for the same answer."""
