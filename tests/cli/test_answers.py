@@ -129,7 +129,7 @@ Nobody runs k3f9 now:  coterie resume k3f9
         ("run(npm test)", False),
         ("run(npm install left-pad)", False),
         ("write(docs/**)", False),
-        ("fetch(npmjs.org)", False),
+        ("fetch(example.org)", False),
     ],
 )
 def test_an_edited_rule_must_cover_its_own_question(
