@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.model.envelope import Instruction, Plan, Report, Review
-from coterie.workflows.tickets.replies import UnreadableReply, parse_reply
+from coterie.workflows.structured_turns import UnreadableReply
+from coterie.workflows.tickets.replies import parse_reply
 
 DONE = Report(status="completed", outputs=("a.py",))
 TEXT = '{"status": "completed", "outputs": ["a.py"]}'

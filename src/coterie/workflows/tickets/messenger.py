@@ -4,17 +4,14 @@ envelopes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from string import Template
-from typing import Generic, NamedTuple, cast
+from typing import Generic, NamedTuple
 
 import anyio
 import anyio.to_thread
 
-from coterie.errors import ConfigError
-from coterie.model.conversation import Brief
 from coterie.model.envelope import (
     Envelope,
     Error,
@@ -25,22 +22,19 @@ from coterie.model.journal import AppendEnvelope, Write
 from coterie.model.task import Stop, TaskCreated
 from coterie.model.team import Member, member_folder
 from coterie.model.update import TurnFailed
-from coterie.model.workspace import shown
 from coterie.ports import Context, Parked
 from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
-from coterie.workflows.tickets.replies import (
-    AnyPayload,
-    UnreadableReply,
-    kind_of,
-    parse_reply,
-    schema_of,
+from coterie.workflows.prompt_files import Prompts
+from coterie.workflows.structured_turns import (
+    HOW_TO_ANSWER,
+    StructuredRequest,
+    StructuredTurns,
 )
+from coterie.workflows.tickets.replies import AnyPayload, kind_of, parse_reply
 from coterie.workspace.session_files import check_signatures, make_session_key, session_key
 
 COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
-_TRIES = 2
-"""A reply that does not fit gets the reason and one more try."""
 
 
 class Draft(NamedTuple):
@@ -72,8 +66,8 @@ class Messenger:
         self._task = task
         self._context = context
         self._key: bytes | None = None
-        self._turns = 0
-        self._prompts: Mapping[str, Template] = {}
+        self._turns = StructuredTurns(context)
+        self._prompts = Prompts()
 
     async def open(self, kept: Sequence[Envelope]) -> None:
         """Load the prompts, the user's own in `.coterie/prompts` first, and the session's key.
@@ -82,8 +76,8 @@ class Messenger:
         """
         root, session = self._context.root, self._task.session_id
         if kept:  # the turns of an earlier run are not repeated
-            self._turns: int = self._context.turns
-        self._prompts = await anyio.to_thread.run_sync(_read_prompts, root)
+            self._turns.taken = self._context.turns
+        self._prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, root)
         if self._task.scheduler.sign:
             find = session_key if kept else make_session_key
             self._key = await anyio.to_thread.run_sync(find, root / ".coterie", session)
@@ -96,30 +90,25 @@ class Messenger:
 
         A reply that does not parse gets `error(validation_failed)` and one more try.
         """
-        why, prompt, kind = "", asked.prompt, kind_of(asked.wanted)
-        for tries in range(1, _TRIES + 1):
-            intent = [name, tries, [kind]]
-            brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries, asked.topic)
-            self._turns += 1
-            reply = await self._context.turn(f"{name}/said/{tries}", member, self._turns, brief)
-            if isinstance(reply, TurnFailed):
-                return reply
-            if reply.cut:
-                return TurnFailed("refused", "it was broken off", retry=False)
-            try:
-                return parse_reply(reply.text, asked.wanted, asked.ticket)
-            except UnreadableReply as mistake:
-                why = str(mistake)
-            told = f"The reply is no {kind}: {why}"
-            refusal = Error(
+        kind = kind_of(asked.wanted)
+
+        async def refused(tries: int, why: str) -> None:
+            error = Error(
                 code="validation_failed",
-                message=f"{told}; it came from {self.named(member.id)}",
-                resolution_hint="Answer with one JSON object in a ```json block.",
+                message=f"The reply is no {kind}: {why}; it came from {self.named(member.id)}",
+                resolution_hint=HOW_TO_ANSWER,
             )
-            draft = Draft(COTERIE, member.id, refusal, asked.ticket)
+            draft = Draft(COTERIE, member.id, error, asked.ticket)
             await self.post(f"{name}/refused/{tries}", draft)
-            prompt = f"{told}\n{refusal.resolution_hint}\n\n{asked.prompt}"
-        return TurnFailed("protocol", f"its reply was no {kind}: {why}")
+
+        wanted = StructuredRequest(asked.prompt, asked.wanted, kind, asked.tries, asked.topic)
+        return await self._turns.ask(
+            name,
+            member,
+            wanted,
+            lambda text: parse_reply(text, asked.wanted, asked.ticket),
+            refused,
+        )
 
     def folder(self, seat: str) -> str:
         """A member's folder, as errors name it; empty for who is none."""
@@ -146,8 +135,7 @@ class Messenger:
         return [AppendEnvelope(one, self._key) for one in made]
 
     def prompt(self, name: str, **facts: object) -> str:
-        filled = {key: _shown(value) for key, value in facts.items()}
-        return self._prompts[name].safe_substitute(filled)
+        return self._prompts.filled(name, **facts)
 
 
 class Manager:
@@ -190,31 +178,3 @@ class Manager:
             question = failed_turn(self.member, reply, tries, options, **facts)
             await answer_or_stop(self._context, f"{name}/failed/{tries}", question)
         raise AssertionError("counting never ends")
-
-
-def _read_prompts(root: Path) -> dict[str, Template]:
-    own = root / ".coterie" / "prompts"
-    found = {path.stem: path for path in _PROMPTS.glob("*.md")}
-    found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
-    return {name: Template(_text_of(path)) for name, path in found.items()}
-
-
-def _text_of(prompt: Path) -> str:
-    try:
-        return prompt.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        problem = f"{shown(prompt)}:{line} is not UTF-8 text."
-        raise ConfigError(problem, "Save it as UTF-8.", f"{prompt}:{line}") from None
-    except OSError as error:
-        problem = f"{shown(prompt)} cannot be read: {error.strerror}."
-        raise ConfigError(problem, "Mend it, or delete it to use ours.", str(prompt)) from None
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, str):
-        return value or "-"
-    if isinstance(value, Sequence):
-        lines = cast("Sequence[object]", value)
-        return "\n".join(f"- {one}" for one in lines) or "- none"
-    return str(value)

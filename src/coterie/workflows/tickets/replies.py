@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import TypeVar, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from coterie.model.envelope import (
     TYPES,
@@ -19,6 +17,7 @@ from coterie.model.envelope import (
     Report,
     Review,
 )
+from coterie.workflows.structured_turns import UnreadableReply, objects_in, validated
 
 AnyPayload = TypeVar("AnyPayload", bound=Payload)
 
@@ -42,23 +41,12 @@ def kind_of(wanted: type[Payload]) -> PayloadType:
     return TYPES[Report if wanted is ReportReply else wanted]
 
 
-_FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<kind>[^`\s]*)")
-"""A line that opens or closes a block."""
-_JSON = ("", "json")
-_LONGEST = 1_000_000
-"""No plan that a person could read is longer than this."""
 _TICKET = "ticket_id"
 _REF: PayloadType = "artifact_ref"
 _ASKS_USER = "ASK USER:"
 """How a summary begins that asks the user, where a prompt does not know of `ask_user`."""
-_MOST_MISTAKES = 8
-"""More are not named at once."""
 _VERDICTS = (ReportReply, Report, Review)
 """Of a plan that was written twice the last one is meant; these decide something."""
-
-
-class UnreadableReply(ValueError):
-    """A reply that holds no payload of the kind that was asked for, and why."""
 
 
 class WrongTicket(UnreadableReply):
@@ -71,12 +59,10 @@ def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) 
     Raises UnreadableReply, also for two reports or reviews that say different things: nobody could
     tell which of them is meant.
     """
-    if len(text) > _LONGEST:
-        raise UnreadableReply(f"it is {len(text)} characters long")
     problem = "there is no JSON object in it"
     found: list[AnyPayload] = []
     refs: list[object] = []
-    for candidate in _objects(text):
+    for candidate in objects_in(text):
         if wanted is ReportReply and candidate.get("payload_type") == _REF:
             refs.append(_body(candidate, _REF))
             continue
@@ -96,59 +82,7 @@ def parse_reply(text: str, wanted: type[AnyPayload], ticket: str | None = None) 
 def _with_refs(found: AnyPayload, refs: Sequence[object]) -> AnyPayload:
     """A report with the artifacts that stand beside it, each in an envelope of its own."""
     given = found.model_dump(mode="json", exclude_none=True)
-    try:
-        return type(found).model_validate({**given, "artifacts": [*given["artifacts"], *refs]})
-    except ValidationError as error:
-        raise UnreadableReply(_mistakes(error, _REF)) from None
-
-
-@cache
-def schema_of(wanted: type[Payload]) -> Mapping[str, object]:
-    """What a reply must look like, for agents that can be held to a schema."""
-    return wanted.model_json_schema()
-
-
-def _objects(text: str) -> Iterator[Mapping[str, object]]:
-    """Whatever could be meant: the last block first, for it is the one that was arrived at."""
-    blocks = [found for part in reversed(list(_blocks(text))) if (found := _object(part))]
-    if blocks:
-        yield from blocks
-        return
-    for part in (text, _outermost(text)):
-        found = _object(part)
-        if found is not None:
-            yield found
-            return
-
-
-def _blocks(text: str) -> Iterator[str]:
-    """What stands in blocks that could be JSON; those of other languages are passed over."""
-    inside: list[str] | None = None
-    opened, kind = "", ""
-    for line in text.splitlines():
-        fence = _FENCE.match(line)
-        if inside is None:
-            if fence is not None:
-                inside, opened, kind = [], fence["marks"], fence["kind"].casefold()
-        elif fence is not None and not fence["kind"] and fence["marks"].startswith(opened):
-            if kind in _JSON:
-                yield "\n".join(inside)
-            inside = None
-        else:
-            inside.append(line)
-
-
-def _object(text: str) -> Mapping[str, object] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
-
-
-def _outermost(text: str) -> str:
-    first, last = text.find("{"), text.rfind("}")
-    return text[first : last + 1] if first >= 0 else ""
+    return validated({**given, "artifacts": [*given["artifacts"], *refs]}, type(found), _REF)
 
 
 def _payload(
@@ -158,17 +92,7 @@ def _payload(
     body = _about(_body(given, kind), given, ticket)
     if wanted is Instruction:
         body = _asking(body)
-    try:
-        return wanted.model_validate(body)
-    except ValidationError as error:
-        raise UnreadableReply(_mistakes(error, kind)) from None
-
-
-def _mistakes(error: ValidationError, kind: str) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, one['loc'])) or kind}: {one['msg']}"
-        for one in error.errors()[:_MOST_MISTAKES]
-    )
+    return validated(body, wanted, kind)
 
 
 def _asking(body: Mapping[str, object]) -> Mapping[str, object]:

@@ -1,0 +1,53 @@
+"""Prompts as files: those that are shipped with a workflow, the user's own in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import cast
+
+from coterie.errors import ConfigError
+from coterie.model.workspace import shown
+
+
+class Prompts:
+    """The prompts of a workflow, to be filled in."""
+
+    def __init__(self, templates: Mapping[str, Template] | None = None) -> None:
+        self._templates = templates or {}
+
+    @classmethod
+    def read(cls, shipped: Path, root: Path) -> Prompts:
+        """Those in a folder, each replaced by the one of its name in the project's
+        `.coterie/prompts`.  Blocks; raises ConfigError for one that cannot be read."""
+        own = root / ".coterie" / "prompts"
+        found = {path.stem: path for path in shipped.glob("*.md")}
+        found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
+        return cls({name: Template(_text_of(path)) for name, path in found.items()})
+
+    def filled(self, name: str, **facts: object) -> str:
+        """One of them with what is known put in; a list has a line for each of its entries."""
+        words = {key: _shown(value) for key, value in facts.items()}
+        return self._templates[name].safe_substitute(words)
+
+
+def _text_of(prompt: Path) -> str:
+    try:
+        return prompt.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = f"{shown(prompt)}:{line} is not UTF-8 text."
+        raise ConfigError(problem, "Save it as UTF-8.", f"{prompt}:{line}") from None
+    except OSError as error:
+        problem = f"{shown(prompt)} cannot be read: {error.strerror}."
+        raise ConfigError(problem, "Mend it, or delete it to use ours.", str(prompt)) from None
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return value or "-"
+    if isinstance(value, Sequence):
+        lines = cast("Sequence[object]", value)
+        return "\n".join(f"- {one}" for one in lines) or "- none"
+    return str(value)

@@ -1,0 +1,170 @@
+"""Turns that are answered with a value: asked for by its schema, read from what was said, and asked
+for once more with the reason where it is not there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
+from typing import Generic, NamedTuple, TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from coterie.model.conversation import Brief
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.ports import Context
+
+AnyModel = TypeVar("AnyModel", bound=BaseModel)
+HOW_TO_ANSWER = "Answer with one JSON object in a ```json block."
+
+_FENCE = re.compile(r"[ \t]*(?P<marks>`{3,}|~{3,})[ \t]*(?P<kind>[^`\s]*)")
+"""A line that opens or closes a block."""
+_JSON = ("", "json")
+_LONGEST = 1_000_000
+"""No plan that a person could read is longer than this."""
+_MOST_MISTAKES = 8
+"""More are not named at once."""
+_TRIES = 2
+"""A reply that does not fit gets the reason and one more try."""
+
+
+class UnreadableReply(ValueError):
+    """A reply that holds no value of the type that was asked for, and why."""
+
+
+class StructuredRequest(NamedTuple, Generic[AnyModel]):
+    """A prompt that is answered with a value of a type."""
+
+    prompt: str
+    wanted: type[AnyModel]
+    kind: str
+    """What such a value is called."""
+    tries: int | None = None
+    """How often the agent may fail before that is the result; None: as often as in any turn."""
+    topic: str = ""
+    """Each topic has a thread of its own."""
+
+
+Refused = Callable[[int, str], Awaitable[None]]
+"""Told of a try that could not be read, and why."""
+
+
+class StructuredTurns:
+    """Asks members for values."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.taken = 0
+        """How many turns were taken so far."""
+
+    async def ask(
+        self,
+        name: str,
+        member: Member,
+        asked: StructuredRequest[AnyModel],
+        parse: Callable[[str], AnyModel] | None = None,
+        refused: Refused | None = None,
+    ) -> AnyModel | TurnFailed:
+        """A member's reply, as `parse` finds it in what was said."""
+        why, prompt = "", asked.prompt
+        for tries in range(1, _TRIES + 1):
+            intent = [name, tries, [asked.kind]]
+            brief = Brief(prompt, intent, schema_of(asked.wanted), asked.tries, asked.topic)
+            self.taken: int = self.taken + 1
+            reply = await self._context.turn(f"{name}/said/{tries}", member, self.taken, brief)
+            if isinstance(reply, TurnFailed):
+                return reply
+            if reply.cut:
+                return TurnFailed("refused", "it was broken off", retry=False)
+            try:
+                return parse(reply.text) if parse else parse_model(reply.text, asked.wanted)
+            except UnreadableReply as mistake:
+                why = str(mistake)
+            if refused is not None:
+                await refused(tries, why)
+            prompt = f"The reply is no {asked.kind}: {why}\n{HOW_TO_ANSWER}\n\n{asked.prompt}"
+        return TurnFailed("protocol", f"its reply was no {asked.kind}: {why}")
+
+
+@cache
+def schema_of(wanted: type[BaseModel]) -> Mapping[str, object]:
+    """What a reply must look like, for agents that can be held to a schema."""
+    return wanted.model_json_schema()
+
+
+def parse_model(text: str, wanted: type[AnyModel]) -> AnyModel:
+    """The value in a reply: of several that fit, the last.  Raises UnreadableReply."""
+    problem = "there is no JSON object in it"
+    for candidate in objects_in(text):
+        try:
+            return validated(candidate, wanted, "it")
+        except UnreadableReply as mistake:
+            problem = str(mistake)
+    raise UnreadableReply(problem)
+
+
+def validated(given: Mapping[str, object], wanted: type[AnyModel], kind: str) -> AnyModel:
+    """An object as a value of a type; raises UnreadableReply with all that is wrong with it."""
+    try:
+        return wanted.model_validate(given)
+    except ValidationError as error:
+        raise UnreadableReply(mistakes_in(error, kind)) from None
+
+
+def mistakes_in(error: ValidationError, kind: str) -> str:
+    """What is wrong with a value, in a line."""
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc'])) or kind}: {one['msg']}"
+        for one in error.errors()[:_MOST_MISTAKES]
+    )
+
+
+def objects_in(text: str) -> Iterator[Mapping[str, object]]:
+    """Whatever could be meant: the last block first, for it is the one that was arrived at.
+
+    Raises UnreadableReply for a text that is too long to be read.
+    """
+    if len(text) > _LONGEST:
+        raise UnreadableReply(f"it is {len(text)} characters long")
+    blocks = [found for part in reversed(list(_blocks(text))) if (found := _object(part))]
+    if blocks:
+        yield from blocks
+        return
+    for part in (text, _outermost(text)):
+        found = _object(part)
+        if found is not None:
+            yield found
+            return
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """What stands in blocks that could be JSON; those of other languages are passed over."""
+    inside: list[str] | None = None
+    opened, kind = "", ""
+    for line in text.splitlines():
+        fence = _FENCE.match(line)
+        if inside is None:
+            if fence is not None:
+                inside, opened, kind = [], fence["marks"], fence["kind"].casefold()
+        elif fence is not None and not fence["kind"] and fence["marks"].startswith(opened):
+            if kind in _JSON:
+                yield "\n".join(inside)
+            inside = None
+        else:
+            inside.append(line)
+
+
+def _object(text: str) -> Mapping[str, object] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else None
+
+
+def _outermost(text: str) -> str:
+    first, last = text.find("{"), text.rfind("}")
+    return text[first : last + 1] if first >= 0 else ""
