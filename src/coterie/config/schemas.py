@@ -18,6 +18,7 @@ from coterie.config.roles_file import RolesFile
 from coterie.config.settings import Settings
 from coterie.config.team_entry import team_adapter
 from coterie.model.agent import AgentDefinition
+from coterie.model.artifact_table import ARTIFACTS
 from coterie.model.envelope import PAYLOADS, Envelope, Needs, Payload, RuledPayload
 from coterie.model.phase_graph import PhaseGraph
 from coterie.model.team import NAME_PATTERN, OUR_PREFIX
@@ -164,7 +165,22 @@ def schemas(isolating: Collection[str]) -> Mapping[str, Schema]:
         "pipeline": _of_model(PhaseGraph, "Coterie pipeline"),
         # Its files are for programs, and name no schema themselves.
         "envelope": {"$schema": DIALECT, "title": "Coterie envelope", **envelope},
+        **dict(_artifact_schemas()),
     }
+
+
+def _artifact_schemas() -> Iterator[tuple[str, Schema]]:
+    """What each artifact of a pipeline fits; of one with many lines, what each line fits."""
+    for declared in ARTIFACTS.values():
+        if declared.model is not None:
+            schema = cast("Schema", declared.model.model_json_schema(mode="validation"))
+            _tidy(schema)
+            _state_instants(schema)
+            stem = declared.file.rpartition(".")[0]
+            yield (
+                f"artifacts/{stem}",
+                {"$schema": DIALECT, "title": f"Coterie {declared.file}", **schema},
+            )
 
 
 def _of_model(model: type[BaseModel], title: str) -> Schema:

@@ -1,0 +1,84 @@
+"""The artifacts of codegen: what is intended for each file, and the change that came of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from coterie.model.artifact import ArtifactData, FileOperation, Lines, Said
+from coterie.model.planning import ProjectPath
+
+Amount = Annotated[int, Field(ge=0)]
+
+
+class FileIntent(ArtifactData):
+    """What is to be done with one file."""
+
+    path: ProjectPath = Field(description="Relative to the project's folder.")
+    operation: FileOperation = Field(default="modify", description="What is done with the file.")
+    intent: Said = Field(description="What will be different in it.")
+    edits: Lines = Field(default=(), description="The edits, in order.")
+
+
+class CodegenPlan(ArtifactData):
+    """`codegen.plan.json`: the coder's intent, before anything is changed."""
+
+    summary: Said = Field(description="The change, in a few sentences.")
+    files: Annotated[tuple[FileIntent, ...], Field(min_length=1)] = Field(
+        description="What is to be done with each file."
+    )
+    notes: Lines = Field(default=(), description="What else is to be known.")
+
+
+class FileStep(ArtifactData):
+    """A file of the intent, beside what the plan says of it and what is there now."""
+
+    path: ProjectPath = Field(description="Relative to the project's folder.")
+    operation: FileOperation = Field(description="What is done with the file.")
+    intent: Said = Field(description="What will be different in it.")
+    edits: Lines = Field(default=(), description="The edits, in order.")
+    purpose: str = Field(default="", description="Why the plan has it touched.")
+    is_planned: bool = Field(description="Whether the plan names it.")
+    exists: bool = Field(description="Whether it is there before the change.")
+
+
+class CodegenIr(ArtifactData):
+    """`codegen.ir.json`: the intent, resolved against the plan and the files."""
+
+    base: str = Field(default="", description="The hash of the tree that the change begins with.")
+    files: tuple[FileStep, ...] = Field(default=(), description="Each file once.")
+
+
+class FilePatch(ArtifactData):
+    """What became of one file."""
+
+    path: ProjectPath = Field(description="Relative to the project's folder.")
+    operation: FileOperation = Field(description="What was done with it.")
+    additions: Amount | None = Field(
+        default=None, description="Lines added. Left out: it is no text."
+    )
+    deletions: Amount | None = Field(
+        default=None, description="Lines taken away. Left out: it is no text."
+    )
+    full: str | None = Field(
+        default=None, description="The whole file as it is now, among the artifacts."
+    )
+    is_planned: bool = Field(default=True, description="Whether the plan names it.")
+
+
+class DiffSummary(ArtifactData):
+    """How large a change is."""
+
+    files: Amount = Field(description="Files changed.")
+    additions: Amount = Field(description="Lines added.")
+    deletions: Amount = Field(description="Lines taken away.")
+
+
+class CodePatch(ArtifactData):
+    """`patch.json`: the change as a whole."""
+
+    base: str = Field(description="The commit that it begins with.")
+    tree: str = Field(description="The hash of the tree with the change.")
+    files: tuple[FilePatch, ...] = Field(default=(), description="Each file that differs.")
+    summary: DiffSummary = Field(description="How large it is.")
