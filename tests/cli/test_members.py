@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from coterie.model.team import Member, Team
 from coterie.model.workspace import OURS, UNWRITTEN
-from tests.cli.command import Cli
+from tests.cli.command import Cli, Inside
+from tests.cli.test_ps import TURN, run_by_us
 from tests.cli.test_terminal import Terminal
 
 PROGRAM = f"""#!{sys.executable}
@@ -179,6 +181,59 @@ def test_each_answer_about_a_folder_that_was_changed(clis: Cli) -> None:
     assert home == str(path.parent / "third" / "home")
     assert (new / "home" / "memory").exists(), "the old member's folder is kept"
     assert not (path.parent / "third" / "home" / "memory").exists()
+
+
+@pytest.fixture
+def moved(clis: Cli, inside: Inside) -> tuple[Inside, Path]:
+    """A member who remembers something, and the file of its team."""
+    path = write_team(inside, ADA)
+    inside("team", "update", "ada")
+    (path.parent / "ada" / "home" / "memory").write_text("of old")
+    return inside, path
+
+
+@pytest.mark.parametrize("place", ["empty", "one/two/three", "full", "../../elsewhere"])
+def test_what_a_member_remembers_moves_wherever_its_folder_goes(
+    moved: tuple[Inside, Path], place: str
+) -> None:
+    cli, path = moved
+    (path.parent / "empty").mkdir()
+    (path.parent / "full").mkdir()
+    (path.parent / "full" / "notes.txt").write_text("the user's own")
+    edited(path, workingDir=place)
+    for folder in (path.parent / place, path.parent / "ada"):  # there, and back again
+        assert cli("team", "update", "ada").code == 0
+        assert (folder / "home" / "memory").read_text() == "of old"
+        assert (folder / "work").resolve() == cli.house.project, "its link is moved, too"
+        path.write_text(json.dumps({"members": [ADA]}))
+    assert (path.parent / "full" / "notes.txt").exists(), "of a folder that they named"
+
+
+def test_a_move_that_was_cut_short_is_finished_by_the_same_answer(
+    moved: tuple[Inside, Path],
+) -> None:
+    cli, path = moved
+    old, new = path.parent / "ada", path.parent / "new"
+    edited(path, workingDir="new")
+    new.mkdir()
+    (old / "tmp").rename(new / "tmp")
+    assert "folder changed since" in cli("chat", "hello").err
+    assert cli("team", "update", "ada").code == 0
+    assert (new / "home" / "memory").read_text() == "of old"
+    assert sorted(one.name for one in old.iterdir()) == ["identity.json"]
+
+
+def test_a_folder_that_somebody_works_from_is_not_moved(moved: tuple[Inside, Path]) -> None:
+    cli, path = moved
+    edited(path, workingDir="new")
+    ada = Member(id="ada", name="ada", display_name="Ada", agent="mine")
+    with run_by_us(cli, [TURN], Team(name="crew", members=(ada,))):
+        refused = cli("team", "update", "ada")
+    assert refused.code == 2
+    assert "ada works in k3f9 just now, from the folder that it would leave." in refused.err
+    assert "coterie stop k3f9, then coterie team update ada -t crew" in refused.err
+    assert (path.parent / "ada" / "home" / "memory").exists()
+    assert cli("team", "update", "ada").code == 0
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ CASES = {
 
 
 @contextmanager
-def run_by_us(cli: Cli, writes: Sequence[Write]) -> Iterator[None]:
+def run_by_us(cli: Cli, writes: Sequence[Write], team: Team = TEAM) -> Iterator[None]:
     """A task that a living process runs, which is this one."""
     project = Project(cli.house.project)
     make_project(project)
@@ -150,7 +150,7 @@ def run_by_us(cli: Cli, writes: Sequence[Write]) -> Iterator[None]:
             workflow_version=1,
             goal="Add coupons",
             author="you",
-            team=TEAM,
+            team=team,
         )
         fence = await storage.create(created, owner.id, Message(TASK, 1, "you", "hello", at(0)))
         started = AppendEvent(TaskStarted(task_id=TASK, at=at(1)))

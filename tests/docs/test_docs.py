@@ -135,3 +135,9 @@ def test_every_command_a_page_names_exists(page: Path) -> None:
 def test_the_files_a_page_links_to_are_there(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
         assert (page.parent / target).exists(), target
+
+
+def test_the_page_about_teams_names_every_variable_that_is_refused() -> None:
+    page = (ROOT / "docs" / "teams.md").read_text()
+    isolating = KNOWN_AGENTS.isolating(None)
+    assert {name for name in isolating if f"`{name}`" not in page} == set()

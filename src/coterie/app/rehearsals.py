@@ -15,7 +15,6 @@ import anyio
 import anyio.to_thread
 
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.teams import TeamView
 from coterie.config.files import read_document
 from coterie.config.registry import Registry
 from coterie.config.registry_edit import place
@@ -24,7 +23,7 @@ from coterie.model import instant
 from coterie.model.agent import GENERIC, AgentDefinition, Capabilities
 from coterie.model.journal import AppendThread, Turn
 from coterie.model.task import DEMO, TaskCreated
-from coterie.model.team import Member
+from coterie.model.team import Member, Team
 from coterie.ports import Storage
 from coterie.rehearsal import stand_in
 from coterie.rehearsal.script import ScriptedResponder, ScriptedTurn
@@ -39,17 +38,18 @@ WhyStoodIn = Literal["unknown", "missing"]
 installed."""
 
 
-def stood_in_for(view: TeamView, registry: Registry) -> dict[str, WhyStoodIn]:
+def stood_in_for(team: Team, registry: Registry) -> dict[str, WhyStoodIn]:
+    """The same for a team that is about to be started with what the registry has."""
+    return stood_in(team, registry.with_agents(*agents_of(team).values()).agents)
+
+
+def stood_in(team: Team, agents: Mapping[str, AgentDefinition]) -> dict[str, WhyStoodIn]:
     """The agents of a team that a rehearsal never runs, by name, with why.  Looks for programs."""
-    agents = {**registry.agents, **agents_of(view.team)}
-    used = {member.agent for member in view.team.ai_members}
-    return stood_in({name: agent for name, agent in agents.items() if name in used})
-
-
-def stood_in(agents: Mapping[str, AgentDefinition]) -> dict[str, WhyStoodIn]:
-    """The agents that a rehearsal never runs, by name, with why.  Looks for programs."""
+    used = {member.agent for member in team.ai_members}
     found: dict[str, WhyStoodIn] = {}
     for name, agent in agents.items():
+        if name not in used:
+            continue
         facts = KNOWN_AGENTS.of(agent)
         own = facts is not None and facts.adapter.name == KNOWN_AGENTS.adapter_name(agent)
         if not own or facts is None or (facts.shell is None and facts.is_program):

@@ -193,9 +193,7 @@ class Members:
         """The same members on stand-ins for their models, or for their agents.  Reads files."""
         from coterie.app.rehearsals import stood_in
 
-        used = {member.agent for member in self.team.ai_members}
-        agents = {name: one for name, one in self.adapters.agents.items() if name in used}
-        names = frozenset(stood_in(agents))
+        names = frozenset(stood_in(self.team, self.adapters.agents))
         return replace(self, rehearsal=address, workflow=workflow, stood_in=names)
 
     def channels(self, fence: Fence, task: TaskCreated) -> SessionChannels:

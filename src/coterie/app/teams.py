@@ -9,6 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import anyio
+
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config import team_edit, teams
 from coterie.config.project import Project
@@ -227,9 +229,32 @@ class Teams:
         return member_folder(self.project.root, team.name, member)
 
     def update_member(self, team: Team, member: str) -> None:
-        """Let a member be who and where its edited entry says; its memory is kept."""
-        member_folders.save_identity(self.project.root, team.name, team.member(member))
-        self._make_folder(team, team.member(member))
+        """Let a member be who and where its edited entry says; its memory is kept.
+
+        Raises UsageError where it would have to leave a folder that it works from just now.
+        """
+        root, one = self.project.root, team.member(member)
+        old = member_folders.former_folder(root, team.name, one)
+        if old is not None and (task := self._at_work_in(old)):
+            raise UsageError(
+                f"{member} works in {task} just now, from the folder that it would leave.",
+                f"coterie stop {task}, then coterie team update {member} -t {team.name}",
+                str(old),
+            )
+        member_folders.save_identity(root, team.name, one)
+        self._make_folder(team, one)
+
+    def _at_work_in(self, folder: Path) -> str | None:
+        """The task for which somebody works from a member's folder now."""
+        from coterie.app.project import App
+        from coterie.app.projects import has_history
+
+        async def found() -> str | None:
+            async with App.open(self.project.root, self.home) as app:
+                at_work = (one.task for one in await app.running() if one.folder == folder)
+                return next(at_work, None)
+
+        return anyio.run(found) if has_history(self.project) else None
 
     def keep_member(self, team: Team, member: str) -> None:
         """Let a member stay who and where it was, whatever its edited entry says."""
@@ -238,8 +263,12 @@ class Teams:
     def free_name(self, view: TeamView, member: str) -> str:
         """An id for a new member that is as this one was edited to be."""
         taken = {one.id.casefold() for one in view.team.members}
+        # A member that is in the team no longer has left its folder, and its memory in it.
+        beside = self.project.folder / "teams" / view.team.name
         names = (f"{member}{number}" for number in count(2))
-        return next(name for name in names if name.casefold() not in taken)
+        return next(
+            name for name in names if name.casefold() not in taken and not (beside / name).exists()
+        )
 
     def _file(self, word: str | None, problem: str) -> Path:
         path = self.read(word).loaded.path

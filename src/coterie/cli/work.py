@@ -274,7 +274,7 @@ def _note_stand_ins(call: Call, teams: Teams, view: TeamView) -> None:
     """Say which agents are not run at all."""
     from coterie.app.rehearsals import stood_in_for
 
-    for agent, why in stood_in_for(view, teams.registry).items():
+    for agent, why in stood_in_for(view.team, teams.registry).items():
         call.note(f"  {agent}  {_STOOD_IN[why]}.")
 
 

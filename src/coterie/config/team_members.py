@@ -17,14 +17,14 @@ from coterie.model.agent import GENERIC, AgentDefinition, KnownAgents
 from coterie.model.conversation import YOU
 from coterie.model.interaction import NOBODY
 from coterie.model.team import RATE_LIMIT, Member, Team, breaks_isolation
-from coterie.model.workspace import shown
+from coterie.model.workspace import SHARED_ASSETS, TEAM_INSTRUCTION, shown
 
 LONGEST_PROMPT = 100_000
 """Bytes.  It may go by flag, and the system refuses an argument over 128 KiB."""
 
 LONGEST_PATH = 4096
 
-_TAKEN = frozenset({"team.json", "team.toml", "team_instruction.md", "_shared_assets"})
+_TAKEN = frozenset({"team.json", "team.toml", TEAM_INSTRUCTION, SHARED_ASSETS})
 """Files beside the members' folders."""
 
 

@@ -20,6 +20,8 @@ def shown(path: Path) -> str:
 
 TEAM_INSTRUCTION = "team_instruction.md"
 """The team's text, beside the members' folders."""
+SHARED_ASSETS = "_shared_assets"
+"""The folder beside them with files that all of them may look at."""
 OURS = "<!-- Written by Coterie from the team file. Without this line it is yours and is kept. -->"
 """The first line of an instruction file that is written anew; one without it is a person's."""
 UNWRITTEN = "<!-- What every member of this team is told: write it below this line. -->"

@@ -16,7 +16,7 @@ from typing import Literal
 
 import anyio.to_thread
 
-from coterie.model.workspace import Workspace
+from coterie.model.workspace import SHARED_ASSETS, Workspace
 from coterie.process.launch import succeeds
 from coterie.tools import landlock
 from coterie.tools.workspace_files import COTERIE, GIT
@@ -54,7 +54,7 @@ def sandbox_policy(root: Path, workspace: Workspace) -> SandboxPolicy:
     hidden = [root / COTERIE, *(above for above in folder.parents if above.name == COTERIE)]
     if home is not None and home.resolve() != Path("/"):
         hidden.append(home)
-    shared = folder.parent / "_shared_assets"
+    shared = folder.parent / SHARED_ASSETS
     return SandboxPolicy(
         writable=_present(root, workspace.home, tmp, *_git_writes(root)),
         hidden=_present(*hidden),

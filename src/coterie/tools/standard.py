@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio.to_thread
 
 from coterie.model import instant
-from coterie.model.workspace import UNFINISHED, Workspace
+from coterie.model.workspace import SHARED_ASSETS, UNFINISHED, Workspace
 from coterie.ports import ChildLog
 from coterie.tools.edit_file import EditFile
 from coterie.tools.read_only_sandbox import read_only_sandbox
@@ -63,4 +63,4 @@ def _drafts_of(workspace: Workspace) -> Path | None:
 def workspace_root_of(workspace: Workspace) -> WorkspaceRoot:
     """Where a member's tools may go: its work folder, and its own part of `.coterie`; blocks."""
     folder = workspace.folder
-    return WorkspaceRoot.at(workspace.execution_dir, (folder, folder.parent / "_shared_assets"))
+    return WorkspaceRoot.at(workspace.execution_dir, (folder, folder.parent / SHARED_ASSETS))

@@ -20,7 +20,14 @@ from typing import Required, TypedDict, cast
 from coterie.errors import NotOurs, StorageError, StorageFull, StorageReadOnly, UsageError
 from coterie.model.redaction import Redactor, is_kept_as
 from coterie.model.team import ISOLATING, Member, Team, breaks_isolation, member_folder
-from coterie.model.workspace import OURS, START_FILES, TEAM_INSTRUCTION, UNWRITTEN, Workspace
+from coterie.model.workspace import (
+    OURS,
+    SHARED_ASSETS,
+    START_FILES,
+    TEAM_INSTRUCTION,
+    UNWRITTEN,
+    Workspace,
+)
 from coterie.workspace.beneath import read_file, write_file
 from coterie.workspace.own_worktree import own_worktree
 
@@ -189,9 +196,6 @@ def _storage_error(folder: Path, error: OSError) -> StorageError:
 
 # -- instruction files, for people and for starting a CLI by hand --------------------------------
 
-SHARED_ASSETS = "_shared_assets"
-"""Beside the members' folders: files that all of them may look at."""
-
 
 def write_instructions(root: Path, team: Team, member: Member, name: str, *, imports: bool) -> None:
     """Write the team's text, its folder of shared files, and the member's instruction file `name`:
@@ -301,20 +305,27 @@ def save_identity_if_new(root: Path, team: str, member: Member) -> None:
         save_identity(root, team, member)
 
 
-def save_identity(root: Path, team: str, member: Member) -> None:
-    """From now on the member is who and where its team file says; its folder moves along, with
-    all that it remembers, unless there is something at the new place already."""
+def former_folder(root: Path, team: str, member: Member) -> Path | None:
+    """The folder that a member had, where its entry names another one now."""
     known = _read(root, team, member)
-    place = _folder_of(root, member)
-    if known is not None and known.get("folder", "") != place:
-        old, new = _known_folder(root, team, member, known), member_folder(root, team, member)
+    if known is None or known.get("folder", "") == _folder_of(root, member):
+        return None
+    return _known_folder(root, team, member, known)
+
+
+def save_identity(root: Path, team: str, member: Member) -> None:
+    """From now on the member is who and where its team file says; what it remembers moves along."""
+    old, new = former_folder(root, team, member), member_folder(root, team, member)
+    if old is not None:
+        from coterie.workspace.folder_move import move_folder  # rare
+
+        is_usual = old == member_folder(root, team, _in_usual_place(member))
         try:
-            if old.is_dir() and not (new.is_dir() and any(new.iterdir())):
-                new.parent.mkdir(parents=True, exist_ok=True)
-                shutil.move(old, new)
+            move_folder(old, new, root, keep=FILE_NAME if is_usual else None)
         except OSError as error:
             raise _storage_error(new, error) from error
-    _write(root, team, member, {"prompt": _kept_prompt(member), "folder": place})
+    identity: _Identity = {"prompt": _kept_prompt(member), "folder": _folder_of(root, member)}
+    _write(root, team, member, identity)
 
 
 def keep_saved_identity(root: Path, team: str, member: Member) -> None:
@@ -340,8 +351,11 @@ def _folder_of(root: Path, member: Member) -> str:
 
 def _known_folder(root: Path, team: str, member: Member, known: _Identity) -> Path:
     kept = known.get("folder", "")
-    was = member.model_copy(update={"working_dir": str(root / kept) if kept else None})
-    return member_folder(root, team, was)
+    return root / kept if kept else member_folder(root, team, _in_usual_place(member))
+
+
+def _in_usual_place(member: Member) -> Member:
+    return member.model_copy(update={"working_dir": None})
 
 
 def _kept_prompt(member: Member) -> str:

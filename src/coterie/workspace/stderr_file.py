@@ -16,7 +16,8 @@ from coterie.model import instant
 from coterie.model.redaction import Redactor
 from coterie.workspace.beneath import open_file, opened_folder
 
-_ENDING = ".stderr.log"
+ENDING = ".stderr.log"
+"""How the name of such a file ends."""
 _MOST = 1 << 20
 """Bytes of a file: an agent that complains without end fills no disk."""
 _LONGEST = 4_000
@@ -32,7 +33,7 @@ _DROPPED = b"... what was written before is dropped: it was too much\n"
 
 def stderr_path(member_folder: Path, session: str) -> Path:
     """Where a member's stderr of a session is kept."""
-    return member_folder / f"{session}{_ENDING}"
+    return member_folder / f"{session}{ENDING}"
 
 
 class StderrFile:
