@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from time import monotonic
@@ -83,16 +82,6 @@ class TurnClock:
         self._started = self._touched = self._loop.time()
         self.is_quiet = False
         self._set_timer()
-
-    @contextmanager
-    def paused(self, wanted: bool) -> Generator[None]:
-        """Time does not count in the block, if that is wanted."""
-        if not wanted:
-            yield
-            return
-        self.pause()
-        yield
-        self.resume()
 
     def stop(self) -> None:
         """The attempt is over, or time does not count."""

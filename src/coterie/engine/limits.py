@@ -42,7 +42,7 @@ class RateLimiter:
             left = instant.seconds_until(kept.until) if is_limit and kept.until else 0.0
             if left > 0:
                 run.keep_state(member, "waiting", "limit", until=kept.until)
-                with run.stops.stoppable(member.id):
+                with run.stops.cuts(member.id, anyio.CancelScope()):
                     await self._sleep(left)
 
     async def begin(self, member: Member) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import anyio
@@ -156,7 +155,7 @@ class MemberStops:
         self._requests: dict[int, str] = {}
         """What was asked for, and is not done yet: by the request, whom it names."""
         self._scopes: dict[str, anyio.CancelScope] = {}
-        """By member: what it does now."""
+        """By member: what it does now, or did last, which can be cut off no more."""
 
     def stop(self, request: int, seat: str) -> None:
         """The user stopped a member, or one of its instances."""
@@ -165,17 +164,17 @@ class MemberStops:
             if seat in (busy, base_of(busy)):
                 scope.cancel()
 
-    @contextmanager
-    def stoppable(self, seat: str) -> Generator[None]:
-        """What a member does in the block is cut off where it is stopped, or was."""
-        with anyio.CancelScope() as scope:
-            self._scopes[seat] = scope
-            if self._of(seat):
-                scope.cancel()
-            try:
-                yield
-            finally:
-                del self._scopes[seat]
+    def cuts(self, seat: str, scope: anyio.CancelScope) -> anyio.CancelScope:
+        """The scope, which is from now on what the member does: it is cut off where the member is
+        stopped, or was."""
+        self._scopes[seat] = scope
+        if self.names(seat):
+            scope.cancel()
+        return scope
+
+    def names(self, seat: str) -> bool:
+        """Whether the member was stopped, and no turn of it has failed for that yet."""
+        return bool(self._requests and self._of(seat))
 
     def taken(self, seat: str) -> list[int]:
         """The requests that are done, now that a turn of the member has failed."""

@@ -109,11 +109,11 @@ class TurnRunner:
                 attempt = Attempt(*made, part=self._run.task_of(step.name))
                 attempt.is_rehearsal = self._run.task.rehearsal
                 if member.turns_per_minute is not None:
-                    with self._run.stops.stoppable(member.id):
+                    with self._run.stops.cuts(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
                 budgets = self._budgets
                 async with budgets.reserved(attempt) if budgets else nullcontext():
-                    end = await self._attempt_unless_stopped(attempt, past)
+                    end = await self._attempt(attempt, past)
                 is_new, past = False, []
                 if not isinstance(end, TurnFailed):
                     return self._close(attempt, end)
@@ -148,30 +148,18 @@ class TurnRunner:
         run.keep_state(member, "waiting", "limit", until=until)
         if not run.services.waits_for_limits and left > (run.patience or 0.0):
             raise Parked(RateLimited(member.id, until))
-        with run.stops.stoppable(member.id):
+        with run.stops.cuts(member.id, anyio.CancelScope()):
             await anyio.sleep(max(left, 0.0))
         run.keep_state(member, "working")
 
-    async def _attempt_unless_stopped(self, attempt: Attempt, past: list[Turn]) -> update.End:
-        run = self._run
-        with run.stops.stoppable(attempt.member.id):
-            return await self._attempt(attempt, past)
-        if not attempt.opened_at:
-            await run.commit(*attempt.open(past))
-        return TurnFailed("stopped", "you stopped it", retry=False)
-
     async def _attempt(self, attempt: Attempt, past: list[Turn]) -> update.End:
         run, member = self._run, attempt.member
-        known = self._known.get(member.id)
-        if known is None or not known[0].alive:
-            run.show_state(member, "starting")
         topic = member.id, attempt.brief.topic if attempt.brief else ""
         thread = self._threads.get(topic)
-        try:
-            channel = await run.channels.channel(member, thread)
-        except AgentError as problem:
+        channel = await self._channel(member, thread)
+        if isinstance(channel, TurnFailed):
             await run.commit(*run.starting(attempt.task_id), *attempt.open(past))
-            return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
+            return channel
         if not getattr(channel, "asks_first", False):
             await self._snapshot(attempt, "other")
         prompt = self._prompt(attempt, channel, thread)
@@ -198,6 +186,20 @@ class TurnRunner:
         if attempt.keeps_files:
             await self._keep_files(attempt)
         return end
+
+    async def _channel(self, member: Member, thread: str | None) -> Channel | TurnFailed:
+        """A running agent for the member's turn."""
+        run = self._run
+        known = self._known.get(member.id)
+        try:
+            if known is not None and known[0].alive and not run.stops.names(member.id):
+                return await run.channels.channel(member, thread)
+            run.show_state(member, "starting")
+            with run.stops.cuts(member.id, anyio.CancelScope()):
+                return await run.channels.channel(member, thread)
+        except AgentError as problem:
+            return TurnFailed("missing", str(problem), retry=False, hint=problem.hint)
+        return _STOPPED
 
     def _prompt(self, attempt: Attempt, channel: Channel, thread: str | None) -> Prompt:
         messages, team, brief = self._run.conversation, self._run.task.team, attempt.brief
@@ -238,7 +240,7 @@ class TurnRunner:
         """Follow the updates to the end.  Past the total timeout the turn has failed."""
         run, member = self._run, attempt.member
         limits = run.channels.limits(member)
-        with anyio.CancelScope() as scope:
+        with run.stops.cuts(member.id, anyio.CancelScope()) as scope:
             clock = TurnClock(limits, lambda _: self._quiet(attempt), scope.cancel)
             try:
                 async with aclosing(channel.take_turn(prompt)) as updates:
@@ -249,12 +251,18 @@ class TurnRunner:
                         clock.touch()
                         if isinstance(told, TurnCompleted | TurnFailed | TurnInterrupted):
                             return told
-                        with clock.paused(isinstance(told, _ASKS)):
+                        if not isinstance(told, _ASKS):
                             await self._handle(attempt, channel, told)
+                            continue
+                        clock.pause()
+                        await self._handle(attempt, channel, told)
+                        clock.resume()
             finally:
                 clock.stop()
         if not scope.cancel_called:
             return TurnFailed("protocol", "its adapter ended without an outcome")
+        if run.stops.names(member.id):
+            return _STOPPED
         waiting = attempt.waiting
         why = f" (it waited for the {waiting.waits_for}: {waiting.detail})" if waiting else ""
         hint = "Try again, or give the member more time in the team file: timeoutMs."
@@ -385,5 +393,6 @@ class TurnRunner:
         self._run.keep_state(attempt.member, "quiet", waits_for, waiting.detail if waiting else "")
 
 
+_STOPPED = TurnFailed("stopped", "you stopped it", retry=False)
 _ASKS = (update.Asked, update.Delegated, update.Spent)
 """Updates after which a person may be asked: that time does not count."""
