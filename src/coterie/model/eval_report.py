@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -11,6 +11,14 @@ from coterie.model.artifact import ArtifactData, GateDecision, Lines, Said
 EvalOrigin = Literal["written", "given", "found"]
 """Who says that a command is to be run: the user in `eval.conf`, the user with `--eval`, or nobody
 but the look of the project."""
+
+
+class EvalCommand(NamedTuple):
+    """A command that tests the project."""
+
+    name: str
+    command: str
+    origin: EvalOrigin
 
 
 class EvalRun(ArtifactData):
