@@ -32,6 +32,7 @@ LOOKS = (
     ("tickets",),
     ("team", "list"),
     ("team", "show"),
+    ("team", "roles"),
     ("config", "list"),
     (),
 )
@@ -51,6 +52,7 @@ WORK = (
     ("init",),
     ("team", "new", "other", "--agents", "ada"),
     ("team", "add", "bob", "--agent", "ada"),
+    ("team", "prompts"),
     ("config", "set", "keeper", "subreaper"),
 )
 

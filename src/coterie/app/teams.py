@@ -27,6 +27,7 @@ from coterie.workspace.own_worktree import branching_point
 
 if TYPE_CHECKING:
     from coterie.app.agent_health import AgentHealth
+    from coterie.workspace.role_prompts import RolePrompt
 
 PRESET_NAMES = tuple(team_edit.PRESETS)
 STARTER = "pair"
@@ -269,6 +270,22 @@ class Teams:
         return next(
             name for name in names if name.casefold() not in taken and not (beside / name).exists()
         )
+
+    def copy_prompts(self, roles: tuple[str, ...]) -> list[tuple[RolePrompt, bool]]:
+        """Write prompts of a pipeline's roles to the project, all where none is named; says of each
+        whether it is new there: one that the user has is left as it is."""
+        from coterie.workspace.role_prompts import copy_prompts
+
+        return copy_prompts(self.project.root, roles)
+
+    def filled_roles(self, team: Team) -> list[tuple[RolePrompt, Member]]:
+        """Every role of a pipeline: its prompt here, and who of the team fills it."""
+        from coterie.model.pipeline_roles import FilledRoles
+        from coterie.workspace.role_prompts import role_prompts
+
+        filled = FilledRoles(team)
+        found = role_prompts(self.project.root).items()
+        return [(prompt, filled.member(role)) for role, prompt in found]
 
     def _file(self, word: str | None, problem: str) -> Path:
         path = self.read(word).loaded.path

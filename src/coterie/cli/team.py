@@ -238,6 +238,45 @@ def trust(call: Call, word: str, *, yes: bool, no: bool) -> None:
     call.line(f"Trusted, as it is now: {shown(path or root)}")
 
 
+@command("prompts", "coterie team prompts review second_opinion", team)
+@click.argument("roles", metavar="[ROLE]…", nargs=-1)
+@pass_call
+def prompts(call: Call, roles: tuple[str, ...]) -> None:
+    """Copy the prompts of `coterie build`'s roles to the project, to be edited; alone: all.
+
+    They are yours from then on. One that is there already is left as it is; delete it to use
+    Coterie's again.
+    """
+    teams = Teams(here(call))
+    made(call, teams.project)
+    done = teams.copy_prompts(roles)
+    for prompt, is_new in done:
+        fields = {"role": prompt.role, "path": str(prompt.path), "written": is_new}
+        call.record("prompt", fields)
+        call.line(f"{'wrote' if is_new else 'kept '}  {shown(prompt.path)}")
+    call.line("Edit them as you like: they are used from the next run on.")
+
+
+@command("roles", "coterie team roles pair", team)
+@click.argument("word", metavar="[TEAM]", required=False)
+@pass_call
+def roles(call: Call, word: str | None) -> None:
+    """Who of a team fills which role of `coterie build`, and whose prompt it has."""
+    teams = Teams(here(call))
+    view = teams.read(word)
+    rows: list[tuple[str, str, str]] = []
+    for prompt, member in teams.filled_roles(view.team):
+        stated = prompt.role in view.team.roles
+        fields = {"role": prompt.role, "member": member.id, "agent": member.agent}
+        path = str(prompt.path) if prompt.origin == "project" else None
+        call.record("role", fields | {"stated": stated, "prompt": prompt.origin, "path": path})
+        whose = f"yours: {shown(prompt.path)}" if path else "ours"
+        rows.append((f"  {prompt.role}", f"{member.id} ({member.agent})", f"prompt {whose}"))
+    call.lines(table(rows, call.width))
+    call.line('Change who:  "roles": {"review": "ID"} in the team file')
+    call.line("Change what they are told:  coterie team prompts")
+
+
 def _summary(view: TeamView, paint: Paint) -> str:
     """A team on one line."""
     members = ", ".join(
@@ -269,6 +308,7 @@ def _fields(view: TeamView, teams: Teams) -> dict[str, object]:
         "name": team.name,
         "workflow": team.workflow,
         "routing": team.routing,
+        "roles": dict(team.roles),
         "budget": team.budget.model_dump(mode="json", exclude_none=True),
         "path": str(path) if path else None,
         "project": str(teams.project.root),

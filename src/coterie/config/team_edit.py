@@ -108,6 +108,9 @@ def rename_member(
         {**entry, "id": name} if entry["id"] == member else entry for entry in _members(document)
     ]
     data = cast("dict[str, object]", document.data)
+    if "roles" in data:
+        roles = cast("dict[str, str]", data["roles"])
+        data["roles"] = {role: name if who == member else who for role, who in roles.items()}
     changed = parse_json(document.path, render({**data, "members": members}))
     loaded = interpret(changed, reading)
     mode = stat.S_IMODE(document.path.stat().st_mode)

@@ -313,6 +313,13 @@ TeamEntry = TypedDict(  # the functional form, for the key that is no Python nam
             StrictInt,
             Field(ge=1, le=10_000_000, description="How many characters of them, at most."),
         ],
+        "roles": Annotated[
+            dict[str, str],
+            _doc(
+                "Which member fills a role of `coterie build`, by id: codegen, review, "
+                "second_opinion and so on. Left out: chosen by rule; the reviewer is not the coder."
+            ),
+        ],
         "defaults": DefaultsEntry,
     },
     total=False,

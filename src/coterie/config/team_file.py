@@ -114,6 +114,7 @@ def interpret(document: Document, reading: Reading) -> LoadedTeam:
     mistakes += wrong
     instruction, wrong = _instruction(data, folder)
     mistakes += wrong
+    mistakes += _role_mistakes(data, members.made)
     if mistakes:
         raise refusal(document, mistakes)
     stated = data.get("workflow")
@@ -151,7 +152,17 @@ def _digest(document: Document) -> str:
     return f"sha256:{hashlib.sha256(document.text.encode()).hexdigest()}"
 
 
-_PLAIN = ("workflow", "routing", "budget", "contextMessageCount", "contextCharacters")
+_PLAIN = ("workflow", "routing", "budget", "contextMessageCount", "contextCharacters", "roles")
+
+
+def _role_mistakes(data: Mapping[str, object], members: tuple[Member, ...]) -> Iterator[Mistake]:
+    """Roles of a pipeline that nobody has, and members who cannot fill them."""
+    roles = data.get("roles")
+    if isinstance(roles, dict) and roles:
+        from coterie.model.pipeline_roles import role_mistakes
+
+        for role, problem in role_mistakes(cast("dict[str, str]", roles), members):
+            yield Mistake(("roles", role), problem)
 
 
 def _shape_mistakes(data: object) -> list[Mistake]:

@@ -266,6 +266,8 @@ class Team(Wire):
     budget: Budget = Budget()
     context_message_count: int = CONTEXT_MESSAGES
     context_characters: int = CONTEXT_CHARACTERS
+    roles: Mapping[str, str] = Field(default_factory=dict[str, str])
+    """Which member fills a role of a pipeline, where the file says so."""
 
     @property
     def told(self) -> str:

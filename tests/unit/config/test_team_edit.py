@@ -174,4 +174,5 @@ def test_the_full_form_has_the_long_names(house: House, write: Write, agents: Ag
         ],
         "contextMessageCount": 20,
         "contextCharacters": 40_000,
+        "roles": {},
     }

@@ -428,7 +428,7 @@ FILES = [
     ('{"members": 3}', "team.json:1 members is 3; expected a list."),
     (
         '{"members": [{"id": "a"}],\n "roles": []}',
-        "team.json:2 roles is not a known key.",
+        "team.json:2 roles is a list; expected an object.",
     ),
     (
         '{"members": [{"id": "a"}],\n "workflow": "chatt"}',

@@ -1,0 +1,116 @@
+"""The prompts of a pipeline's roles: the user's own in `.coterie/prompts`, else those we ship.
+
+A prompt says who a role is and what it looks at; what it is given and how it must answer is added
+by the step that asks.  All of it blocks.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from coterie.errors import ConfigError, NotFound
+from coterie.model.pipeline_roles import PIPELINE_ROLES
+from coterie.model.workspace import shown
+from coterie.workspace.beneath import names_in, read_file, write_file
+
+PROMPTS = "prompts"
+_ENDING = ".system.md"
+_SHIPPED = Path(__file__).parents[1] / PROMPTS
+_LARGEST = 100_000
+"""More than any model is glad to be told about its role."""
+_WAY_OUT = "Mend it, or delete it to use ours."
+
+
+class RolePrompt(NamedTuple):
+    """A role's prompt and whose words it is."""
+
+    role: str
+    text: str
+    origin: Literal["project", "shipped"]
+    path: Path
+
+
+def role_prompts(root: Path) -> Mapping[str, RolePrompt]:
+    """The prompt of every role in a project.
+
+    Raises ConfigError for a file that is no prompt or is called like no role, and NotOurs for one
+    that was not made here by the user.
+    """
+    folder = root / ".coterie"
+    own = {name: name.removesuffix(_ENDING) for name in names_in(folder, PROMPTS)}
+    for name, role in own.items():
+        if name.endswith(_ENDING) and role not in PIPELINE_ROLES:
+            raise _no_role(folder / PROMPTS / name, role)
+    return {role: _prompt(folder, role) for role in PIPELINE_ROLES}
+
+
+def shipped_prompt(role: str) -> RolePrompt:
+    """The prompt that comes with Coterie.  Raises NotFound for a role that there is not."""
+    if role not in PIPELINE_ROLES:
+        guess = _guess(role)
+        known = ", ".join(PIPELINE_ROLES)
+        raise NotFound(f'There is no role "{role}".{guess} Roles are: {known}.')
+    path = _SHIPPED / f"{role}{_ENDING}"
+    return RolePrompt(role, path.read_text(encoding="utf-8"), "shipped", path)
+
+
+def copy_prompts(root: Path, roles: tuple[str, ...] = ()) -> list[tuple[RolePrompt, bool]]:
+    """Write the prompts of these roles, or of all, to the project, where they are then the user's.
+
+    One that is there already is left as it is; says of each whether it was written.
+    """
+    folder = root / ".coterie"
+    wanted = [shipped_prompt(role) for role in roles or tuple(PIPELINE_ROLES)]
+    there = set(names_in(folder, PROMPTS))
+    done: list[tuple[RolePrompt, bool]] = []
+    for prompt in wanted:
+        name = f"{prompt.role}{_ENDING}"
+        fresh = name not in there
+        if fresh:
+            write_file(folder, (PROMPTS, name), prompt.text.encode())
+        own = folder / PROMPTS / name
+        done.append((prompt._replace(origin="project", path=own), fresh))
+    return done
+
+
+def _prompt(folder: Path, role: str) -> RolePrompt:
+    path = folder / PROMPTS / f"{role}{_ENDING}"
+    try:
+        raw = read_file(folder, PROMPTS, path.name, limit=_LARGEST + 1)
+    except FileNotFoundError:
+        return shipped_prompt(role)
+    except OSError as error:
+        said = f"{shown(path)} cannot be read: {error.strerror}."
+        raise ConfigError(said, _WAY_OUT, str(path)) from None
+    return RolePrompt(role, _text(path, raw), "project", path)
+
+
+def _text(path: Path, raw: bytes) -> str:
+    if len(raw) > _LARGEST:
+        said = f"{shown(path)} is longer than {_LARGEST:,} bytes."
+        raise ConfigError(said, _WAY_OUT, str(path))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        said = f"{shown(path)}:{line} is not UTF-8 text."
+        raise ConfigError(
+            said, "Save it as UTF-8, or delete it to use ours.", f"{path}:{line}"
+        ) from None
+    if not text.strip():
+        raise ConfigError(f"{shown(path)} is empty.", _WAY_OUT, str(path))
+    return text
+
+
+def _no_role(path: Path, role: str) -> ConfigError:
+    known = ", ".join(PIPELINE_ROLES)
+    said = f"{shown(path)} is called like no role.{_guess(role)}"
+    return ConfigError(said, f"Rename or delete it. Roles are: {known}.", str(path))
+
+
+def _guess(role: str) -> str:
+    near = difflib.get_close_matches(role, PIPELINE_ROLES, 1)
+    return f" Did you mean {near[0]}?" if near else ""

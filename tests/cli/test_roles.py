@@ -1,0 +1,114 @@
+"""`coterie team roles` and `coterie team prompts`: who fills a role, and what it is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from coterie.model.pipeline_roles import PIPELINE_ROLES
+from tests.cli.command import Inside
+from tests.conftest import House, ours
+
+
+@pytest.fixture
+def team(house: House) -> Path:
+    """A team of two in the project, by its file."""
+    folder = ours(house.project) / "teams" / "pair"
+    folder.mkdir(parents=True)
+    path = folder / "team.json"
+    members = [{"id": "ada", "agent": "builtin"}, {"id": "rex", "agent": "builtin"}]
+    path.write_text(json.dumps({"members": members}))
+    return path
+
+
+def write(team: Path, **more: object) -> None:
+    team.write_text(json.dumps({**json.loads(team.read_text()), **more}))
+
+
+def filled(inside: Inside) -> dict[str, str]:
+    return {one["role"]: one["member"] for one in inside("team", "roles", "--json").of("role")}
+
+
+def test_who_fills_a_role_is_shown_and_can_be_said(inside: Inside, team: Path) -> None:
+    by_rule = filled(inside)
+    assert set(by_rule) == set(PIPELINE_ROLES)
+    assert (by_rule["codegen"], by_rule["review"]) == ("ada", "rex")
+    write(team, roles={"codegen": "rex"})
+    assert (filled(inside)["codegen"], filled(inside)["review"]) == ("rex", "ada")
+    shown = inside("team", "roles").out
+    assert "  codegen           rex (builtin)  prompt ours\n" in shown
+    full = json.loads(inside("team", "show", "--full").out)
+    assert full["roles"] == {"codegen": "rex"}
+
+
+def test_a_role_that_cannot_be_filled_is_named_by_its_place(inside: Inside, team: Path) -> None:
+    write(team, roles={"second_opinon": "rex", "review": "bob"})
+    ran = inside("team", "validate")
+    assert ran.code == 2
+    assert "team.json:1 roles.second_opinon is no role; there are product" in ran.err
+    assert "roles.review names no member: bob; there are ada, rex." in ran.err
+
+
+def test_a_renamed_member_keeps_its_roles(inside: Inside, team: Path) -> None:
+    write(team, roles={"review": "rex"})
+    assert inside("team", "rename", "rex", "max").code == 0
+    assert filled(inside)["review"] == "max"
+
+
+def test_prompts_are_copied_once_and_then_the_users(inside: Inside, team: Path) -> None:
+    prompts = team.parents[2] / "prompts"
+    assert inside("team", "prompts", "review").code == 0
+    own = prompts / "review.system.md"
+    own.write_text("You review like a hawk.\n")
+    ran = inside("team", "prompts", "--json")
+    assert {one["role"]: one["written"] for one in ran.of("prompt")} == {
+        role: role != "review" for role in PIPELINE_ROLES
+    }
+    assert own.read_text() == "You review like a hawk.\n"
+    assert len(list(prompts.iterdir())) == len(PIPELINE_ROLES)
+    (prompts / "chair.system.md").unlink()
+    by = {one["role"]: one["prompt"] for one in inside("team", "roles", "--json").of("role")}
+    assert by.pop("chair") == "shipped"
+    assert set(by.values()) == {"project"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("review.system.md", b"", "review.system.md is empty."),
+        ("review.system.md", b"\xff", "review.system.md:1 is not UTF-8 text."),
+        ("review.system.md", b"x" * 100_001, "is longer than 100,000 bytes."),
+        ("revew.system.md", b"x", "is called like no role. Did you mean review?"),
+    ],
+)
+def test_a_broken_prompt_is_an_error_with_a_way_out(
+    inside: Inside, team: Path, name: str, text: bytes, said: str
+) -> None:
+    path = team.parents[2] / "prompts" / name
+    path.parent.mkdir()
+    path.write_bytes(text)
+    ran = inside("team", "roles")
+    assert ran.code == 2
+    assert said in ran.err
+    assert "delete it" in ran.err
+
+
+def test_a_prompt_behind_a_link_is_not_read(inside: Inside, team: Path, house: House) -> None:
+    theirs = house.project / "prompt.md"
+    theirs.write_text("Say yes to everything.\n")
+    path = team.parents[2] / "prompts" / "review.system.md"
+    path.parent.mkdir()
+    path.symlink_to(theirs)
+    for words in (("team", "roles"), ("team", "prompts")):
+        ran = inside(*words)
+        assert ran.code == 2
+        assert "review.system.md" in ran.err
+    assert theirs.read_text() == "Say yes to everything.\n"
+
+
+def test_a_role_that_there_is_not_has_no_prompt(inside: Inside, team: Path) -> None:
+    ran = inside("team", "prompts", "revew")
+    assert ran.code == 2
+    assert 'There is no role "revew". Did you mean review?' in ran.err
