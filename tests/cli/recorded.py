@@ -44,20 +44,28 @@ def at(second: int, day: str = DAY) -> str:
 
 
 def record(
-    cli: Cli, *writes: Write, task: str = "k3f9", team: Team = TEAM, goal: str = "Add coupons"
+    cli: Cli,
+    *writes: Write,
+    task: str = "k3f9",
+    team: Team = TEAM,
+    goal: str = "Add coupons",
+    parent: str | None = None,
 ) -> None:
-    """A task that was begun, did this, and is parked."""
-    anyio.run(_record, cli, writes, task, team, goal)
+    """A task that was begun, did this, and is parked; with a `parent`, below that one."""
+    anyio.run(_record, cli, writes, task, team, goal, parent)
 
 
-async def _record(cli: Cli, writes: tuple[Write, ...], task: str, team: Team, goal: str) -> None:
+async def _record(
+    cli: Cli, writes: tuple[Write, ...], task: str, team: Team, goal: str, parent: str | None
+) -> None:
     project = Project(cli.house.project)
     make_project(project)
     storage = await SqliteStorage.open(project.database)
     created = TaskCreated(
         task_id=task,
         at=at(0),
-        session_id=task,
+        session_id=parent or task,
+        parent_id=parent,
         workflow="chat",
         workflow_version=1,
         goal=goal,

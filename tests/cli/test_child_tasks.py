@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.command import Cli
+from coterie.model.conversation import Message
+from coterie.model.journal import AppendAudit, AppendMessage, CloseTurn, OpenTurn
+from coterie.model.tool_call import AuditEntry
+from tests.cli.command import Cli, Inside
 from tests.cli.crew import Crew, registered
+from tests.cli.recorded import asks, at, plain, record
 
 
 @pytest.fixture
@@ -85,3 +89,46 @@ def test_a_ticket_ends_with_its_session_and_is_not_run_alone(crew: Crew) -> None
     assert [one["status"] for one in shown["children"]] == ["completed", "completed", "canceled"]
     assert crew("inbox", "--json").of("interaction") == []
     assert "No tool call" in crew("audit", "last/T3").out
+
+
+# -- subtasks: tasks that a member handed out ----------------------------------------------------
+
+
+@pytest.fixture
+def handed_out(inside: Inside) -> Inside:
+    """A task that asks something, and a subtask of it with a call that has not ended."""
+    record(inside, asks(plain("q1", "Input")))
+    usage = '{"input_tokens": 5}'
+    record(
+        inside,
+        OpenTurn("k3f9.1", "turn/1", 1, "rex", 1, at(2)),
+        AppendAudit(AuditEntry("ToolCallRequested", "c1", "Read", "rex", "k3f9.1", at(3), {})),
+        AppendMessage(Message("k3f9.1", 2, "rex", "Half of it.", at(4), 1)),
+        CloseTurn("k3f9.1", "turn/1", 1, at(4), "completed", None, None, usage),
+        task="k3f9.1",
+        goal="the half of it",
+        parent="k3f9",
+    )
+    return inside
+
+
+def test_a_subtask_is_exported_with_its_task_once(handed_out: Inside) -> None:
+    lines = handed_out("export", "k3f9", "-").lines
+    tasks = [line["id"] for line in lines if line["type"] == "task" and "turns" in line]
+    assert tasks == ["k3f9", "k3f9.1"]
+    assert [line["text"] for line in lines if line["type"] == "message"] == [
+        "Add coupons",
+        "the half of it",
+        "Half of it.",
+    ]
+    assert [line["toolName"] for line in lines if line["type"] == "audit"] == ["Read"]
+    assert [line["part"] for line in lines if line["type"] == "cost"] == ["k3f9.1"]
+
+
+def test_a_subtask_is_open_as_long_as_its_task_and_ends_by_its_own_name(handed_out: Inside) -> None:
+    assert [one["outcome"] for one in handed_out("audit", "--json").of("audit")] == ["open"]
+    assert handed_out("stop", "k3f9.1").out == "Nobody ran k3f9.1.  coterie resume k3f9.1\n"
+    refused = handed_out("clean", "k3f9.1", "--yes")
+    assert (refused.code, "k3f9.1 has not ended." in refused.err) == (2, True)
+    assert handed_out("cancel", "k3f9.1", "--yes").out == "Canceled k3f9.1.\n"
+    assert handed_out("clean", "k3f9.1", "--yes").out == "Nothing to remove.\n"

@@ -198,7 +198,7 @@ def test_a_task_of_another_project_is_found_by_its_id(cli: Cli, tmp_path: Path, 
     task = cli.task("hello")
     folder = tmp_path / place
     folder.mkdir(exist_ok=True)
-    for words in (("stop",), ("show",), ("log",), ("cancel", "--yes")):
+    for words in (("stop",), ("show",), ("log",), ("cost",), ("audit",), ("cancel", "--yes")):
         ran = cli(words[0], task, *words[1:], cwd=folder)
         assert (ran.code, ran.err) == (0, f"In {cli.house.project}:\n")
     assert cli("tasks", "--json").of("task")[0]["status"] == "canceled"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from coterie.app.project import App
 from coterie.app.run import TICKETS
 from coterie.config.files import write_atomically
 from coterie.errors import UsageError
-from coterie.model.task import is_part, run_with
+from coterie.model.task import is_part
 from coterie.model.tool_call import DENIED, NOT_RUN, AuditEntry, ChainedEntry
 
 if TYPE_CHECKING:
@@ -76,8 +76,13 @@ class AuditCheck:
 
 async def read_audit(app: App, wanted: AuditFilter) -> AuditView:
     """The tool calls on record."""
-    running = frozenset(view.id for view in await app.tasks() if view.pid or view.questions)
     rows = await app.storage.audit.chain()
+    running = {
+        task_id
+        for view in await app.tasks()
+        if view.pid or view.questions
+        for task_id in await app.below(view.id)
+    }
     return AuditView(
         [row for row in rows if wanted.fits(row.entry)],
         [use for use in _uses(rows, running) if wanted.fits(use.entry)],
@@ -94,7 +99,7 @@ async def check_audit(app: App, task_id: str | None = None) -> AuditCheck:
     return AuditCheck(len(rows), (await app.storage.events.head())[0], problems, sessions)
 
 
-def _uses(rows: Sequence[ChainedEntry], running: frozenset[str]) -> list[ToolUse]:
+def _uses(rows: Sequence[ChainedEntry], running: Collection[str]) -> list[ToolUse]:
     """Requests with their completions, in the order of the requests."""
     ended: dict[int, AuditEntry] = {}
     waiting: dict[tuple[str, str, str], list[int]] = {}
@@ -111,11 +116,7 @@ def _uses(rows: Sequence[ChainedEntry], running: frozenset[str]) -> list[ToolUse
             firsts.append((row.sequence, entry))
             ended[row.sequence] = entry
     return [
-        ToolUse(
-            entry,
-            ended.get(number),
-            _outcome(ended.get(number), run_with(entry.task_id) in running),
-        )
+        ToolUse(entry, ended.get(number), _outcome(ended.get(number), entry.task_id in running))
         for number, entry in firsts
     ]
 

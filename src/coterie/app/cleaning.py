@@ -39,7 +39,8 @@ class Cleaning:
     ) -> list[Leftover]:
         """What there is, and what of it must stay; of one task or of all that have ended."""
         views = await self.app.tasks()
-        ended = [view for view in views if view.status in ENDED and task_id in (None, view.id)]
+        wanted = views if task_id is None else [(await self.app.show(task_id)).view]
+        ended = [view for view in wanted if view.status in ENDED]
         if task_id is not None and not ended:
             raise UsageError(f"{task_id} has not ended.", f"coterie cancel {task_id}")
         found: list[Leftover] = []

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import anyio.to_thread
 
-from coterie.app.audit import AuditFilter, exported, read_audit
+from coterie.app.audit import exported
 from coterie.app.project import App
 from coterie.config.files import storage_errors
 from coterie.errors import UsageError
 from coterie.model.record import Entry, TaskDetail
+from coterie.model.task import ticket_in
 from coterie.workspace.session_files import ArtifactFile, artifact_files
 
 RECORD, PATCH, ARTIFACTS = "task.jsonl", "changes.patch", "artifacts"
@@ -43,13 +44,14 @@ class TaskExport:
 
 async def read_export(app: App, task_id: str) -> TaskExport:
     """Read it all; nothing is written."""
-    ids = [task_id]
-    for view in await app.tasks():  # the oldest first, so a task comes after the one above it
-        if view.parent_id in ids:
-            ids.append(view.id)
-    parts = [TaskPart(await app.show(one), await app.timeline(one)) for one in ids]
-    rows = [row for one in ids for row in (await read_audit(app, AuditFilter(one))).rows]
-    costs = [asdict(cost) for one in ids for cost in await app.costs(one)]
+    ids = await app.below(task_id)
+    parts = [
+        # What happened in a ticket is on the timeline of its session.
+        TaskPart(await app.show(one), () if ticket_in(one) else await app.timeline(one))
+        for one in ids
+    ]
+    rows = [row for row in await app.storage.audit.chain() if row.entry.task_id in ids]
+    costs = [asdict(cost) for cost in await app.costs(task_id)]
     session = parts[0].detail.state.created.session_id
     said = [
         {"sequence": number, **envelope.model_dump(mode="json", exclude_none=True)}

@@ -223,8 +223,12 @@ class App:
         return await steering.say(self._look, task_id, text, author)
 
     async def tasks(self) -> list[TaskView]:
-        """Every task, oldest first."""
+        """Every task that somebody started, oldest first."""
         return await self._look.tasks()
+
+    async def below(self, task_id: str) -> list[str]:
+        """A task and all that are below it, tickets and subtasks, each after the one above it."""
+        return await self._look.below(task_id)
 
     async def find_task(self, name: str, *, tickets: bool = True) -> str:
         """The task a person means: its id, the start of it, `last`, or a ticket: `last/T1`."""

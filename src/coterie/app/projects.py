@@ -207,10 +207,7 @@ async def stop_all(projects: ProjectsAtWork) -> AllStopped:
 
     async def stop(app: App) -> list[tuple[Path, TaskView]]:
         stopped: list[tuple[Path, TaskView]] = []
-        running = [view for view in await app.tasks() if view.pid is not None]
-        for view in running:
-            if view.parent_id is not None:  # it ends with its parent
-                continue
+        for view in [one for one in await app.tasks() if one.pid is not None]:
             try:
                 if await app.stop(view.id):
                     stopped.append((app.root, view))

@@ -11,7 +11,7 @@ import click
 
 from coterie.cli import budgets
 from coterie.cli.lines import input_summary
-from coterie.cli.main import Call, command, look, pass_call
+from coterie.cli.main import Call, command, look, named, pass_call
 from coterie.cli.tasks import Newest, newest_of
 from coterie.cli.text import (
     Since,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from coterie.app.audit import AuditCheck, AuditView, ToolUse
     from coterie.app.costs import Cost
     from coterie.app.project import App
+    from coterie.app.views import CostView
 
 UNKNOWN = "-"
 
@@ -64,19 +65,16 @@ def audit(
     """
     from coterie.app.audit import AuditFilter, check_audit, read_audit
 
-    async def read(app: App) -> AuditView:
-        task = await app.find_task(id_) if id_ else None
-        wanted = AuditFilter(task, given["member"], given["tool"], given["since"])
+    async def read(app: App, task_id: str | None = None) -> AuditView:
+        wanted = AuditFilter(task_id, given["member"], given["tool"], given["since"])
         return await read_audit(app, wanted)
 
-    async def check(app: App) -> AuditCheck:
-        return await check_audit(app, await app.find_task(id_) if id_ else None)
-
     if verify:
-        if checked := look(call, check):
+        checked = look(call, check_audit) if id_ is None else named(call, id_, check_audit)
+        if checked is not None:
             _show_check(call, checked)
         return
-    found = look(call, read)
+    found = look(call, read) if id_ is None else named(call, id_, read, tickets=True)
     if found is None:
         return
     if path is not None:
@@ -85,8 +83,9 @@ def audit(
     uses = found.uses
     if given["errors"]:
         uses = [use for use in uses if use.outcome not in ("ok", "open")]
-    _list(call, newest.of(call, uses))
-    newest.tell(call, len(uses) - len(newest.of(call, uses)))
+    kept = newest.of(call, uses)
+    _list(call, kept)
+    newest.tell(call, len(uses) - len(kept))
 
 
 def _list(call: Call, uses: Sequence[ToolUse]) -> None:
@@ -184,7 +183,10 @@ def cost(call: Call, id_: str | None, by: str | None, since: str | None, newest:
     """
     from coterie.app.views import read_costs
 
-    found = look(call, lambda app: read_costs(app, id_, since))
+    async def read(app: App, task_id: str | None = None) -> CostView:
+        return await read_costs(app, task_id, since)
+
+    found = look(call, read) if id_ is None else named(call, id_, read, tickets=True)
     if found is None:
         return
     costs = found.costs

@@ -95,14 +95,13 @@ def _open_of(call: Call, task: str) -> list[str]:
     """The open questions of a task of this project."""
 
     async def body(app: App, task_id: str) -> list[str]:
-        task_id = await app.find_task(task)  # may be a ticket
         views = [view.interaction for view in await app.questions()]
         found = [one.interaction_id for one in views if is_part(one.task_id, task_id)]
         if not found:
             raise NotFound(f"{task_id} asks nothing.", "coterie inbox")
         return found
 
-    return named(call, task.partition("/")[0], body)
+    return named(call, task, body, tickets=True)
 
 
 async def _answer_all(call: Call, names: list[str], choice: str | None, text: str | None) -> int:
@@ -162,8 +161,7 @@ def say(call: Call, id_: str, words: tuple[str, ...]) -> None:
 
     async def body(app: App, task_id: str) -> tuple[str, str, bool]:
         became = await app.say(task_id, " ".join(words))
-        resumable = any(view.id == task_id and view.resumable for view in await app.tasks())
-        return task_id, became, resumable
+        return task_id, became, (await app.show(task_id)).view.resumable
 
     task_id, became, resumable = named(call, id_, body)
     call.record("said", {"task": task_id, "became": became, "resumable": resumable})

@@ -223,11 +223,13 @@ def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
     return opened(project, body)
 
 
-def named(call: Call, name: str, body: Callable[[App, str], Awaitable[R]]) -> R:
+def named(
+    call: Call, name: str, body: Callable[[App, str], Awaitable[R]], *, tickets: bool = False
+) -> R:
     """Run `body` on the id of the task that a person named, and on its project: this one, else the
-    one other that has a task of exactly this id."""
+    one other that has a task of exactly this id.  `tickets`: it may be a ticket, `k3f9/T2`."""
     run: Callable[..., R] = _loaded("named:run_on_task")
-    return run(call, name, body)
+    return run(call, name, body, tickets=tickets)
 
 
 def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:

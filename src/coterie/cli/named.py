@@ -16,38 +16,40 @@ from coterie.model.workspace import shown
 R = TypeVar("R")
 
 
-def run_on_task(call: Call, name: str, body: Callable[[App, str], Awaitable[R]]) -> R:
+def run_on_task(
+    call: Call, name: str, body: Callable[[App, str], Awaitable[R]], *, tickets: bool
+) -> R:
     """Run `body` on the task that is meant; one of another project only by its exact id."""
     around = project_around(call.directory)
     missing = NotFound(f'No task "{name}" in any project.', "coterie inbox")
     if around is not None:
         missing = NotFound(f'No "{name}": nothing has been done in {around.root} yet.')
         if has_history(here(call)):
-            outcome = _tried(around, name, body)
+            outcome = _tried(around, name, body, tickets=tickets)
             if not isinstance(outcome, NotFound):
                 return outcome[0]
             missing = outcome
     other = None
-    if call.directory is None and name != "last":
+    if call.directory is None and name.partition("/")[0] != "last":
         other = anyio.run(project_of, name, around)
     if other is None:
         raise missing
     call.directory = other.root  # for what else this command does
     call.note(f"In {shown(other.root)}:")
-    outcome = _tried(other, name, body)
+    outcome = _tried(other, name, body, tickets=tickets)
     if isinstance(outcome, NotFound):
         raise outcome
     return outcome[0]
 
 
 def _tried(
-    project: Project, name: str, body: Callable[[App, str], Awaitable[R]]
+    project: Project, name: str, body: Callable[[App, str], Awaitable[R]], *, tickets: bool
 ) -> tuple[R] | NotFound:
     """What came of it; the error where this project has no such task."""
 
     async def inside(app: App) -> tuple[R] | NotFound:
         try:
-            task_id = await app.find_task(name, tickets=False)
+            task_id = await app.find_task(name, tickets=tickets)
         except NotFound as error:
             return error
         return (await body(app, task_id),)

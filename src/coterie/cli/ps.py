@@ -89,7 +89,7 @@ def stop(call: Call, id_: str | None, member: str | None, *, everything: bool) -
 def _stop_task(call: Call, id_: str) -> None:
     async def body(app: App, task_id: str) -> tuple[TaskView, bool]:
         ran = await app.stop(task_id)
-        return next(view for view in await app.tasks() if view.id == task_id), ran
+        return (await app.show(task_id)).view, ran
 
     view, ran = named(call, id_, body)
     call.record("task", records.task(view) | {"stopped": ran})

@@ -103,7 +103,6 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
     """What happened in a task or a ticket (k3f9/T2), in order; each line names who."""
 
     async def body(app: App, task_id: str) -> None:
-        task_id = await app.find_task(id_)  # may be a ticket
         detail = await app.show(task_id)
         timeline = Timeline(call, app.root, detail.state.created.team)
         timeline.head(detail)
@@ -115,7 +114,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
             timeline.show(entry)
         timeline.end((await app.show(task_id)).view)
 
-    named(call, id_.partition("/")[0], body)
+    named(call, id_, body, tickets=True)
 
 
 _SHORT = 7
@@ -194,7 +193,7 @@ async def _only(app: App) -> str:
 
 
 async def _view(app: App, task_id: str) -> TaskView:
-    return next(view for view in await app.tasks() if view.id == task_id)
+    return (await app.show(task_id)).view
 
 
 @command("accept", "coterie accept last")

@@ -46,6 +46,14 @@ class TaskReader:
         rows = await self.storage.events.tasks()
         return await self._views(rows, [row for row in rows if row.parent_id is None])
 
+    async def below(self, task_id: str) -> list[str]:
+        """A task and all that are below it, tickets and subtasks, each after the one above it."""
+        found = [task_id]
+        for row in await self.storage.events.tasks():  # parents come before their children
+            if row.parent_id in found:
+                found.append(row.id)
+        return found
+
     async def _views(self, all_rows: list[TaskRow], rows: list[TaskRow]) -> list[TaskView]:
         run_by = {row.id: _run_by(row) for row in all_rows}
         leases = {lease.task_id: lease for lease in await self.storage.leases.all()}

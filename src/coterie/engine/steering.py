@@ -154,7 +154,7 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
         raise NotFound(f'No member "{name}" to stop in {task_id}. Here: {here}.')
     if await look.runner_of(task_id) is None:
         return False
-    below = await _session_below(look, task_id)
+    below = await look.below(task_id)
     busy = [one for one in await look.running() if one.task in below and _is(name, one.member)]
     places = {one.task for one in busy} or {task_id}
     for place in places:
@@ -171,15 +171,6 @@ async def stop_member(look: TaskReader, task_id: str, name: str) -> bool:
 
 def _is(name: str, seat: str) -> bool:
     return name in (seat, base_of(seat))
-
-
-async def _session_below(look: TaskReader, task_id: str) -> set[str]:
-    """A task and the tasks below it."""
-    found = {task_id}
-    for row in await look.storage.events.tasks():  # parents come before their children
-        if row.parent_id in found:
-            found.add(row.id)
-    return found
 
 
 async def cancel(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 Action = Callable[[], Awaitable[None]]
 _COMMAND = re.compile(r"/[A-Za-z]+")
 """What looks like one word of command, known or not."""
+_FEW = 20
+"""So many tasks are listed, the newest."""
 
 
 class ScreenActions(Protocol):
@@ -201,7 +203,7 @@ class InputHandler:
             self._around.print([" ends when this turn is over"])
 
     async def _tasks(self) -> None:
-        tasks = await self._app.tasks() if self._app is not None else []
+        tasks = (await self._app.tasks())[-_FEW:] if self._app is not None else []
         lines = [f"   {one.id}   {one.status}   {clip(one_line(one.title), 50)}" for one in tasks]
         self._around.print(lines or ["   No task yet."])
 
