@@ -36,7 +36,14 @@ _STEPS = re.compile(r".*(?:step|action|todo)s?", re.IGNORECASE)
 _ID = re.compile(r"id|key|name|.*_id|.*Id", re.ASCII)
 _LEFT_OUT = re.compile(r"command|ask_?user|capability|cmd|script", re.IGNORECASE)
 """What an example shows and only some answers have: who gives it wants something done."""
-_WORTH_IT = re.compile(r"evidence|notes?|acceptance_?criteria|.*steps?", re.IGNORECASE)
+_WORTH_IT = re.compile(
+    r"evidence|notes?|acceptance_?criteria|.*steps?|requirements?|scenarios?|scope|design|tasks?"
+    r"|.*_plan|strategy|.*_?cases?|.*_?impacts?|when|then|consensus",
+    re.IGNORECASE,
+)
+"""What an answer may leave out, and would be of no use without."""
+_PATH = "path"
+_NAMED = re.compile(rf"{_ID.pattern}|title", re.ASCII)
 _DEEPEST = 8
 
 STAND_IN = "A stand-in for a model says so in a rehearsal."
@@ -121,8 +128,10 @@ class Filling:
     def _list(self, shape: Json, name: str, part: Part | None, depth: int) -> list[object]:
         each = self._resolved(mapping(shape.get("items")))
         inner = self._properties(each)
-        if any(map(_ID.fullmatch, inner)) and part is None and not _TROUBLE.fullmatch(name):
-            return [self._value(each, name, one, depth + 1) for one in self.facts.parts()]
+        if part is None and not _TROUBLE.fullmatch(name):
+            parts = self._parts(inner)
+            if parts:
+                return [self._value(each, name, one, depth + 1) for one in parts]
         if inner and not _TROUBLE.fullmatch(name):
             return [self._value(each, name, part, depth + 1)]
         said = list(self._lines(name, part))
@@ -130,6 +139,13 @@ class Filling:
         while isinstance(least, int) and len(said) < least:
             said.append(self._value(each, name, part, depth + 1))
         return said
+
+    def _parts(self, fields: Mapping[str, Json]) -> tuple[Part, ...]:
+        """What a list of such objects is about: files, or parts of the goal."""
+        facts = self.facts
+        if _PATH in fields:
+            return tuple(Part(slug(file), facts.goal, file) for file in facts.outputs)
+        return facts.parts() if any(map(_NAMED.fullmatch, fields)) else ()
 
     def _lines(self, name: str, part: Part | None) -> list[object]:
         """What a list of texts says."""
