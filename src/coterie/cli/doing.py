@@ -11,6 +11,7 @@ from coterie.model.update import WaitsFor
 _WAITS: Mapping[WaitsFor, str] = {
     "you": "waits for you",
     "limit": "waits for a limit",
+    "budget": "waits for a budget",
     "command": "waits for a command",
     "model": "waits for the model",
 }

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
 from math import inf
 from typing import NamedTuple
 
 import anyio
+import anyio.to_thread
 
 from coterie.engine.attempt import Attempt
-from coterie.engine.questions import Questions
+from coterie.engine.lease import living
+from coterie.engine.questions import Questions, close_question
 from coterie.engine.task_run import TaskRun
 from coterie.model import instant, step_name
 from coterie.model.about import BudgetReached, BudgetScope, Measure
-from coterie.model.interaction import Ask, Validation
-from coterie.model.journal import Turn
+from coterie.model.interaction import NOBODY, Answer, Ask, Question, Validation
+from coterie.model.journal import IllegalWrite, Turn
 from coterie.model.question_text import MORE_EXAMPLES
 from coterie.model.task import Stop, Stopped, run_with, ticket_in
-from coterie.model.team import MORE, Allowance, Tally, base_of, more
+from coterie.model.team import (
+    MORE,
+    Allowance,
+    Member,
+    Reservation,
+    Tally,
+    base_of,
+    more,
+    shown,
+)
 from coterie.model.update import REHEARSED
 from coterie.ports import Parked
 
 _CAREFUL = 2.0
 """A turn is taken to cost up to so many times what the dearest of its member did."""
-_RESERVED = "what is left of the budget is reserved for turns under way"
+_REMEMBERED = 7 * 86_400.0
+"""What turns of a member cost is remembered for so long, in seconds."""
+_OF_A_DAY = ("day", "member's day")
 _LOOK = 0.5
 """Whoever waits for what others have reserved looks again after so many seconds."""
+_CENT_OF_A_CENT = 6
+"""Sums of money are rounded to so many places: ten times 0.1 is 1."""
 
 
 class Limit(NamedTuple):
@@ -41,78 +56,159 @@ class Limit(NamedTuple):
 
     @property
     def is_of_day(self) -> bool:
-        return self.scope in ("day", "member's day")
+        return self.scope in _OF_A_DAY
+
+    @property
+    def is_of_member(self) -> bool:
+        return self.scope in ("member", "member's day")
+
+    def counts(self, turn: Reservation, session: str) -> bool:
+        """Whether a turn under way, seen from a session, uses what is limited."""
+        if self.is_of_member and base_of(turn.member) != self.whose:
+            return False
+        if self.is_of_day:
+            return turn.at >= _midnight()
+        if self.scope == "ticket":
+            return turn.task_id == self.whose
+        return _session(turn.task_id) == session
+
+
+class _Blocked(NamedTuple):
+    """Why a turn may not begin."""
+
+    limit: Limit
+    by: Sequence[Reservation]
+    """The turns that what is left is reserved for; none: the limit is reached."""
 
 
 class Budgets:
     """Refuses the next call of a model where a budget is used up.
 
-    What was used is asked of the store every time: other processes use the day's budget too, and a
-    day ends.  What turns under way may still use counts as used for those that have not begun.
+    What was used, what turns under way may still use and what was asked are in the store, for
+    other processes use the same budgets: nothing is decided by what this one remembers.
     """
 
     def __init__(self, run: TaskRun, questions: Questions) -> None:
         self._run = run
         self._questions = questions
-        self._open: dict[str, Attempt] = {}
-        """By step: turns that have begun, or are about to."""
-        self._reserving = anyio.Lock()
-        self._asking = anyio.Lock()
-        self._asked: dict[str, int] = {}
-        """By name: how often it was asked in this run."""
+        self._asking = defaultdict[Limit, anyio.Lock](anyio.Lock)
+        self._asked = defaultdict[str, int](int)
+        """By limit and amount: how often it was asked in this run."""
         self._parked: dict[Limit, Stop] = {}
+        self._is_new = True
 
     @asynccontextmanager
     async def reserved(self, attempt: Attempt) -> AsyncGenerator[None]:
         """A turn, begun only when what it may use is left; asks at a limit.  Raises Parked."""
-        while (blocked := await self._blocked(attempt)) is not None:
-            limit, is_reached = blocked
-            if is_reached:
-                await self._ask(limit)
-            else:
-                self._run.show_state(attempt.member, "waiting", _RESERVED)
-                await anyio.sleep(_LOOK)
+        if attempt.member.type == "human":  # who uses nothing, and takes their time
+            yield
+            return
+        if self._is_new:
+            self._is_new = False
+            await self._withdraw_old()
+        await self._reserve(attempt)
         try:
             yield
         finally:
-            self._open.pop(attempt.name, None)
+            self._run.storage.reservations.drop(attempt.task_id, attempt.name)
 
     async def check(self, attempt: Attempt) -> None:
         """Ask, before anything more is used, where a limit is reached.  Raises Parked."""
-        for limit in self._limits(attempt):
-            while True:
-                used, allowed = await self._state(limit)
-                if used < allowed:
-                    break
-                await self._ask(limit)
+        manages = not step_name.parse(attempt.name).topic
+        for limit in self._limits(attempt.member, attempt.task_id):
+            if limit.scope == "ticket" and manages:
+                continue  # other tickets wait for the manager's turn to end
+            await self._ask_while_reached(limit, attempt.member)
 
-    async def _blocked(self, attempt: Attempt) -> tuple[Limit, bool] | None:
-        """A limit that a turn may not begin for, and whether it is reached; else it has begun."""
-        async with self._reserving:
-            for limit in self._limits(attempt):
-                # Before what was used is read: a turn that ends meanwhile counts twice, not never.
-                others = [one for one in self._open.values() if limit in self._limits(one)]
+    async def check_ticket(self, member: Member, task_id: str) -> None:
+        """Ask where the limit of a ticket is reached, before its next turn.  Raises Parked."""
+        for limit in self._limits(member, task_id):
+            if limit.scope == "ticket":
+                await self._ask_while_reached(limit, member)
+
+    async def _reserve(self, attempt: Attempt) -> None:
+        waits = False
+        while (blocked := await self._blocked(attempt)) is not None:
+            if not blocked.by:
+                await self._ask(blocked.limit, attempt.member)
+                continue
+            if not waits:
+                waits = True
+                tasks = ", ".join(dict.fromkeys(one.task_id for one in blocked.by))
+                reason = f"what is left is reserved for turns under way: {tasks}"
+                self._run.keep_state(attempt.member, "waiting", "budget", reason)
+            await anyio.sleep(_LOOK)
+        if waits:
+            self._run.keep_state(attempt.member, "working")
+
+    async def _blocked(self, attempt: Attempt) -> _Blocked | None:
+        """Why a turn may not begin; None: it may, and what it may use is reserved."""
+        run, member = self._run, attempt.member
+        fence, store = run.fence, run.storage.reservations
+        mine = Reservation(
+            attempt.task_id, attempt.name, member.id, instant.now(), fence.task_id, fence.token
+        )
+        while True:
+            # Before what was used is read: a turn that ends meanwhile counts twice, not never.
+            made, reserved = await store.all()
+            others = await self._under_way(reserved, mine)
+            for limit in self._limits(member, attempt.task_id):
                 used, allowed = await self._state(limit)
                 if used >= allowed:
-                    return limit, True
-                if others:
-                    turns = await self._turns(limit)
-                    needed = sum(_needed(limit, one, turns) for one in (*others, attempt))
-                    if used + needed > allowed:
-                        return limit, False
-            self._open[attempt.name] = attempt
-        return None
+                    return _Blocked(limit, ())
+                by = [one for one in others if limit.counts(one, run.task.session_id)]
+                if by and used + await self._needed(limit, (*by, mine)) > allowed:
+                    return _Blocked(limit, by)
+            if await store.add(fence, mine, made):
+                return None
 
-    def _limits(self, attempt: Attempt) -> Iterator[Limit]:
-        team, mine = self._run.task.team.budget, attempt.member.budget
-        member, session = base_of(attempt.member.id), self._run.task.session_id
-        ticket = attempt.task_id if ticket_in(attempt.task_id) else ""
+    async def _under_way(
+        self, reserved: Sequence[Reservation], mine: Reservation
+    ) -> list[Reservation]:
+        """Reservations of turns that a living process takes, but for the turn that this one is
+        and the one that it is a part of, which waits for it."""
+        own = (mine.task_id, mine.step), self._run.task.parent_id
+        others = [one for one in reserved if one[:2] != own[0] and one.task_id != own[1]]
+        if not others:
+            return []
+        leases = {lease.task_id: lease for lease in await self._run.storage.leases.all()}
+        found: list[Reservation] = []
+        lives: dict[str, bool] = {}
+        for one in others:
+            lease = leases.get(one.run)
+            if lease is None or lease.token != one.token or lease.state == "parked":
+                continue
+            if lease.owner not in lives:
+                owners = self._run.owners
+                known = await anyio.to_thread.run_sync(living, owners, lease.owner)
+                lives[lease.owner] = known is not None
+            if lives[lease.owner]:
+                found.append(one)
+        return found
+
+    async def _needed(self, limit: Limit, turns: Sequence[Reservation]) -> float:
+        """What turns may use of a limit: nobody knows before a member has taken its first."""
+        if limit.measure == "turns":
+            return float(len(turns))
+        dearest: dict[str, float] = {}
+        for turn in await self._run.storage.journal.spending(instant.after(-_REMEMBERED)):
+            used, member = turn.used, base_of(turn.member)
+            if used == REHEARSED or not (used or turn.outcome == "completed"):
+                continue
+            amount = Tally().plus(used).of(limit.measure)
+            dearest[member] = max(amount, dearest.get(member, 0.0))
+        return sum(_CAREFUL * dearest.get(base_of(one.member), inf) for one in turns)
+
+    def _limits(self, member: Member, task_id: str) -> Iterator[Limit]:
+        task = self._run.task
+        team, mine, name = task.team.budget, member.budget, base_of(member.id)
+        tickets = (one for one in (task_id, task.parent_id or "") if ticket_in(one))
         scopes: tuple[tuple[BudgetScope, Allowance, str], ...] = (
-            ("task", team, session),
+            ("task", team, task.session_id),
             ("day", team.per_day, ""),
-            ("member", mine, member),
-            ("member's day", mine.per_day, member),
-            *((("ticket", team.per_ticket, ticket),) if ticket else ()),
+            ("member", mine, name),
+            ("member's day", mine.per_day, name),
+            *(("ticket", team.per_ticket, ticket) for ticket in tickets),
         )
         for scope, allowance, whose in scopes:
             for measure, amount in allowance.limits():
@@ -123,7 +219,8 @@ class Budgets:
         total = Tally()
         for turn in await self._turns(limit):
             total = total.plus(turn.used, turn.outcome in ("completed", "interrupted"))
-        return total.of(limit.measure), float(limit.amount) + await self._granted(limit)
+        used = round(total.of(limit.measure), _CENT_OF_A_CENT)
+        return used, round(limit.amount + await self._granted(limit), _CENT_OF_A_CENT)
 
     async def _turns(self, limit: Limit) -> Sequence[Turn]:
         """The turns that count for a limit: those of a task with all that are below it."""
@@ -133,45 +230,93 @@ class Budgets:
         else:
             task = limit.whose if limit.scope == "ticket" else self._run.task.session_id
             turns = await journal.spending(task_id=task)
-        one = limit.whose if limit.scope in ("member", "member's day") else None
+        one = limit.whose if limit.is_of_member else None
         return [
             turn for turn in turns if one in (None, base_of(turn.member)) and turn.used != REHEARSED
         ]
 
     async def _granted(self, limit: Limit) -> float:
         """How much more was given: for a day that is over, nothing."""
-        session, since = self._run.task.session_id, _midnight()
+        since = _midnight()
         amounts: list[float] = []
         for question in await self._run.storage.inbox.questions(only_open=False):
-            asked, given = question.interaction, question.response
-            if not isinstance(asked.about, BudgetReached) or given is None:
+            given = question.response
+            if given is None or not self._is_about(limit, question):
                 continue
-            same = asked.about.scope == limit.scope and asked.about.measure == limit.measure
-            counts = (
-                (question.answered_at or "") >= since
-                if limit.is_of_day
-                else run_with(asked.task_id).partition(".")[0] == session
-            )
-            if same and counts and asked.about.member in (limit.whose, asked.task_id):
+            if not limit.is_of_day or (question.answered_at or "") >= since:
                 amounts.append(more(given.input_value or "stop") or 0.0)
         return sum(amounts, 0.0)
 
-    async def _ask(self, limit: Limit) -> None:
+    def _is_about(self, limit: Limit, question: Question) -> bool:
+        """Whether a question asks about a limit, of whatever day."""
+        about, task_id = question.interaction.about, question.interaction.task_id
+        if not isinstance(about, BudgetReached):
+            return False
+        if (about.scope, about.measure) != (limit.scope, limit.measure):
+            return False
+        # Earlier releases named the task that asked, which may be a part of the session.
+        whose = about.member == limit.whose or (limit.scope == "task" and about.member == task_id)
+        return whose and (limit.is_of_day or _session(task_id) == self._run.task.session_id)
+
+    async def _ask_while_reached(self, limit: Limit, member: Member) -> None:
+        while True:
+            used, allowed = await self._state(limit)
+            if used < allowed:
+                return
+            await self._ask(limit, member)
+
+    async def _ask(self, limit: Limit, member: Member) -> None:
         """Ask about a limit that is reached; whoever else meets it waits for the same answer."""
-        async with self._asking:
+        async with self._asking[limit]:
             if limit in self._parked:
                 raise Parked(self._parked[limit])
             used, allowed = await self._state(limit)
             if used < allowed:
                 return
+            # A day ends, whether anybody has answered by then or not.
+            until = instant.end_of_day() if limit.is_of_day else None
+            reason = shown(limit.measure, used, allowed)
+            self._run.keep_state(member, "waiting", "budget", reason, until)
             try:
-                await self._put(limit, used, allowed)
+                with anyio.move_on_after(instant.seconds_until(until) if until else None) as scope:
+                    await self._answered(limit, used, allowed)
             except Parked as parked:
                 self._parked[limit] = parked.stop
                 raise
+            if scope.cancelled_caught:
+                await self._withdraw_old()
+            self._run.keep_state(member, "working")
 
-    async def _put(self, limit: Limit, used: float, allowed: float) -> None:
+    async def _answered(self, limit: Limit, used: float, allowed: float) -> None:
+        """Wait for the answer to the one question about a limit; asks it, if nobody has.
+
+        Raises Parked where it is to stop.  It may have been answered before, or been closed: what
+        may be used then is for the caller to see.
+        """
+        while True:
+            is_asked = await self._open_question(limit)
+            if is_asked is not None:
+                answer = await self._questions.follow(is_asked)
+            else:
+                try:
+                    answer = await self._put(limit, used, allowed)
+                except IllegalWrite:  # another process was first
+                    continue
+            given = answer.response
+            if more(given.input_value or "stop") is not None or given.author_actor_id == NOBODY:
+                return
+            if answer.fresh:  # a later run finds the answer and asks again
+                raise Parked(Stopped("budget"))
+
+    async def _open_question(self, limit: Limit) -> Question | None:
+        since = _midnight() if limit.is_of_day else ""
+        asked = await self._run.storage.inbox.questions()
+        found = (one for one in asked if one.asked_at >= since and self._is_about(limit, one))
+        return next(found, None)
+
+    async def _put(self, limit: Limit, used: float, allowed: float) -> Answer:
         example = MORE_EXAMPLES[limit.measure]
+        session = _midnight() if limit.is_of_day else self._run.task.session_id
         question = Ask(
             author="coterie",
             kind="Input",
@@ -190,29 +335,28 @@ class Budgets:
                 example=example,
             ),
             intent=[limit.scope, limit.measure, allowed],
+            once=f"{session} {limit.scope} {limit.measure} {limit.whose}",
         )
-        for number in count(self._asked.get(key := f"{limit.scope}{limit.whose}{allowed}", 0) + 1):
-            self._asked[key] = number
-            name = step_name.budget(limit.scope, limit.measure, limit.whose, allowed, number)
-            answer = await self._questions.ask(name, question)
-            if more(answer.response.input_value or "stop") is not None:
-                return
-            if answer.fresh:  # a later run finds the answer and asks again
-                raise Parked(Stopped("budget"))
+        key = f"{limit.scope} {limit.measure} {limit.whose} {allowed}"
+        self._asked[key] += 1
+        name = step_name.budget(limit.scope, limit.measure, limit.whose, allowed, self._asked[key])
+        return await self._questions.ask(name, question)
+
+    async def _withdraw_old(self) -> None:
+        """Close what this task asked about a day that is over."""
+        inbox, since = self._run.storage.inbox, _midnight()
+        for question in await inbox.questions():
+            asked = question.interaction
+            mine = run_with(asked.task_id) == self._run.task.task_id
+            if not mine or question.asked_at >= since:
+                continue
+            if isinstance(asked.about, BudgetReached) and asked.about.scope in _OF_A_DAY:
+                await close_question(inbox, asked, "the day is over")
 
 
-def _needed(limit: Limit, attempt: Attempt, turns: Iterable[Turn]) -> float:
-    """What a turn may use of a limit: nobody knows before a member has taken its first."""
-    if limit.measure == "turns":
-        return 1.0
-    whose = base_of(attempt.member.id)
-    seen = [Tally().plus(turn.used).of(limit.measure) for turn in turns if turn.used]
-    mine = [
-        amount
-        for turn, amount in zip([turn for turn in turns if turn.used], seen, strict=True)
-        if base_of(turn.member) == whose and turn.outcome is not None
-    ]
-    return _CAREFUL * max(mine) if mine else inf
+def _session(task_id: str) -> str:
+    """The session that a task, a ticket or a subtask is part of."""
+    return run_with(task_id).partition(".")[0]
 
 
 def _midnight() -> str:

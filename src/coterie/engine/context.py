@@ -19,7 +19,7 @@ from coterie.model.conversation import Brief, Message
 from coterie.model.interaction import Answer, Ask
 from coterie.model.journal import AppendMessage, CloseStep, OpenStep, Step, TakeRequest, Write
 from coterie.model.record import MessageRecord, Record
-from coterie.model.task import Stop
+from coterie.model.task import Stop, ticket_task
 from coterie.model.team import Member, base_of
 from coterie.model.ticket import Ticket
 from coterie.model.update import PendingCall, TurnFailed, Usage, sum_of
@@ -60,6 +60,12 @@ class TaskContext:
         if isinstance(outcome, Message) and outcome.task_id == self._run.task.task_id:
             self._newest = outcome.seq
         return outcome
+
+    async def within_budget(self, member: Member, ticket_id: str) -> None:
+        """Wait until the budget of a ticket allows a turn."""
+        child = ticket_task(self._run.task.task_id, ticket_id)
+        if self._turns.budgets is not None and self.has_child(child):
+            await self._turns.budgets.check_ticket(member, child)
 
     async def ask(self, name: str, question: Ask) -> Answer:
         """Put a question in the inbox and wait for its answer."""

@@ -54,6 +54,19 @@ class Questions:
             self._given[name] = response
         return Answer(response, fresh=waited)
 
+    async def follow(self, asked: Question) -> Answer:
+        """The answer to an open question, perhaps of another task; by nobody where that was
+        closed.  Raises Parked when patience ends."""
+        name, author = asked.interaction.interaction_id, asked.interaction.author_actor_id
+        try:
+            response, _ = await self._wait(name, author, by_agent=False)
+        except Parked:
+            if (await _existing(self._run.storage.inbox, name)).state == "open":
+                raise
+            task_id = asked.interaction.task_id
+            response = Response(interaction_id=name, task_id=task_id, author_actor_id=NOBODY)
+        return Answer(response, fresh=True)
+
     async def reuse(self, name: str, question: Ask, earlier: Step, response: Response) -> None:
         """Let an answer that was given to an equal question, and served nobody, serve here."""
         task_id, result = self._run.task.task_id, response.model_dump_json()
@@ -81,7 +94,7 @@ class Questions:
         event = UserInteractionRequested(task_id=task_id, at=instant.now(), interaction=interaction)
         asked = step._replace(input=interaction.interaction_id)
         begun = run.starting(task_id)
-        await run.commit(*begun, OpenStep(asked), AppendEvent(event, step=step.name))
+        await run.commit(*begun, OpenStep(asked), AppendEvent(event, step.name, question.once))
         return interaction.interaction_id
 
     async def _close_older_plans(self) -> None:

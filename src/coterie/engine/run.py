@@ -34,7 +34,6 @@ from coterie.model.journal import (
     TaskHistory,
     Turn,
     WorkflowChanged,
-    question_about,
 )
 from coterie.model.record import Record, ResultRecord, TaskRecord
 from coterie.model.task import (
@@ -96,6 +95,7 @@ class Engine:
             Journal(task_id, ()),
             [],
             self.services,
+            owners=self.claimant.owner.folder,
         )
 
         async def run_child(created: TaskCreated) -> ResultRecord:
@@ -178,9 +178,12 @@ class _Run:
         return result
 
     async def _asks(self, state: TaskState) -> bool:
-        """Whether the task, or a ticket that is part of it, waits for an answer."""
-        if state.open_questions or not self._run.children:
-            return bool(state.open_questions)
+        """Whether the task, or a ticket that is part of it, waits for an answer; perhaps to what
+        another task asks for both."""
+        if state.open_questions or self._stop == Stopped("question"):
+            return True
+        if not self._run.children:
+            return False
         asked = (one.interaction.task_id for one in await self._storage.inbox.questions())
         return not self._run.children.keys().isdisjoint(asked)
 
@@ -292,7 +295,8 @@ async def _settle(change: WorkflowChanged, questions: Questions) -> None:
         ),
     )
     for number in count(1):
-        answer = await questions.ask(question_about(change, number), question)
+        name = step_name.workflow_changed(change.step, change.digest, number)
+        answer = await questions.ask(name, question)
         if answer.response.selected_option_id != "stop":
             return
         if answer.fresh:

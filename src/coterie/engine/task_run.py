@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import anyio
 
@@ -226,6 +227,8 @@ class TaskRun:
     has_words: anyio.Event = field(default_factory=anyio.Event)
     """Set when there are any."""
     stops: MemberStops = field(default_factory=MemberStops)
+    owners: Path = Path()
+    """Where it is known which processes live."""
     children: dict[str, Status] = field(default_factory=dict[str, "Status"])
     """By id: how the tickets stand that are carried out as part of the task."""
     _said: dict[str, list[Message]] = field(default_factory=dict[str, list[Message]])

@@ -57,11 +57,11 @@ class TurnRunner:
     ) -> None:
         self._run = run
         self._questions = questions
-        self._budgets: Budgets | None = None
+        self.budgets: Budgets | None = None
         if run.has_budgets:
             from coterie.engine.budgets import Budgets
 
-            self._budgets = Budgets(run, questions)
+            self.budgets = Budgets(run, questions)
         self._rate_limiter: RateLimiter | None = None
         self.permissions: PermissionGate = PermissionGate(run, questions)
         self._run_child = run_child
@@ -111,7 +111,7 @@ class TurnRunner:
                 if member.turns_per_minute is not None:
                     with self._run.stops.cuts(member.id, anyio.CancelScope()):
                         await self._limiter().begin(member)
-                budgets = self._budgets
+                budgets = self.budgets
                 async with budgets.reserved(attempt) if budgets else nullcontext():
                     end = await self._attempt(attempt, past)
                 is_new, past = False, []
@@ -300,8 +300,8 @@ class TurnRunner:
     async def _spend(self, attempt: Attempt, usage: update.Usage) -> None:
         if usage != update.UNTOLD:
             self._run.post(attempt.spend(usage))
-        if self._budgets is not None:
-            await self._budgets.check(attempt)
+        if self.budgets is not None:
+            await self.budgets.check(attempt)
 
     async def _answer(self, attempt: Attempt, asked: update.Asked | update.Delegated) -> Response:
         if isinstance(asked, update.Delegated):

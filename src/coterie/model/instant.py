@@ -72,6 +72,11 @@ def after(seconds: float) -> str:
     return of(datetime.fromisoformat(now()) + timedelta(seconds=seconds))
 
 
+def end_of_day() -> str:
+    """The next midnight in UTC."""
+    return of(datetime.fromisoformat(f"{now()[:10]}T00:00:00Z") + timedelta(days=1))
+
+
 def _checked(text: str) -> str:
     try:
         return parse(text)

@@ -177,6 +177,8 @@ class Ask:
     """An agent's own words; None: they are made from `about`."""
     intent: object = None
     """JSON data by which the journal knows it from others, where author and options do not do."""
+    once: str | None = None
+    """What it has in common with equal questions of other tasks, of which one may be open."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coterie.errors import StepRepeated
-from coterie.model import step_name
 from coterie.model.conversation import Message
 from coterie.model.interaction import Response
 from coterie.model.step_name import StepName, parse
@@ -151,6 +150,9 @@ class AppendEvent(NamedTuple):
     event: Event
     step: str | None = None
     """For a question: the step that asks it."""
+    once: str | None = None
+    """For a question of which only one may be open in the project: what all of its kind have in
+    common.  IllegalWrite where one is."""
 
 
 class AppendMessage(NamedTuple):
@@ -364,11 +366,6 @@ class Journal:
         for name in self._steps:
             if name in self._ahead and name not in self._kept:
                 raise WorkflowChanged(name, "it is recorded but no longer asked for", "gone")
-
-
-def question_about(change: WorkflowChanged, number: int) -> str:
-    """The name of the step that asks what to do about a changed workflow."""
-    return step_name.workflow_changed(change.step, change.digest, number)
 
 
 def _after_decisions(steps: Sequence[Step]) -> tuple[dict[str, Step], frozenset[str]]:

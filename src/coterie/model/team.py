@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import Annotated, Literal, NamedTuple, cast
 
 from pydantic import BeforeValidator, Field
 
@@ -92,6 +92,21 @@ class Tally:
     def of(self, measure: Measure) -> float:
         """One of its figures."""
         return {"tokens": self.tokens, "usd": self.usd, "turns": self.turns}[measure]
+
+
+class Reservation(NamedTuple):
+    """What a turn may use of budgets, set apart from before it begins until it is over.
+
+    It holds while its run does: the lease of `run` has this token, and its owner lives.
+    """
+
+    task_id: str
+    step: str
+    member: str
+    at: str
+    run: str
+    """The task whose lease its run holds."""
+    token: int
 
 
 def more(said: str) -> float | None:

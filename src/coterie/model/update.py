@@ -158,7 +158,7 @@ class Delegated:
     """Who should do it; None: the user chooses."""
 
 
-WaitsFor = Literal["you", "limit", "command", "model"]
+WaitsFor = Literal["you", "limit", "budget", "command", "model"]
 """What a member that waits is waiting for; of a limit it is known until when."""
 
 

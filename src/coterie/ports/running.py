@@ -142,6 +142,13 @@ class Context(Protocol):
         """
         ...
 
+    async def within_budget(self, member: Member, ticket_id: str) -> None:
+        """Wait until the budget of a ticket allows a turn of a member: asks at its limit.
+
+        For those whom other tickets need too: they are free while the user is asked.
+        """
+        ...
+
     async def ask(self, name: str, question: Ask) -> Answer:
         """Put a question in the inbox and wait for its answer; parks where nobody will answer."""
         ...

@@ -20,6 +20,7 @@ from coterie.model.journal import (
     Write,
 )
 from coterie.model.task import Event, TaskCreated, TaskRow
+from coterie.model.team import Reservation
 from coterie.model.ticket import Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 
@@ -193,6 +194,23 @@ class LeaseStore(Protocol):
         ...
 
 
+class ReservationStore(Protocol):
+    """What turns under way, in every process, may still use of budgets."""
+
+    async def all(self) -> tuple[int, list[Reservation]]:
+        """Every reservation that was not dropped, and how many were ever made; that of a run that
+        is dead is among them."""
+        ...
+
+    async def add(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
+        """Reserve, if no more than `seen` were ever made; one of the same turn is replaced."""
+        ...
+
+    def drop(self, task_id: str, step: str) -> None:
+        """The turn is over, or was never begun.  Queued."""
+        ...
+
+
 class Storage(Protocol):
     """All stores of a project behind one writer.
 
@@ -216,6 +234,8 @@ class Storage(Protocol):
     def inbox(self) -> InboxStore: ...
     @property
     def leases(self) -> LeaseStore: ...
+    @property
+    def reservations(self) -> ReservationStore: ...
 
     async def create(self, event: TaskCreated, owner: str, opening: Message | None) -> Fence | None:
         """A new task, its lease and its first message, at once; None if the id is taken."""

@@ -43,6 +43,7 @@ class MortalStorage:
     tickets: Any = field(init=False)
     inbox: Any = field(init=False)
     leases: Any = field(init=False)
+    reservations: Any = field(init=False)
     create: Any = field(init=False)
     history: Any = field(init=False)
     commit: Any = field(init=False)
@@ -59,9 +60,13 @@ class MortalStorage:
         self, fence: Fence | None, *writes: Write, after: Callable[[], None] | None = None
     ) -> None:
         """Keep it until the next call, as a process keeps it until the next commit."""
+        self.queue(lambda: self.real.post(fence, *writes, after=after))
+
+    def queue(self, call: Callable[..., None], *given: object) -> None:
+        """Keep a call that nobody waits for."""
         if self.dead:
             raise Died
-        self._queued.append(lambda: self.real.post(fence, *writes, after=after))
+        self._queued.append(partial(call, *given))
 
     async def changed(self, seen: int) -> int:
         """Waiting is no moment of its own."""
@@ -109,5 +114,7 @@ class _Mortal:
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self._real, name)
+        if name == "drop":
+            return partial(self._storage.queue, call)
         posts = name in ("set_child_pid", "drop_child")
         return call if posts else partial(self._storage.live, call)

@@ -54,7 +54,10 @@ def raising(error: Exception) -> Work[None]:
 
 
 def counted(connection: sqlite3.Connection) -> set[str]:
-    return {row[0] for row in connection.execute("SELECT name FROM counters")} - {"question"}
+    return {row[0] for row in connection.execute("SELECT name FROM counters")} - {
+        "question",
+        "reservation",
+    }
 
 
 def trouble(code: int) -> sqlite3.Error:

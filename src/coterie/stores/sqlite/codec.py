@@ -33,6 +33,7 @@ from coterie.model.task import (
     UserInteractionRequested,
     UserInteractionResponded,
 )
+from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry
 
@@ -222,13 +223,15 @@ MESSAGE = Codec(Message)
 MOMENT = Codec(Moment)
 OPENING = Codec(journal.OpenTurn)
 REQUEST = Codec(journal.Request)
+RESERVATION = Codec(Reservation)
 STEP = Codec(journal.Step)
 TASK = Codec(TaskRow)
 TICKET = Codec(Ticket, alone=["id", "state"], apart=["history"])
 TURN = Codec(journal.Turn)
 
 _CODECS: Sequence[Codec[Any]] = (
-    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, REQUEST, STEP, TASK, TICKET, TURN,
+    AUDIT, CHILD, LEASE, MEMBER_STATE, MESSAGE, MOMENT, OPENING, REQUEST, RESERVATION, STEP, TASK,
+    TICKET, TURN,
 )  # fmt: skip
 _COLUMNS = {codec.kind.__name__: codec.columns for codec in _CODECS}
 _HEADER = "-- name: "

@@ -75,7 +75,8 @@ UPDATE counters SET value = value + 1 WHERE name = 'question' RETURNING value
 SELECT id FROM questions WHERE task_id = ? AND state = 'open'
 
 -- name: insert_question
-INSERT INTO questions (id, task_id, step, state, requested) VALUES (?, ?, ?, 'open', ?)
+INSERT INTO questions (id, task_id, step, state, requested, once) VALUES (?, ?, ?, 'open', ?, ?)
+ON CONFLICT DO NOTHING
 
 -- name: respond_question
 UPDATE questions SET state = ?, responded = ? WHERE id = ? AND state = 'open'
@@ -192,8 +193,11 @@ SELECT {Turn} FROM turns WHERE opened_at >= ? ORDER BY opened_at, task_id, opene
 
 -- name: spending_of_task
 SELECT {Turn} FROM turns
-WHERE task_id IN (SELECT id FROM tasks WHERE ? IN (id, session_id, parent_id))
-AND opened_at >= ? ORDER BY opened_at, opened
+WHERE task_id IN (
+    WITH RECURSIVE below (id) AS (
+        SELECT ? UNION SELECT t.id FROM tasks AS t JOIN below AS b ON t.parent_id = b.id
+    ) SELECT id FROM below
+) AND opened_at >= ? ORDER BY opened_at, opened
 
 -- tickets
 
@@ -265,6 +269,27 @@ SELECT {ChildLease} FROM children ORDER BY started_at, mark
 
 -- name: children_of_task
 SELECT {ChildLease} FROM children WHERE task_id = ? ORDER BY started_at, mark
+
+-- reservations
+
+-- name: reservations
+SELECT {Reservation} FROM reservations ORDER BY at, task_id, step
+
+-- name: reservations_made
+SELECT value FROM counters WHERE name = 'reservation'
+
+-- name: next_reservation
+UPDATE counters SET value = value + 1 WHERE name = 'reservation' AND value = ? RETURNING value
+
+-- name: insert_reservation
+INSERT OR REPLACE INTO reservations ({Reservation}) VALUES ({Reservation?})
+
+-- name: drop_reservation
+DELETE FROM reservations WHERE task_id = ? AND step = ?
+
+-- name: drop_reservations_of_others
+DELETE FROM reservations
+WHERE token <> (SELECT token FROM leases WHERE leases.task_id = reservations.run)
 
 -- requests and member states
 

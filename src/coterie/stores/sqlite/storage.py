@@ -28,6 +28,7 @@ from coterie.model.task import (
     TaskRow,
     UserInteractionResponded,
 )
+from coterie.model.team import Reservation
 from coterie.model.ticket import Moment, Ticket
 from coterie.model.tool_call import AuditEntry, ChainedEntry
 from coterie.stores.sqlite import codec, database
@@ -267,6 +268,32 @@ class SqliteLeases(_Store):
         return await self._all(codec.CHILD.value, "children_of_task", task_id)
 
 
+class SqliteReservations(_Store):
+    """What turns under way may still use of budgets."""
+
+    async def all(self) -> tuple[int, list[Reservation]]:
+        def read(connection: sqlite3.Connection) -> tuple[int, list[Reservation]]:
+            # The number first: what is reserved in between makes it too old, and is seen.
+            made = select(connection, "reservations_made")[0][0]
+            return made, values(connection, codec.RESERVATION.value, "reservations")
+
+        return await self._writer.read(read)
+
+    async def add(self, fence: Fence, reservation: Reservation, seen: int) -> bool:
+        def reserve(connection: sqlite3.Connection) -> bool:
+            if not select(connection, "next_reservation", seen):
+                return False
+            connection.execute(SQL["drop_reservations_of_others"])
+            row = codec.RESERVATION.row(reservation)
+            execute(connection, SQL["insert_reservation"], row).close()
+            return True
+
+        return await self._writer.submit(reserve, fence)
+
+    def drop(self, task_id: str, step: str) -> None:
+        self._writer.post(lambda c: select(c, "drop_reservation", task_id, step))
+
+
 PATIENCE = 5.0
 """How long another process may hold the database before we say so, in seconds."""
 
@@ -290,6 +317,7 @@ class SqliteStorage:
         self.tickets: SqliteTickets = SqliteTickets(self._writer, path)
         self.inbox: SqliteInbox = SqliteInbox(self._writer, self._writes)
         self.leases: SqliteLeases = SqliteLeases(self._writer)
+        self.reservations: SqliteReservations = SqliteReservations(self._writer)
 
     @classmethod
     async def open(cls, path: Path, *, patience: float = PATIENCE) -> SqliteStorage:

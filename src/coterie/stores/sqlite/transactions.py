@@ -233,7 +233,7 @@ class Writes:
 
     def _append_event(self, connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
         self.events_appended: bool = True
-        _append_event(connection, write.event, write.step)
+        _append_event(connection, write)
 
     def _open_step(self, connection: sqlite3.Connection, write: journal.OpenStep) -> None:
         step = write.step
@@ -304,8 +304,9 @@ def _set_member_state(connection: sqlite3.Connection, write: journal.SetMemberSt
 # -- events: numbered, chained, and folded into tasks and questions at once ---------------------
 
 
-def _append_event(connection: sqlite3.Connection, event: task.Event, step: str | None) -> None:
+def _append_event(connection: sqlite3.Connection, write: journal.AppendEvent) -> None:
     """Append the event and keep the projections, or raise IllegalEvent where it cannot follow."""
+    event = write.event
     status, _ = task.transition(_before(connection, event.task_id), event)
     rows = select(connection, "last_event")
     last, previous = rows[0] if rows else (0, b"")
@@ -317,7 +318,9 @@ def _append_event(connection: sqlite3.Connection, event: task.Event, step: str |
         return
     if isinstance(event, task.UserInteractionRequested):
         asked = event.interaction.interaction_id
-        connection.execute(SQL["insert_question"], (asked, event.task_id, step or "", sequence))
+        row = (asked, event.task_id, write.step or "", sequence, write.once)
+        if execute(connection, SQL["insert_question"], row).rowcount != 1:
+            raise IllegalWrite(f"{event.task_id}: what {asked} asks is asked already")
     elif isinstance(event, task.UserInteractionResponded):
         answer = event.response
         is_closed = answer.author_actor_id == NOBODY  # an answer by nobody only closes it

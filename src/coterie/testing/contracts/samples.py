@@ -22,7 +22,7 @@ from coterie.model.task import (
     UserInteractionRequested,
     UserInteractionResponded,
 )
-from coterie.model.team import Member, Team
+from coterie.model.team import Member, Reservation, Team
 from coterie.model.ticket import Moment, Ticket
 from coterie.ports import Storage
 
@@ -124,6 +124,11 @@ def closing(name: str = STEP, seq: int = 1, task_id: str = TASK) -> tuple[journa
 def child(mark: str, task_id: str = TASK) -> journal.ChildLease:
     """A process that is about to start."""
     return journal.ChildLease(task_id, "ann", "claude", mark, "boot-1", "pid:[1]", "here", at(6))
+
+
+def reservation(step: str, task_id: str = TASK) -> Reservation:
+    """What a turn may use."""
+    return Reservation(task_id, step, "ann", at(4), task_id, 1)
 
 
 TICKET = Ticket("T1", "t-1", "Coupon model", history=(Moment(at(1), "created"),))

@@ -25,6 +25,7 @@ from coterie.testing.contracts.samples import (
     created,
     interaction,
     message,
+    reservation,
     started,
 )
 
@@ -188,6 +189,48 @@ class ProcessesContract(OpenedStorage):
         with pytest.raises(LeaseLost):
             await storage.leases.record_child(fence, child("m1"))
         assert await storage.leases.children() == []
+
+    async def test_who_has_seen_all_reservations_reserves(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        mine, again = reservation("turn/1"), reservation("turn/2")
+        async with self.opened(tmp_path) as other:
+            assert await other.reservations.all() == (0, [])
+            assert await storage.reservations.add(fence, mine, 0)
+            theirs = await other.create(created("b"), "other", None)
+            assert theirs is not None
+            late = reservation("turn/1", "b")
+            assert not await other.reservations.add(theirs, late, 0)
+            assert await other.reservations.all() == (1, [mine])
+            assert await other.reservations.add(theirs, late, 1)
+        assert await storage.reservations.all() == (2, [late, mine])
+        assert await storage.reservations.add(fence, mine, 2), "of the same turn: once"
+        assert await storage.reservations.add(fence, again, 3)
+        storage.reservations.drop(TASK, "turn/1")
+        storage.reservations.drop(TASK, "turn/1")
+        assert await storage.reservations.all() == (4, [late, again])
+
+    async def test_a_reservation_is_gone_with_its_run(self, storage: Storage, fence: Fence) -> None:
+        assert await storage.reservations.add(fence, reservation("turn/1"), 0)
+        assert await storage.leases.claim(TASK, "other", 1) == 2
+        newer = reservation("turn/2")._replace(token=2)
+        assert await storage.reservations.add(Fence(TASK, 2), newer, 1)
+        assert await storage.reservations.all() == (2, [newer])
+        with pytest.raises(LeaseLost):
+            await storage.reservations.add(fence, reservation("turn/3"), 2)
+
+    async def test_of_questions_that_are_asked_once_one_is_open(
+        self, tmp_path: Path, storage: Storage, fence: Fence
+    ) -> None:
+        other = await storage.create(created("b"), "me", None)
+        await storage.commit(other, started("b"))
+        await storage.commit(fence, asked("q1")._replace(once="today"))
+        with pytest.raises(IllegalWrite):
+            await storage.commit(other, asked("q2", "b")._replace(once="today"))
+        await storage.commit(other, asked("q3", "b")._replace(once="tomorrow"), asked("q4", "b"))
+        async with self.opened(tmp_path) as answering:
+            assert await answering.inbox.respond(answered("q1"))
+        await storage.commit(other, asked("q2", "b")._replace(once="today"))
 
     async def test_the_first_look_is_at_once(self, storage: Storage) -> None:
         with anyio.fail_after(1):

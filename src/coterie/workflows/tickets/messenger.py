@@ -157,6 +157,8 @@ class Manager:
         self, name: str, prompt: str, wanted: type[AnyPayload], ticket: str | None = None
     ) -> AnyPayload:
         """Its reply.  Raises Parked where its agent fails and the user does not say what to do."""
+        if ticket is not None:  # the ticket waits for its own limit, and nobody else does
+            await self._context.within_budget(self.member, ticket)
         async with self._turn:  # held while the user is asked: one question for one failure
             if self._parked is not None:
                 self._context.park(self._parked)
