@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import resource
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +20,7 @@ from jsonschema import Draft202012Validator
 from coterie.app.project import App
 from coterie.config.schemas import FOLDER
 from coterie.engine.task_run import RunServices
-from coterie.errors import EnvelopeForged, StorageDamaged
+from coterie.errors import EnvelopeForged, StorageDamaged, StorageError
 from coterie.model.check import CheckOutcome
 from coterie.model.journal import AppendEnvelope
 from coterie.model.team import Member
@@ -297,6 +298,25 @@ async def test_adding_does_not_look_at_what_is_there(tmp_path: Path) -> None:
         await kept.flush()
     await storage.close()
     assert asked == [(number, 1) for number in range(39)]
+
+
+async def test_a_full_disk_leaves_no_half_of_an_envelope(tmp_path: Path) -> None:
+    storage = await SqliteStorage.in_memory()
+    fence = await storage.create(created(), "me", None)
+    await storage.commit(fence, AppendEnvelope(envelope(1)))
+    kept = EnvelopeFiles(tmp_path, storage.tickets, created().session_id)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))  # then a write stops in the middle
+    try:
+        with pytest.raises(StorageError):
+            await kept.flush()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    folder = tmp_path / "logs" / created().session_id
+    assert list(folder.iterdir()) == []
+    await kept.flush()
+    await storage.close()
+    assert len(list(folder.glob("*.json"))) == 1
 
 
 # -- signed ------------------------------------------------------------------------------------

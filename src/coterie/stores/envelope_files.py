@@ -34,15 +34,13 @@ from coterie.model.envelope_fault import (
 from coterie.ports import TicketStore
 from coterie.stores.events_log import log_lines
 from coterie.stores.sqlite.failures import from_system
-from coterie.workspace.beneath import open_file, opened_folder
+from coterie.workspace.beneath import NEW, open_file, opened_folder, replace_file
 from coterie.workspace.session_files import check_signatures, key_path, session_key
 
 Rows = Sequence[tuple[int, Envelope]]
 
 LOG = "events.log"
 _OURS = re.compile(r"\d{6,}-[a-z_]+\.json")
-_NEW = ".new"
-_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _DELAY = 0.05
 """Seconds that a write waits for more to be written with it: a few percent of a ticket's CPU."""
 
@@ -193,11 +191,13 @@ class _Folder:
                 continue
             if is_there and not _says(kept, envelope):
                 found.append(self._fault("changed", name))
-                _put_aside(at, name, "changed") if mend else None
+                if mend:
+                    _put_aside(at, name, "changed")
             elif not is_there and (extent == "whole" or name < newest):
                 # What comes after the newest file may only have been cut off by a crash.
                 found.append(self._fault("missing", name))
-            _replace(at, name, data) if mend else None
+            if mend:
+                replace_file(at, name, data)
         return [*found, *(self._fault("unknown", name) for name in sorted(ours - wanted.keys()))]
 
     def _compare_log(
@@ -212,8 +212,9 @@ class _Folder:
         if mend and log is not None and is_short:
             self._append(at, lines[len(log) :])
         elif mend:
-            _put_aside(at, LOG, "changed") if told else None
-            _replace(at, LOG, lines)
+            if told:
+                _put_aside(at, LOG, "changed")
+            replace_file(at, LOG, lines)
         return [self._fault("missing" if log is None else "changed", LOG)] if told else []
 
     def _fault(self, kind: FaultKind, name: str) -> EnvelopeFault:
@@ -252,7 +253,7 @@ class _Folder:
                 if os.stat(LOG, dir_fd=at, follow_symlinks=False).st_size != self._size:
                     return False
                 for sequence, envelope in rows:
-                    _replace(at, _name(sequence, envelope), _data(envelope))
+                    replace_file(at, _name(sequence, envelope), _data(envelope))
                 self._append(at, lines)
         except FileNotFoundError:
             return False
@@ -281,7 +282,7 @@ def _listed(at: int) -> frozenset[str]:
 
 def _tidy(at: int, names: Collection[str], wanted: Collection[str]) -> None:
     for name in names:
-        if name.startswith(".") and name.endswith(_NEW):
+        if name.startswith(".") and name.endswith(NEW):
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at)  # ours, and cut
         elif _OURS.fullmatch(name) and name not in wanted:
@@ -299,22 +300,6 @@ def _says(data: bytes | None, envelope: Envelope) -> bool:
         return Envelope.model_validate(_object(data or b"")) == envelope
     except (ValueError, ValidationError):
         return False
-
-
-def _replace(at: int, name: str, data: bytes) -> None:
-    # Not forced to the disk: what a power cut takes is put right from the rows.  Once for each
-    # envelope, and paths of pathlib's would cost as much as the file.
-    fresh = f".{name}{_NEW}"
-    try:
-        descriptor = os.open(fresh, _FRESH, 0o600, dir_fd=at)
-    except FileExistsError:  # left by a crash, or by somebody else
-        os.unlink(fresh, dir_fd=at)
-        descriptor = os.open(fresh, _FRESH, 0o600, dir_fd=at)
-    try:
-        os.write(descriptor, data)
-    finally:
-        os.close(descriptor)
-    os.rename(fresh, name, src_dir_fd=at, dst_dir_fd=at)
 
 
 def _name(sequence: int, envelope: Envelope) -> str:

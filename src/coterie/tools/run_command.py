@@ -29,6 +29,7 @@ from coterie.tools import sandbox as sandboxes
 from coterie.tools.read_only_sandbox import ReadOnlySandbox
 from coterie.tools.toolbox import Excerpt, Tool, ToolInput, ToolOutcome, Utf8Text
 from coterie.tools.workspace_files import ToolError
+from coterie.workspace.beneath import opened_folder, replace_file
 from coterie.workspace.git_guard import GitGuard
 from coterie.workspace.session_files import artifacts_folder
 
@@ -289,14 +290,11 @@ class SandboxedChecks:
 
     def _log(self, command: str, data: bytes) -> str:
         """Write the output to a numbered file of its own, atomically."""
-        folder = artifacts_folder(self.root, self.session)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        place = (self.root / ".coterie", "sessions", self.session, "artifacts")
         slug = re.sub(r"[^a-z0-9]+", "-", self.redactor.text(command).lower()).strip("-")[:40]
-        fresh = folder / f".{os.urandom(4).hex()}.new"
-        fresh.write_bytes(data)
-        with _NUMBERING:
-            names = (_NUMBER.match(one.name) for one in folder.iterdir())
+        with _NUMBERING, opened_folder(*place, make=True) as folder:
+            names = map(_NUMBER.match, os.listdir(folder))  # noqa: PTH208 - a handle is no path
             last = max((int(found[1]) for found in names if found), default=0)
             name = f"{last + 1}-{slug or 'check'}.log"
-            fresh.replace(folder / name)
+            replace_file(folder, name, data)
         return name

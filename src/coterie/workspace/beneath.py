@@ -21,6 +21,8 @@ from coterie.errors import NotOurs
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW = ".new"
+"""How the name of a draft ends."""
 
 
 @contextmanager
@@ -113,23 +115,28 @@ def write_file(base: Path, names: Sequence[str], data: bytes, *, durable: bool =
     """
     *above, name = names
     with opened_folder(base, *above, make=True) as folder:
-        fresh = f".{name}.{os.urandom(4).hex()}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(fresh, dir_fd=folder)
-            raise
-        if durable:
-            os.fsync(folder)
+        replace_file(folder, name, data, durable=durable)
     return base.joinpath(*names)
+
+
+def replace_file(folder: int, name: str, data: bytes, *, durable: bool = False) -> None:
+    """The same in the folder of a handle; a draft that a kill leaves there is hidden."""
+    fresh = f".{name}.{os.urandom(4).hex()}{NEW}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(fresh, flags, 0o600, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.rename(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(fresh, dir_fd=folder)
+        raise
+    if durable:
+        os.fsync(folder)
 
 
 def require_file(base: Path, *names: str) -> None:

@@ -24,7 +24,7 @@ import psutil
 
 from coterie.errors import GitFailed, NotOurs
 from coterie.model import instant
-from coterie.workspace.beneath import names_in, opened_folder, write_file
+from coterie.workspace.beneath import names_in, opened_folder, replace_file, write_file
 from coterie.workspace.snapshots.files import CurrentSnapshots, ignored_folders, take_snapshots
 from coterie.workspace.snapshots.repository import (
     COUNT,
@@ -146,11 +146,11 @@ class TurnSnapshots:
         refs = folder / REFS
         if (folder / "packed-refs").exists():  # somebody tidied up
             return True
-        begun = tuple(f"{OPEN}{quote(f'{task_id}{mark}', safe='')}" for mark in ("./"))
-        begun = (_open_prefix(task_id), *begun)
-        names = names_in(folder, STATE)
+        # Those of subtasks and of tickets, besides its own.
+        parts = (f"{OPEN}{quote(f'{task_id}{mark}', safe='')}" for mark in (".", "/"))
+        begun = (_open_prefix(task_id), *parts)
         kept = (refs / task_id).is_dir() or any(refs.glob(f"{task_id}.*"))
-        return kept or any(name.startswith(begun) for name in names)
+        return kept or any(name.startswith(begun) for name in names_in(folder, STATE))
 
     def _end(self, task_id: str, place: Path) -> None:
         last = self._begun.pop((task_id, place)).last
@@ -166,10 +166,8 @@ class TurnSnapshots:
     ) -> LastSnapshots | None:
         """End whatever tasks began in a folder with what it is now; None if it is gone."""
         last, taken = self._take(repository, place) if place.is_dir() else (None, [])
-        current, at = (
-            CurrentSnapshots(repository, {one.folder: one for one in taken}),
-            instant.now(),
-        )
+        current = CurrentSnapshots(repository, {one.folder: one for one in taken})
+        at = instant.now()
         ended = [
             span
             for span in repository.spans()
@@ -248,14 +246,8 @@ class TurnSnapshots:
         return None
 
     def _write(self, name: str, kept: dict[str, Any]) -> None:
-        """Replace a file as a whole."""
-        fresh = f".{name[:40]}.{os.urandom(4).hex()}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with self._state() as state:
-            descriptor = os.open(fresh, flags, 0o600, dir_fd=state)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-            os.rename(fresh, name, src_dir_fd=state, dst_dir_fd=state)
+            replace_file(state, name, json.dumps(kept).encode())
 
     def _remove(self, name: str) -> None:
         with self._state() as state, suppress(FileNotFoundError):
