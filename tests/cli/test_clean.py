@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import anyio
+import anyio.to_thread
 from inline_snapshot import snapshot
 
+from coterie.app.cleaning import Cleaning
+from coterie.app.project import App
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 from tests.cli.command import Cli
 from tests.cli.crew import Crew, git, registered
+from tests.cli.recorded import TEAM, record
 
 
 def crew_at_its_end(bare: Cli) -> tuple[Crew, str]:
@@ -120,3 +127,37 @@ def test_snapshots_that_somebody_deleted_are_not_an_unchanged_folder(cli: Cli) -
     assert (refused.code, "nothing was kept" in refused.err) == (2, True)
     (root.parent / "elsewhere.git").rename(root / ".coterie/snapshots.git")
     assert "note.txt" in cli("diff", task).out
+
+
+def removed_after(cli: Cli, meanwhile: Callable[[], object]) -> list[str]:
+    """What is removed where something happens while a person looks at the list."""
+
+    async def clean() -> list[str]:
+        async with App.open(cli.house.project) as app:
+            found = await Cleaning(app).leftovers()
+            await anyio.to_thread.run_sync(meanwhile)
+            return [one.name for one in await Cleaning(app).remove(found)]
+
+    return anyio.run(clean)
+
+
+def test_a_home_that_is_in_use_again_by_the_time_of_the_answer_stays(cli: Cli) -> None:
+    cli.task("--agents", "ada", "hello")
+    home = cli.house.project / ".coterie/teams/adhoc/ada/home"
+    (home / "cache").write_text("x")
+    team = TEAM.model_copy(update={"name": "adhoc"})
+    assert removed_after(cli, lambda: record(cli, team=team)) == []
+    assert (home / "cache").exists()
+
+
+def test_a_branch_that_got_a_commit_by_the_time_of_the_answer_stays(bare: Cli) -> None:
+    crew, task = crew_at_its_end(bare)
+    crew("accept", task)
+    branch = f"coterie/{task}/T1"
+
+    def commit() -> None:
+        made = git(crew.root, "commit-tree", f"{branch}^{{tree}}", "-p", branch, "-m", "mine")
+        git(crew.root, "update-ref", f"refs/heads/{branch}", made.strip())
+
+    assert branch not in removed_after(crew.cli, commit)
+    assert left(crew)[1] == [branch, "main"]

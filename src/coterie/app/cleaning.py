@@ -38,16 +38,18 @@ class Cleaning:
         self, task_id: str | None = None, kinds: Collection[str] = KINDS
     ) -> list[Leftover]:
         """What there is, and what of it must stay; of one task or of all that have ended."""
-        views = await self.app.tasks()
-        wanted = views if task_id is None else [(await self.app.show(task_id)).view]
-        ended = [view for view in wanted if view.status in ENDED]
+        if task_id is None:
+            views = await self.app.tasks()
+        else:
+            views = [(await self.app.show(task_id)).view]
+        ended = [view for view in views if view.status in ENDED]
         if task_id is not None and not ended:
             raise UsageError(f"{task_id} has not ended.", f"coterie cancel {task_id}")
         found: list[Leftover] = []
         for view in ended:
             found += await self._of_session(view, kinds)
         if "home" in kinds and task_id is None:
-            found += await self._homes(views)
+            found += await self._homes()
         if "draft" in kinds and task_id is None:
             found += await anyio.to_thread.run_sync(lambda: list(drafts(self._root)))
         if "snapshots" in kinds:
@@ -64,9 +66,11 @@ class Cleaning:
             mine = [one for one in going if one.task == task_id]
             async with self.app.changes.held(claimant, task_id):
                 removed += await self._remove_of_session(task_id, mine)
-        for one in (one for one in going if one.kind in ("home", "draft")):
-            await anyio.to_thread.run_sync(remove_path, self._root, one)
-            removed.append(one)
+        unused = {one.name for one in await self._homes() if not one.kept}
+        for one in going:  # somebody may have started a task with that team since they were listed
+            if one.kind == "draft" or (one.kind == "home" and one.name in unused):
+                await anyio.to_thread.run_sync(remove_path, self._root, one)
+                removed.append(one)
         if snapshots := [one for one in going if one.kind == "snapshots"]:
             names = [one.task for one in snapshots]
             await anyio.to_thread.run_sync(remove_snapshots, self._root, names)
@@ -91,11 +95,11 @@ class Cleaning:
         remove = partial(_remove_all, SessionLeftovers(worktrees), found)
         return await anyio.to_thread.run_sync(remove)
 
-    async def _homes(self, views: Sequence[TaskView]) -> list[Leftover]:
+    async def _homes(self) -> list[Leftover]:
         in_use: set[str] = set()
-        for view in views:
+        for view in await self.app.tasks():
             if view.status not in ENDED:
-                in_use.add((await self.app.show(view.id)).state.created.team.name)
+                in_use.add((await self.app.sessions.look.state(view.id)).created.team.name)
         return await anyio.to_thread.run_sync(lambda: list(unused_homes(self._root, in_use)))
 
     @property

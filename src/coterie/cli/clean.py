@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 @command("clean", "coterie clean --dry-run")
 @click.argument("id_", metavar="[ID]", required=False)
 @click.option(
-    "--only", type=click.Choice(KINDS), multiple=True, help="These alone; may be given again."
+    "--only", type=click.Choice(KINDS), multiple=True, help="This kind alone; may be given again."
 )
 @click.option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @pass_call
 def clean(call: Call, id_: str | None, only: tuple[str, ...], *, dry_run: bool, yes: bool) -> None:
-    """Remove what tasks left that have ended: worktrees, branches, homes, snapshots.
+    """Remove what ended tasks left behind: worktrees, branches, homes, snapshots, drafts.
 
     All of it is listed first. A worktree with changes that no commit has, and a branch that is
     not in the one you have checked out, are kept. Without its snapshots, what a task changed can

@@ -64,11 +64,11 @@ class SessionLeftovers:
         """Those that the branch which is checked out contains can go."""
         prefix = f"{HEADS}coterie/{self.worktrees.session}/"
         listed = self._git.run("for-each-ref", "--format=%(refname)", prefix).split()
-        head = self._git.head()
+        merged = self._merged(prefix)
         kept = {Path(one.name).name for one in self.worktree_folders() if one.kept}
         for ref in listed:
             name = ref.removeprefix(HEADS)
-            why = "" if head is not None and self._contains(head, ref) else "not in your branch"
+            why = "" if ref in merged else "not in your branch"
             why = why or ("its worktree is kept" if name.rpartition("/")[2] in kept else "")
             yield Leftover("branch", self.worktrees.session, name, kept=why)
 
@@ -86,10 +86,7 @@ class SessionLeftovers:
     def remove(self, one: Leftover) -> bool:
         """Remove a worktree or branch, unless it has got something to lose meanwhile."""
         if one.kind == "branch":
-            if any(linked.branch == one.name and linked.alive for linked in self._git.worktrees()):
-                return False
-            self._git.run("update-ref", "-d", f"{HEADS}{one.name}")
-            return True
+            return self._remove_branch(one.name)
         folder = self.worktrees.root / one.name
         with locked(self.worktrees.folder) as lock:
             if self._worktree(folder).kept:
@@ -102,6 +99,15 @@ class SessionLeftovers:
                 # The folder of checks is on no branch: what it was at is on `merged`.
                 shutil.rmtree(linked.git_dir, ignore_errors=True)
             shutil.rmtree(going)
+        return True
+
+    def _remove_branch(self, name: str) -> bool:
+        ref = f"{HEADS}{name}"
+        tip = self._merged(ref).get(ref)
+        in_use = any(one.branch == name and one.alive for one in self._git.worktrees())
+        if in_use or tip is None:
+            return False
+        self._git.run("update-ref", "-d", ref, tip)  # refused where it has moved on just now
         return True
 
     @property
@@ -122,9 +128,14 @@ class SessionLeftovers:
             return replace(made, kept="holds changes that no commit has")
         return made
 
-    def _contains(self, commit: str, other: str) -> bool:
-        tip = self._git.commit(other)
-        return self._git.run("merge-base", other, commit, accept=(0, 1)).strip() == tip
+    def _merged(self, below: str) -> dict[str, str]:
+        """The refs below a name that the branch which is checked out contains, with their tips."""
+        head = self._git.head()
+        if head is None:
+            return {}
+        words = ("for-each-ref", "--format=%(refname) %(objectname)", f"--merged={head}", below)
+        listed = (line.partition(" ") for line in self._git.run(*words).splitlines())
+        return {ref: tip for ref, _, tip in listed}
 
 
 def _linked(git: Git, folder: Path) -> LinkedWorktree | None:
