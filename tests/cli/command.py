@@ -117,6 +117,20 @@ class Cli:
         (folder / "team.json").write_text(json.dumps({"members": entries}))
         return folder / "team.json"
 
+    def registry(self, **agents: Mapping[str, Any]) -> Path:
+        """Write a registry of these agents and no others."""
+        path = self.house.coterie_home / "agents" / "config.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"schemaVersion": "1.2", "agents": agents}))
+        return path
+
+    def members(self, *entries: Mapping[str, Any], **more: Any) -> Path:
+        """Write a team of these members, in place of the one before."""
+        path = ours(self.house.project) / "teams" / "pair" / "team.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({**more, "members": entries}))
+        return path
+
     def task(self, *arguments: str) -> str:
         """Run a chat to its end and give its task's id."""
         return str(self("chat", "--json", *arguments).lines[-1]["task"])

@@ -49,8 +49,9 @@ def commands(body: str) -> list[tuple[str, int]]:
     return found
 
 
-PLAIN = re.compile(r"coterie [^'|&;<>`\\]*")
-"""A command that needs nothing of the shell but its quotes and variables."""
+PLAIN = re.compile(r"coterie (?!team open)[^'|&;<>`\\]*")
+"""A command that needs nothing of the shell but its quotes and variables, and that returns:
+`team open` becomes the program that it opens."""
 
 
 def by_shell(command: str) -> Ran:

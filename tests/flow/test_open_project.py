@@ -17,6 +17,7 @@ from coterie import (
     MessageRecord,
     NotFound,
     OpenProject,
+    Record,
     ResultRecord,
     TaskBusy,
     UsageError,
@@ -136,3 +137,118 @@ async def test_a_team_is_rehearsed_whatever_its_agents_are(project: Path) -> Non
         said = await texts(opened, task)
     assert len(said) == 2
     assert all("stand-in for a model" in text for text in said)
+
+
+# -- how a conversation ends ----------------------------------------------------------------------
+
+
+async def left_after(opened: OpenProject, task: str, kind: type[Record]) -> None:
+    """Run it up to a record of this kind, and park it."""
+    async with aclosing(opened.stream(task)) as records:
+        async for record in records:
+            if isinstance(record, kind):
+                return
+
+
+@pytest.mark.parametrize(
+    ("goal", "until", "summary"),
+    [
+        ("!turn", None, "!turn"),
+        ("!hang", MemberRecord, "!hang"),
+        ("!turn", MessageRecord, "turn 1"),
+        ("!turn", InteractionRecord, "turn 1"),
+    ],
+    ids=["not begun", "in a turn", "between turns", "at a person's turn"],
+)
+async def test_a_conversation_that_is_parked_is_ended_at_once(
+    project: Path, goal: str, until: type[Record] | None, summary: str
+) -> None:
+    async with open_project(project) as opened:
+        task = await opened.start("pair", goal, Caps(floor="ask"))
+        if until is not None:
+            await left_after(opened, task, until)
+        await opened.end(task)
+        detail = await opened.show(task)
+        assert (detail.view.status, detail.state.reason) == ("completed", "ended")
+        assert detail.state.summary == summary
+        assert await opened.questions() == []
+        with pytest.raises(UsageError, match="is completed already"):
+            await opened.cancel(task)
+        await opened.end(task)  # said twice, it has ended once
+        (result,) = [one async for one in opened.stream(task)]  # nobody is started any more
+        assert isinstance(result, ResultRecord)
+
+
+async def test_one_that_runs_ends_when_its_turn_is_over(project: Path) -> None:
+    async with open_project(project) as opened:
+        team = await opened.team(agents="a=scripted,b=scripted")
+        task = await opened.start(team, "!turn", Caps(max_rounds=None))
+        result: Record | None = None
+        async for result in opened.stream(task):
+            if isinstance(result, MessageRecord) and result.member == "b":
+                await opened.end(task)
+        assert isinstance(result, ResultRecord)
+        assert (result.status, result.reason) == ("completed", "ended")
+
+
+async def test_only_a_conversation_is_ended_and_whatever_was_not_begun_is_canceled(
+    project: Path,
+) -> None:
+    async with open_project(project) as opened:
+        task = await opened.start("pair", "!turn", workflow="solo")
+        with pytest.raises(UsageError, match="is no conversation"):
+            await opened.end(task)
+        with anyio.fail_after(5):  # nobody has to let it go
+            assert not await opened.stop(task)
+            await opened.cancel(task)
+        assert [view.status for view in await opened.tasks()] == ["canceled"]
+
+
+async def test_a_turn_that_is_broken_off_hands_the_word_to_nobody(project: Path) -> None:
+    """Also where no person has the floor: whoever broke it off says how to go on."""
+    async with open_project(project) as opened:
+        team = await opened.team(agents="a=scripted,b=scripted")
+        task = await opened.start(team, "!hang")
+        said: list[Record] = []
+        async for record in opened.stream(task, wait=0):
+            said.append(record)
+            if isinstance(record, MemberRecord) and record.state == "working":
+                await opened.interrupt(task)
+        assert [one.member for one in said if isinstance(one, MessageRecord)] == ["a"]
+        (question,) = await opened.questions()
+        assert question.interaction.author_actor_id == "you"
+        await opened.say(task, "go on, @b\n!turn")
+        assert (await texts(opened, task))[:2] == ["go on, @b\n!turn", "turn 1"]
+
+
+# -- whose process it is --------------------------------------------------------------------------
+
+
+async def test_sessions_and_members_that_run_at_once_share_no_process(project: Path) -> None:
+    """Every process counts its own turns; both members of a session are shown as `a-b-c`."""
+    registry = project.parent / "home" / ".coterie" / "agents" / "config.json"
+    known = json.loads(registry.read_text())
+    (scripted,) = known["agents"].values()
+    scripted["baseArgs"].append("turn")
+    registry.write_text(json.dumps({**known, "agents": {"a": scripted, "a-b": scripted}}))
+    counted: dict[tuple[str, str], list[str]] = {}
+    pids: dict[tuple[str, str], set[int | None]] = {}
+    async with open_project(project) as opened:
+        team = await opened.team(agents="b-c=a,c=a-b")
+        tasks = [await opened.start(team, "hello", Caps(max_rounds=2)) for _ in range(2)]
+
+        async def run(task: str) -> None:
+            async for record in opened.stream(task):
+                if isinstance(record, MessageRecord):
+                    counted.setdefault((task, record.member), []).append(record.text)
+                    for one in await opened.running(task):
+                        pids.setdefault((task, one.member), set()).add(one.pid)
+
+        async with anyio.create_task_group() as group:
+            for task in tasks:
+                group.start_soon(run, task)
+    assert counted == {
+        (task, name): ["turn 1", "turn 2"] for task in tasks for name in ("b-c", "c")
+    }
+    kept = [pid for seen in pids.values() for pid in seen if pid is not None]
+    assert len(kept) == len(set(kept)), "each has one, and no two have the same"

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import anyio.to_thread
 
+from coterie.agents.generic import GenericAdapter
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.run import TICKETS, MemberFactory, Members, StartRequest
 from coterie.app.teams import Teams, TeamView
@@ -55,6 +56,10 @@ class MemberPlan:
     """None for a human, for an agent that is no program, and where there is a problem."""
     problem: str = ""
     """Why its agent could not be started."""
+    timeout_ms: int | None = None
+    """After so long a turn has failed; None for a human."""
+    silence_ms: int | None = None
+    """So long a silence ends a reply; None where the agent says so itself."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +132,7 @@ class _Scratch:
         if agent is None:
             return plan
         plan = replace(plan, installed=place(KNOWN_AGENTS, agent) is not None)
+        plan = self._limited(plan)
         if KNOWN_AGENTS.is_part_of_coterie(agent) and member.agent not in self.members.stood_in:
             return plan
         apart = in_worktree and member.id != team.manager.id
@@ -135,6 +141,20 @@ class _Scratch:
         except CoterieError as error:
             return replace(plan, problem=str(error).replace(str(self.folder), str(self.root)))
         return replace(plan, start=self._told(member, spawn, real) if spawn else None)
+
+    def _limited(self, plan: MemberPlan) -> MemberPlan:
+        """The same with the limits of the member's turns."""
+        adapter = self.members.adapter(plan.member, NothingStarts())
+        if not isinstance(adapter, GenericAdapter):
+            total = adapter.limits(plan.member).total
+            return replace(plan, timeout_ms=round(total * 1000))
+        silence = adapter.agent.idle_timeout_ms(plan.member)
+        is_silent = adapter.agent.capabilities.detection == "idleTimeout"
+        return replace(
+            plan,
+            timeout_ms=adapter.agent.total_timeout_ms(plan.member),
+            silence_ms=silence if is_silent else None,
+        )
 
     async def _spawn(self, member: Member, *, apart: bool) -> Spawn | None:
         """What its adapter would start; None where it starts nothing when it opens a channel."""

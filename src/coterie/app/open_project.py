@@ -14,11 +14,13 @@ from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectSendStream
 
 from coterie.app.project import App
-from coterie.app.run import Rehearsal, StartRequest
+from coterie.app.run import Chat, Rehearsal, StartRequest, unbegun_calls
 from coterie.app.teams import Teams, TeamView
 from coterie.config.project import Project, find_project, make_project
+from coterie.engine import steering
 from coterie.engine.run import plain_errors
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, UsageError
+from coterie.model.journal import Fence
 from coterie.model.record import Record
 from coterie.model.task import Caps
 from coterie.model.team import Team
@@ -60,7 +62,7 @@ class OpenProject(App):
         team_file: Path | None = None,
         rehearsal: Rehearsal = False,
     ) -> str:
-        """Make a task that this process owns; returns its id.  Nothing runs yet.
+        """Make a task; returns its id.  Nothing runs yet, here or elsewhere: see `stream`.
 
         `workflow` None means the team's own, which is `chat` where it names none.  With
         `rehearsal`, agents run on a stand-in for their models: no tokens, no login.
@@ -70,7 +72,12 @@ class OpenProject(App):
         if isinstance(team, TeamView):
             team, team_file = team.team, team_file or team.loaded.path
         caps, workflow = caps or Caps.of(team), workflow or team.workflow
-        return await self.create(StartRequest(team, goal, caps, team_file, rehearsal, workflow))
+        request = StartRequest(team, goal, caps, team_file, rehearsal, workflow)
+        task_id = await self.create(request)
+        lease = await self.storage.leases.get(task_id)
+        if lease is not None:  # else whoever ends it would wait for us to let it go
+            await self.storage.leases.park(Fence(task_id, lease.token))
+        return task_id
 
     async def stream(
         self, task_id: str, *, wait: float | None = None, at_reset: bool = False
@@ -97,6 +104,18 @@ class OpenProject(App):
             run.scope.cancel()
             with anyio.CancelScope(shield=True):
                 await run.over.wait()
+
+    async def end(self, task_id: str) -> None:
+        """End a conversation as completed, as a person's `/end` does.
+
+        One that runs ends when its turn is over, one that does not at once, whoever's turn it is;
+        one that has ended stays as it is.  Raises UsageError for a task of any other kind: that
+        ends when its work is done.
+        """
+        if (await self._look.state(task_id)).created.workflow != Chat.name:
+            said = f"{task_id} is no conversation: it ends when its work is done."
+            raise UsageError(said, f"coterie cancel {task_id}")
+        await steering.end(self._look, await self.claimant(), task_id, unbegun_calls)
 
 
 @dataclass
@@ -132,19 +151,21 @@ class _Run:
 
 @asynccontextmanager
 async def open_project(
-    folder: str | Path | None = None, *, home: Path | None = None
+    folder: str | Path | None = None, *, home: Path | None = None, stand_in: str | None = None
 ) -> AsyncGenerator[OpenProject]:
     """Open the project in a folder; None: the one around the current folder.
 
     Its `.coterie` is made if absent; raises NotOurs for one that Coterie did not make here for
-    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`.
+    this user (`coterie project`).  `home` takes the place of the user's `~/.coterie`; `stand_in`
+    is the address of a model of yours for rehearsals, in place of Coterie's own.
     Tasks that still run at the end of the block are parked.
     """
     found = await anyio.to_thread.run_sync(find_project, folder)
     project = Project(found.root, home)
     await anyio.to_thread.run_sync(make_project, project)
     with plain_errors():
-        async with OpenProject.open(project.root, home) as app, anyio.create_task_group() as runs:
+        opening = OpenProject.open(project.root, home, stand_in)
+        async with opening as app, anyio.create_task_group() as runs:
             app.runs = runs
             yield app
             runs.cancel_scope.cancel()

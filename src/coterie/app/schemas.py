@@ -1,4 +1,4 @@
-"""`python -m coterie.app.schemas` writes the shipped JSON Schemas; `--check` only compares them."""
+"""The shipped JSON Schemas.  `python -m coterie.app.schemas` writes them, `--check` compares."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.config.schemas import FOLDER, schemas
+from coterie.errors import NotFound
+
+_SUFFIX = ".schema.json"
+
+
+def shipped(name: str) -> dict[str, object]:
+    """The schema of a kind of file; raises NotFound where there is none of that name."""
+    known = {path.name.removesuffix(_SUFFIX): path for path in FOLDER.rglob(f"*{_SUFFIX}")}
+    if name not in known:
+        raise NotFound(f'No schema "{name}". There are: {", ".join(sorted(known))}.')
+    return cast("dict[str, object]", json.loads(known[name].read_text(encoding="utf-8")))
 
 
 def differing() -> Mapping[Path, str]:
     """The shipped schemas that are not what the models say, with what they should say."""
     made = schemas(KNOWN_AGENTS.isolating(None)).items()
     texts = {
-        FOLDER / f"{name}.schema.json": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        FOLDER / f"{name}{_SUFFIX}": json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
         for name, schema in made
     }
     return {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
 from coterie.app.projects import AllSettings, Setting, change_setting, settings_of
@@ -51,6 +53,18 @@ def set_(call: Call, key: str, value: str | None, *, user: bool, unset: bool) ->
     found, path = change_setting(project, key, value, user=user)
     call.record("setting", vars(found) | {"path": str(path)})
     call.line(f"{key} = {_shown(found.value)}   ({found.origin})")
+
+
+@command("schema", "coterie config schema team > team.schema.json", config)
+@click.argument("name", metavar="team|registry|roles|scheduler|…")
+@pass_call
+def schema(call: Call, name: str) -> None:
+    """The JSON Schema of a file, for your editor: name it in the file as "$schema"."""
+    from coterie.app.schemas import shipped
+
+    found = shipped(name)
+    call.record("schema", {"name": name, "schema": found})
+    call.line(json.dumps(found, indent=2))
 
 
 def _all(call: Call) -> AllSettings:

@@ -10,7 +10,7 @@ from coterie.app.dry_run import TICKETS, DryRun, MemberPlan
 from coterie.cli import budgets
 from coterie.cli.graph import graph
 from coterie.cli.main import Call
-from coterie.cli.text import FULL, Paint, counted, field, hanging, one_line, warned
+from coterie.cli.text import FULL, Paint, counted, duration, field, hanging, one_line, warned
 from coterie.model.conversation import RUNAWAY
 from coterie.model.task import Caps
 from coterie.model.visible import printable
@@ -49,6 +49,8 @@ def _fields(found: DryRun) -> dict[str, object]:
                 "permissions": plan.member.permissions.mode,
                 "allow": plan.member.permissions.allow,
                 "budget": plan.member.budget.model_dump(exclude_none=True),
+                "timeout_ms": plan.timeout_ms,
+                "silence_ms": plan.silence_ms,
             }
             for plan in found.members
         ],
@@ -88,17 +90,9 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
     head = " · ".join(part for part in (one_line(plan.duty), agent) if part)
     mode = "" if member.type == "human" else f" · {member.permissions.mode}"
     lines = [f"  {paint(f'{member.id:<{_NAME - 2}}', 'name')}  {warned(head + mode, paint)}"]
-    facts: list[tuple[str, str]] = []
-    if plan.start is not None:
-        missing = "" if plan.installed else "   (not installed)"
-        facts.append(("runs", shlex.join(plan.start.words) + missing))
-        facts.append(("in", shown(Path(plan.start.cwd))))
-        facts.append(("with", ", ".join(plan.start.variables)))
-    elif plan.problem:
-        facts.append(("!", plan.problem))
-    elif member.type == "ai":
-        facts.append(("runs", "no process of its own: it is a part of Coterie"))
-    facts.append(("folder", shown(plan.folder)))
+    facts = [*_started(plan), ("folder", shown(plan.folder))]
+    if plan.timeout_ms is not None:
+        facts.append(("turns", _turns(plan.timeout_ms, plan.silence_ms)))
     if member.permissions.mode == FULL:
         facts.append(("note", "never asks: whatever it wants to do, it does"))
     if member.permissions.allow:
@@ -109,6 +103,25 @@ def _member(plan: MemberPlan, width: int, paint: Paint) -> list[str]:
         head = f"{'':{_NAME + 2}}{fact:<9}"
         lines += hanging(head, one_line(value), width - 1, _NAME + 11)
     return lines
+
+
+def _started(plan: MemberPlan) -> Iterator[tuple[str, str]]:
+    """What its process would be, where it has one."""
+    if plan.start is not None:
+        missing = "" if plan.installed else "   (not installed)"
+        yield "runs", shlex.join(plan.start.words) + missing
+        yield "in", shown(Path(plan.start.cwd))
+        yield "with", ", ".join(plan.start.variables)
+    elif plan.problem:
+        yield "!", plan.problem
+    elif plan.member.type == "ai":
+        yield "runs", "no process of its own: it is a part of Coterie"
+
+
+def _turns(timeout_ms: int, silence_ms: int | None) -> str:
+    """How long a turn may take, and whether silence ends it."""
+    end = f"; a reply ends with {silence_ms / 1000:g} s of silence" if silence_ms else ""
+    return f"fail after {duration(timeout_ms / 1000)}{end}"
 
 
 def _facts(found: DryRun) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from coterie.ports import Storage
 Fate = Literal["ran", "not run", "unknown"]
 
 CANCELED = "the task was canceled before"
+ENDED_BEFORE = "the conversation was ended before"
 STALE = "the turn that asked was cut; if it is asked again, that is a new question"
 
 

@@ -1,4 +1,4 @@
-"""Steering a task from any process: answer, say, stop, cancel."""
+"""Steering a task from any process: answer, say, stop, end, cancel."""
 
 from __future__ import annotations
 
@@ -14,14 +14,21 @@ import anyio.to_thread
 from coterie.engine.lease import Claimant, OwnerFacts
 from coterie.engine.questions import respond
 from coterie.engine.reader import TaskReader
-from coterie.engine.resuming import CANCELED, calls_not_run
+from coterie.engine.resuming import CANCELED, ENDED_BEFORE, calls_not_run
 from coterie.engine.task_run import cancel_children
 from coterie.errors import AnswerRefused, NotFound, TaskBusy, UsageError
 from coterie.model import instant
-from coterie.model.conversation import YOU
+from coterie.model.conversation import END, YOU, summary_of
 from coterie.model.interaction import BY_RULE, Interaction, Response, choose
 from coterie.model.journal import AppendEvent
-from coterie.model.task import ENDED, TaskCanceled, run_with
+from coterie.model.task import (
+    ENDED,
+    Event,
+    TaskCanceled,
+    TaskCompleted,
+    TaskStarted,
+    run_with,
+)
 from coterie.model.team import Permissions, base_of
 from coterie.model.tool_call import Action
 from coterie.tools.permission import Rule, decide
@@ -29,6 +36,9 @@ from coterie.tools.permission import Rule, decide
 LETTING_GO = 15.0
 """How long a living owner may take to end its agents and let go, in seconds."""
 LOOK = 0.25
+
+Unbegun = Callable[[list[str]], Sequence[str]]
+"""Tells which calls an agent of our own had yet to make, from the entries of its thread."""
 
 
 @dataclass(frozen=True)
@@ -173,11 +183,28 @@ def _is(name: str, seat: str) -> bool:
     return name in (seat, base_of(seat))
 
 
+async def end(look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbegun) -> None:
+    """End a conversation as completed: by the word of a person where it runs, else at once.
+
+    A turn that runs is finished first.  One that was cut when its process died is not taken again.
+    """
+    state = await look.state(task_id)
+    if state.status in ENDED:
+        return
+    if await look.runner_of(task_id) is not None:
+        await say(look, task_id, END, None)
+        return
+    said = await look.storage.conversation.messages(task_id)
+    summary, now = summary_of(said[-1].text) if said else "", instant.now()
+    events: list[Event] = []
+    if state.status == "created":
+        events.append(TaskStarted(task_id=task_id, at=now))
+    events.append(TaskCompleted(task_id=task_id, at=now, reason="ended", summary=summary))
+    await _conclude(look, claimant, events, unbegun, ENDED_BEFORE)
+
+
 async def cancel(
-    look: TaskReader,
-    claimant: Claimant,
-    task_id: str,
-    unbegun: Callable[[list[str]], Sequence[str]] = lambda entries: (),
+    look: TaskReader, claimant: Claimant, task_id: str, unbegun: Unbegun = lambda entries: ()
 ) -> None:
     """End a task for good."""
     state = await look.state(task_id)
@@ -188,12 +215,24 @@ async def cancel(
         await _until_let_go(look, task_id)
         if (await look.state(task_id)).status in ENDED:
             return
-    fence = await claimant.take(task_id)
     event = TaskCanceled(task_id=task_id, at=instant.now())
-    left = await calls_not_run(look.storage, task_id, unbegun, CANCELED)
-    below = cancel_children((await look.storage.history(task_id)).children, event.at)
-    await look.storage.commit(fence, *left, *below, AppendEvent(event))
-    await look.storage.leases.park(fence)
+    await _conclude(look, claimant, [event], unbegun, CANCELED)
+
+
+async def _conclude(
+    look: TaskReader, claimant: Claimant, events: Sequence[Event], unbegun: Unbegun, why: str
+) -> None:
+    """Record the end of a task that nobody runs, with what it leaves undone."""
+    task_id = events[-1].task_id
+    fence = await claimant.take(task_id)
+    try:
+        if (await look.state(task_id)).status in ENDED:  # by another, just before
+            return
+        left = await calls_not_run(look.storage, task_id, unbegun, why)
+        below = cancel_children((await look.storage.history(task_id)).children, events[-1].at)
+        await look.storage.commit(fence, *left, *below, *map(AppendEvent, events))
+    finally:
+        await look.storage.leases.park(fence)
 
 
 async def _until_let_go(

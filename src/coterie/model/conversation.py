@@ -39,6 +39,11 @@ _TAIL = 2_000
 """Markers are looked for in this many last characters, so that a huge reply costs nothing."""
 
 
+def summary_of(text: str) -> str:
+    """The first line of a message, which stands for it where there is room for one."""
+    return text.strip().partition("\n")[0][:200]
+
+
 class Marked(NamedTuple):
     """A message without its markers, and what they said."""
 

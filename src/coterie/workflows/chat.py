@@ -12,7 +12,15 @@ from typing import Any
 
 from coterie.model import step_name
 from coterie.model.about import FailedTurn
-from coterie.model.conversation import RUNAWAY, YOU, Message, Rounds, following, mentioned
+from coterie.model.conversation import (
+    RUNAWAY,
+    YOU,
+    Message,
+    Rounds,
+    following,
+    mentioned,
+    summary_of,
+)
 from coterie.model.interaction import Answer, Ask, Option
 from coterie.model.task import Ended, Stopped, TaskCreated
 from coterie.model.team import Member, Team
@@ -26,7 +34,8 @@ class Chat:
     """A team that talks."""
 
     name = "chat"
-    version = 1
+    version = 2
+    """Since 2, a turn that was broken off gives the floor to the person in every chat."""
 
     async def run(self, task: TaskCreated, context: Context) -> Ended:
         return await _Talk(task, context).to_its_end()
@@ -37,6 +46,7 @@ class _Talk:
         self._context = context
         self._team = task.team
         self._caps = task.caps
+        self._waits_after_cut = task.caps.floor == "ask" or task.workflow_version >= 2
         self._order = task.team.in_order
         self._ai = task.team.ai_members
         self._rounds = Rounds(frozenset(member.id for member in self._ai))
@@ -72,7 +82,8 @@ class _Talk:
 
     def _next(self) -> Member | Ended:
         newest = self._newest
-        if newest is None or (newest.cut and self._caps.floor == "ask"):
+        # Only a finished turn hands the word on; whoever broke it off says how it should go on.
+        if newest is None or (newest.cut and self._waits_after_cut):
             return _human(self._team)
         member = self._following(newest)
         if member is None:
@@ -115,8 +126,7 @@ class _Talk:
         return member is None or member.type == "human"
 
     def _end(self, reason: str) -> Ended:
-        said = self._newest.text.strip() if self._newest else ""
-        return Ended(reason, said.partition("\n")[0][:200])
+        return Ended(reason, summary_of(self._newest.text) if self._newest else "")
 
     def _hear(self, message: Message) -> None:
         """Somebody said something that was nobody's turn."""
@@ -171,7 +181,7 @@ class Solo:
             if word is None and reply.cut:
                 number += 1
                 word = await _reply(context, number, _human(task.team))
-            summary = reply.text.strip().partition("\n")[0][:200]
+            summary = summary_of(reply.text)
             if word is None:
                 return Ended("done", summary)
             if word.done:

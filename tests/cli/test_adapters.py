@@ -1,0 +1,83 @@
+"""Agents with an adapter of their own, in a team: programs that speak as the real ones do."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Inside
+from tests.contract import test_claude as claude
+from tests.contract import test_codex as codex
+from tests.contract.acp import playing
+from tests.contract.claude.timeline import HELLO
+
+Step = dict[str, Any]
+SIGNED_IN = 'case "$*" in *"auth status") exit 0 ;; esac'
+_CODEX = codex.turn(codex.tells("item/agentMessage/delta", itemId="a", delta="codex says so"))
+SPEAKS: dict[str, tuple[list[Step], list[Step]]] = {
+    # What it says, and then the event by which the end of its turn is known.
+    "claude": ([*HELLO, *claude.BEGINS, claude.said("claude says so")], claude.ENDS),
+    "codex": (_CODEX[:-1], _CODEX[-1:]),
+    "gemini": (
+        [*playing.hello(), playing.PROMPT, playing.says("gemini says so")],
+        [playing.done()],
+    ),
+    "other": (
+        [*playing.hello(), playing.PROMPT, playing.says("other says so")],
+        [playing.done()],
+    ),
+}
+
+
+def install(cli: Inside, name: str, steps: Sequence[Step]) -> dict[str, Any]:
+    """A program that plays these steps and keeps what it is told; its registry entry."""
+    folder = cli.house.home / name
+    folder.mkdir()
+    (folder / "heard").mkdir()
+    recording = folder / "recording.jsonl"
+    recording.write_text("".join(json.dumps(step) + "\n" for step in steps))
+    player = [playing.PLAYER, folder / "heard", recording, "--"]
+    if name == "codex":
+        player = [codex.PLAYER, recording, "plain"]
+    words = shlex.join([sys.executable, "-I", "-S", *map(str, player)])
+    program = folder / name
+    program.write_text(f'#!/bin/sh\n{SIGNED_IN}\nexec {words} "$@"\n')
+    program.chmod(0o755)
+    # Silence would end the turns of a program that nobody knows but by these words.
+    silent = {"completionDetection": "idleTimeout", "idleTimeoutMs": 50}
+    adapter = "acp" if name == "other" else name
+    return {"command": str(program), "adapter": adapter, "capabilities": silent}
+
+
+def told(cli: Inside, name: str) -> str:
+    """How a program was started, and all that it was told."""
+    folder = cli.house.home / name
+    return "".join(path.read_text() for path in folder.rglob("*.jsonl") if path.stem != "recording")
+
+
+def test_each_is_told_the_message_and_gives_its_reply(inside: Inside) -> None:
+    programs = {name: install(inside, name, [*said, *end]) for name, (said, end) in SPEAKS.items()}
+    inside.registry(**programs)
+    ran = inside("chat", "--json", "--agents", ",".join(SPEAKS), "Is it so?")
+    assert (ran.code, ran.of("error")) == (0, [])
+    assert [(one["member"], one["text"]) for one in ran.of("message")] == [
+        (name, f"{name} says so") for name in SPEAKS
+    ]
+    for name in SPEAKS:
+        assert "Is it so?" in told(inside, name), name
+        assert "[DONE]" not in told(inside, name) + ran.out
+
+
+@pytest.mark.parametrize("name", SPEAKS)
+def test_silence_is_no_end_where_the_program_says_when_it_ends(inside: Inside, name: str) -> None:
+    inside.registry(**{name: install(inside, name, SPEAKS[name][0])})
+    inside.members({"id": "ada", "agent": name, "timeoutMs": 400})
+    ran = inside("chat", "--json", "Is it so?")
+    assert (ran.code, ran.of("message")) == (3, [])
+    assert ran.of("error")[0]["code"] == "turn_timeout"
+    assert "stuck" in [one["state"] for one in ran.of("member")]

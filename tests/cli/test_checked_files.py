@@ -1,0 +1,197 @@
+"""The registry and the team file: what is refused, at which place, and what their schemas say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.cli.command import Inside
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "multi-role-demo-config.json"
+REGISTRY = "~/.coterie/agents/config.json"
+ROLE_FLAG, SKIP = "--append-system-prompt", "--dangerously-skip-permissions"
+SUB = "../../../sub"
+CUSTOM = {"completionDetection": "custom"}
+HELD = "baseArgs holds a role's prompt ({}); it belongs to the member."
+TELLS: dict[str, Any] = {"command": "/bin/sh", "baseArgs": ["-c", 'echo "$HOME|$(pwd -P)"']}
+
+
+def schema(cli: Inside, name: str) -> Draft202012Validator:
+    """What an editor is given."""
+    ran = cli("config", "schema", name)
+    assert ran.code == 0, ran.err
+    found: dict[str, Any] = json.loads(ran.out)
+    Draft202012Validator.check_schema(found)
+    return Draft202012Validator(found)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said", "is_in_schema"),
+    [
+        (
+            {"capabilities": CUSTOM},
+            'capabilities is "custom"; expected either a completionPattern or a detector.',
+            True,
+        ),
+        (
+            {"capabilities": {**CUSTOM, "completionPattern": "x", "detector": "y"}},
+            'capabilities is "custom"; expected either a completionPattern or a detector.',
+            True,
+        ),
+        (
+            {"capabilities": {**CUSTOM, "completionPattern": "("}},
+            "capabilities.completionPattern is no regular expression: "
+            "missing ), unterminated subpattern at position 0.",
+            False,
+        ),
+        ({"baseArgs": [ROLE_FLAG, "Be kind."]}, HELD.format(ROLE_FLAG), False),
+        ({"baseArgs": ["-c", 'developer_instructions="x"']}, HELD.format("-c"), False),
+        (
+            {"baseArgs": ["--role=x"], "capabilities": {"systemPromptFlag": "--role"}},
+            HELD.format("--role"),
+            False,
+        ),
+    ],
+    ids=["neither", "both", "no regex", "claude's flag", "codex's setting", "its own flag"],
+)
+def test_a_registry_entry_that_cannot_be(
+    inside: Inside, entry: dict[str, Any], said: str, is_in_schema: bool
+) -> None:
+    path = inside.registry(it={"command": "cat", **entry})
+    inside.members({"id": "ada", "agent": "it"})
+    for words in (("agents", "list"), ("team", "validate"), ("chat", "hello")):
+        ran = inside(*words, "--json")
+        (error,) = ran.of("error")
+        assert (ran.code, error["message"]) == (
+            2,
+            f"{REGISTRY}:1 agents.it.{said}",
+        )
+        is_held = said.startswith("baseArgs")
+        assert ("coterie agents migrate" in (error["hint"] or "")) == is_held
+    is_refused = not schema(inside, "registry").is_valid(json.loads(path.read_text()))
+    assert is_refused == is_in_schema
+
+
+def test_an_old_registry_is_read_with_a_warning(inside: Inside) -> None:
+    path = inside.registry()
+    agents = {"it": {"command": "/bin/sh", "args": ["-c", "echo read"]}}
+    path.write_text(json.dumps({"schemaVersion": "1.1", "agents": agents}))
+    inside.members({"id": "ada", "agent": "it"})
+    ran = inside("chat", "hello")
+    assert ran.code == 0
+    assert "read\n" in ran.out
+    assert "The registry is of version 1.1; it is still read.  coterie agents migrate" in ran.err
+    assert json.loads(path.read_text())["schemaVersion"] == "1.1", "it is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("agent", "member", "flag"),
+    [
+        ("bold", {}, "--full-auto"),
+        ("codex", {"additionalArgs": ["--yolo"]}, "--yolo"),
+        ("it", {"additionalArgs": [SKIP]}, SKIP),
+    ],
+)
+def test_a_yes_to_everything_is_for_full_members_alone(
+    inside: Inside, agent: str, member: dict[str, Any], flag: str
+) -> None:
+    bold = {**TELLS, "baseArgs": [*TELLS["baseArgs"], "--full-auto"]}
+    inside.registry(bold=bold, it=TELLS, codex={"command": "/nowhere/codex"})
+    ada = {"id": "ada", "agent": agent, **member}
+    for mode in ("read", "ask", "accept-edits"):
+        inside.members({**ada, "permissions": mode})
+        for words in (("team", "validate"), ("chat", "hello")):
+            ran = inside(*words)
+            assert (ran.code, flag in ran.err) == (2, True)
+            assert 'needs permissions "full"' in ran.err
+    inside.members({**ada, "permissions": "full"})
+    assert inside("team", "validate").code == 0
+    roles = inside.house.project / "roles.json"
+    role = {"role_id": "ada", "type": "manager", "cli_command": ["codex", flag]}
+    worker = {"role_id": "wren", "type": "worker", "cli_command": "codex", "capabilities": ["x"]}
+    roles.write_text(json.dumps({"roles": [role, worker]}))
+    assert flag in inside("team", "validate", str(roles)).err
+
+
+# -- members and their folders ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("member", "home", "cwd"),
+    [
+        ({"agentConfigId": "it"}, "pair/ada/home", ""),
+        ({"agentName": "it", "agentConfigId": "it"}, "pair/ada/home", ""),
+        ({"agent": "it", "homeDir": "h"}, "pair/h", ""),
+        ({"agent": "it", "workingDir": "w"}, "pair/w/home", ""),
+        ({"agent": "it", "workDir": SUB}, "pair/ada/home", "sub"),
+        ({"agent": "it", "executionDir": SUB}, "pair/ada/home", "sub"),
+        ({"agent": "it", "workDir": SUB, "executionDir": SUB}, "pair/ada/home", "sub"),
+    ],
+)
+def test_where_a_member_is_and_the_names_of_it(
+    inside: Inside, member: dict[str, Any], home: str, cwd: str
+) -> None:
+    inside.registry(it=TELLS)
+    (inside.house.project / "sub").mkdir()
+    path = inside.members({"id": "ada", **member})
+    (said,) = inside("chat", "--json", "hello").of("message")
+    place = f"{path.parents[1] / home}|{inside.house.project / cwd}"
+    assert said["text"] == place
+    assert schema(inside, "team").is_valid(json.loads(path.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("member", "said"),
+    [
+        ({"agentName": "it", "agentConfigId": "at"}, 'agentConfigId differs from "agentName"'),
+        (
+            {"agent": "it", "workDir": ".", "executionDir": ".."},
+            'executionDir differs from "workDir"',
+        ),
+    ],
+)
+def test_two_names_of_one_thing_that_differ(
+    inside: Inside, member: dict[str, Any], said: str
+) -> None:
+    inside.registry(it=TELLS, at=TELLS)
+    inside.members({"id": "ada", **member})
+    for words in (("team", "validate"), ("chat", "hello")):
+        ran = inside(*words)
+        assert (ran.code, f"team.json:1 members[0].{said}, which means the same" in ran.err) == (
+            2,
+            True,
+        )
+
+
+def test_the_team_file_has_a_schema(inside: Inside) -> None:
+    inside.registry(it=TELLS)
+    for preset in ("pair", "review", "debate", "tickets"):
+        assert inside("team", "new", preset, "--preset", preset, "--agents", "it,it").code == 0
+    teams = schema(inside, "team")
+    for path in (inside.house.project / ".coterie" / "teams").glob("*/team.json"):
+        made = json.loads(path.read_text())
+        assert teams.is_valid(made)
+        # An editor refuses what the command refuses, and at the same place.
+        path.write_text(json.dumps({**made, "members": [{**made["members"][0], "order": "1"}]}))
+        assert "members[0].order" in inside("team", "validate", path.parent.name).err
+        (mistake,) = teams.iter_errors(json.loads(path.read_text()))
+        assert mistake.json_path == "$.members[0].order"
+    unknown = inside("config", "schema", "temas")
+    assert (unknown.code, ", registry, review, " in unknown.err) == (2, True)
+
+
+def test_the_example_is_a_team_that_talks(inside: Inside) -> None:
+    """Alice, Bob and Carol on one CLI that is not installed here: a stand-in takes its place."""
+    assert schema(inside, "team").is_valid(json.loads(EXAMPLE.read_text()))
+    inside.registry(claude={"command": "/nowhere/claude"})
+    assert inside("team", "validate", str(EXAMPLE)).code == 0
+    ran = inside("rehearse", "-t", str(EXAMPLE), "--json", "Review cart.py")
+    assert ran.code == 3, "then it is your turn"
+    said = {one["member"]: one["text"] for one in ran.of("message")}
+    roles = {"alice": "security only", "bob": "speed and memory only", "carol": "reads only"}
+    assert list(said) == list(roles)
+    assert [name for name in roles if roles[name] in said[name]] == list(roles)

@@ -1,0 +1,172 @@
+"""A program that only its registry entry describes: what it is told, and when its reply ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.command import Inside, Ran
+from tests.unit.process.children import AGENT
+
+EVENT: dict[str, Any] = {"completionDetection": "jsonl", "completionTypes": ["result"]}
+SILENCE: dict[str, Any] = {"completionDetection": "idleTimeout", "idleTimeoutMs": 300}
+STAYS = {**EVENT, "persistent": True, "promptFormat": "jsonl"}
+ROLE = "You are Ann."
+
+
+def agent(told: dict[str, Any], *words: str, **more: Any) -> dict[str, Any]:
+    """The scripted agent of `coterie.testing`, which does what its last words say."""
+    words = ("-I", "-S", AGENT, *words)
+    return {"command": sys.executable, "baseArgs": words, "capabilities": told, **more}
+
+
+def shell(told: dict[str, Any], script: str) -> dict[str, Any]:
+    return {"command": "/bin/sh", "baseArgs": ["-c", script], "capabilities": told}
+
+
+def said(ran: Ran) -> dict[str, list[str]]:
+    """By member, all that it said."""
+    found: dict[str, list[str]] = {}
+    for message in ran.of("message"):
+        found.setdefault(message["member"], []).append(message["text"])
+    return found
+
+
+LEAVES = r"""
+n=0
+while read prompt; do
+    n=$((n+1))
+    test $n = 1 || printf 't": "half %s"}\n' $n
+    printf '{"type": "result", "text": "reply %s"}\n' $n
+    printf '{"type": "result", "text": "left over %s"}\n{"type": "result", "tex' $n
+done
+"""
+"""It prints a second reply after each, and half of a third, which it ends in the next turn."""
+
+AGENTS: dict[str, dict[str, Any]] = {
+    "mute": agent(SILENCE, "--plain", "hang"),
+    "early": agent(EVENT, "--early", '{"type": "result", "text": "ready-made"}', "nothing"),
+    "leaves": shell(STAYS, LEAVES),
+    "loud": agent(
+        {"completionDetection": "custom", "detector": "loud"}, "--plain", "--end", "OVER!", "turn"
+    ),
+    "stays": agent(STAYS, "--persistent"),
+    "anew": agent(EVENT),
+    "flag": agent({**EVENT, "systemPromptFlag": "--system"}),
+    "tty": agent(EVENT, "tty", usePty=True),
+}
+PROMPTED = "heard: [SYSTEM]\nYou are Ann.\n\n"
+SAID: dict[str, list[str]] = {
+    # Silence counts from the sending, whether anything was printed or not.
+    "mute": ["", ""],
+    # What was printed before the prompt may be the reply of one that is started for each turn.
+    "early": ["ready-made", "ready-made"],
+    # What is left over of a turn neither ends the next one nor stands in it.
+    "leaves": ["reply 1", "reply 2"],
+    # A detector that another package brings: it keeps what stands before its sign.
+    "loud": ["turn 1\nOVER", "turn 1\nOVER"],
+    "tty": ["[true, true, true, true]"] * 2,
+}
+
+
+@pytest.fixture
+def detector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is installed that knows the end of a reply by an exclamation mark."""
+    info = tmp_path / "site" / "loud-1.0.dist-info"
+    info.mkdir(parents=True)
+    code = "def detect(line):\n    return line.endswith('!') and line[:-1]\n"
+    (tmp_path / "site" / "loud_detector.py").write_text(code)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: loud\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[coterie.detectors]\nloud = loud_detector:detect\n")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+@pytest.mark.usefixtures("detector")
+def test_two_rounds_of_every_kind(inside: Inside) -> None:
+    inside.registry(**AGENTS)
+    inside.members(*({"id": name, "agent": name, "prompt": ROLE} for name in AGENTS))
+    ran = inside("chat", "--json", "--max-rounds", "2", "hello")
+    assert ran.code == 0, ran.err
+    heard = said(ran)
+    assert {name: heard[name] for name in SAID} == SAID
+    (silent, _) = [one for one in ran.of("message") if one["member"] == "mute"]
+    assert silent["duration_ms"] >= SILENCE["idleTimeoutMs"]
+    # Who it is: by its flag, or in front of the message, once for each process that is told.
+    first, second = heard["stays"]
+    assert first.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\nmute: \nearly: ready-made\n")
+    assert second.startswith("heard: [CONTEXT]\nanew: "), "what it knows is not told again"
+    assert all(text.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\n") for text in heard["anew"])
+    assert all(text.startswith("heard: [CONTEXT]\nyou: hello\n") for text in heard["flag"])
+
+
+@pytest.mark.parametrize("told", [EVENT, STAYS], ids=["each turn", "stays"])
+def test_a_program_is_started_when_its_turn_comes(inside: Inside, told: dict[str, Any]) -> None:
+    begins = """touch "$HOME/started"; read prompt; echo '{"type": "result", "text": "yes"}'"""
+    inside.registry(it=shell(told, begins))
+    inside.members({"id": "ada", "agent": "it"}, {"id": "rex", "agent": "it"})
+    assert said(inside("chat", "--json", "--max-turns", "1", "hello")) == {"ada": ["yes"]}
+    team = inside.house.project / ".coterie" / "teams" / "pair"
+    assert [path.parts[-3] for path in team.glob("*/home/started")] == ["ada"]
+
+
+# -- limits -------------------------------------------------------------------------------------
+
+PRINTS = "while :; do echo on and on; sleep 0.05; done"
+PATTERN = {"completionDetection": "custom", "completionPattern": "^never$"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "member"),
+    [
+        (agent({**EVENT, "timeoutMs": 200}, "hang"), {}),
+        (agent(EVENT, "hang"), {"timeoutMs": 200}),
+        (agent({**EVENT, "timeoutMs": 60_000}, "deltas", "1000"), {"timeoutMs": 200}),
+        (shell({**SILENCE, "timeoutMs": 200}, PRINTS), {}),
+        (shell({**PATTERN, "timeoutMs": 200}, PRINTS), {}),
+    ],
+    ids=["of the agent", "of the member", "before the agent's", "silence", "pattern"],
+)
+def test_a_turn_without_an_end_fails_at_its_limit(
+    inside: Inside, entry: dict[str, Any], member: dict[str, Any]
+) -> None:
+    inside.registry(it=entry)
+    inside.members({"id": "ada", "agent": "it", **member})
+    ran = inside("chat", "--json", "hello")
+    assert (ran.code, said(ran)) == (3, {})
+    assert {one["code"] for one in ran.of("error")} == {"turn_timeout"}
+    assert "there was no reply within 0.2 s" in ran.of("error")[0]["message"]
+    assert ran.of("interaction")[0]["about"]["failure"] == "timeout"
+
+
+def test_a_member_may_set_how_long_a_silence_ends_its_reply(inside: Inside) -> None:
+    inside.registry(it=agent({**SILENCE, "idleTimeoutMs": 60_000}, "--plain", "hang"))
+    inside.members({"id": "ada", "agent": "it", "idleTimeoutMs": 200})
+    assert said(inside("chat", "--json", "hello")) == {"ada": [""]}
+
+
+def test_the_limits_that_hold_where_nobody_set_any(inside: Inside) -> None:
+    inside.registry(
+        silent={"command": "cat", "capabilities": {"completionDetection": "idleTimeout"}},
+        plain={"command": "cat"},
+        event={"command": "cat", "capabilities": EVENT},
+        pattern={"command": "cat", "capabilities": PATTERN},
+        set={"command": "cat", "capabilities": {**SILENCE, "timeoutMs": 4_000}},
+        codex={"command": "/nowhere/codex"},
+    )
+    agents = "silent,plain,event,pattern,set,codex"
+    (told,) = inside("chat", "--dry-run", "--json", "--agents", agents, "hello").of("dry_run")
+    limits = {one["member"]: (one["timeout_ms"], one["silence_ms"]) for one in told["members"]}
+    half_an_hour = (30 * 60_000, None)
+    assert limits == {
+        "silent": (30_000, 2_000),
+        "plain": (30_000, 2_000),
+        "event": half_an_hour,
+        "pattern": half_an_hour,
+        "set": (4_000, 300),
+        "codex": half_an_hour,
+    }
+    shown = inside("chat", "--dry-run", "--agents", agents, "hello").out
+    assert "fail after 30s; a reply ends with 2 s of silence" in shown
