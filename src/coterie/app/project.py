@@ -112,6 +112,13 @@ class App:
 
             check_team(team)
             scheduler = await anyio.to_thread.run_sync(load_scheduler, self._project)
+        pipeline = start.pipeline
+        if start.workflow == run.PIPELINE:
+            from coterie.app.pipelines import settings_for
+
+            pipeline, scheduler = await anyio.to_thread.run_sync(
+                settings_for, self._project, team, pipeline
+            )
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
         while True:
@@ -129,6 +136,7 @@ class App:
                 allowed=await anyio.to_thread.run_sync(allowed_team, task_id, team, self.home),
                 caps=start.caps,
                 scheduler=scheduler,
+                pipeline=pipeline,
                 rehearsal=start.rehearsal is not False,
                 script=None if isinstance(start.rehearsal, bool) else str(start.rehearsal),
             )

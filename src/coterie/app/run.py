@@ -42,12 +42,15 @@ from coterie.ports import (
 from coterie.process.child import KeeperName
 from coterie.process.processes import Machine
 from coterie.workflows.chat import Chat, Solo
+from coterie.workflows.pipeline import Pipeline
 from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
 TICKETS = "tickets"
 """The workflow whose tasks are sessions with tickets."""
+PIPELINE = "pipeline"
+"""The workflow that goes through phases to one commit."""
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
 WITHOUT_CHECKS = frozenset({"chat", "solo"})
@@ -69,6 +72,8 @@ class StartRequest:
     workflow: str = "chat"
     member: str | None = None
     """Whose job it is; None: as the workflow says."""
+    pipeline: Mapping[str, object] | None = None
+    """For a pipeline: its `PipelineSettings`."""
 
 
 @dataclass(frozen=True)
@@ -376,7 +381,9 @@ async def load_workflow(name: str) -> Workflow:
     return WORKFLOWS.get(name) or await anyio.to_thread.run_sync(WORKFLOWS.check, name)
 
 
-WORKFLOWS = Workflows({workflow.name: workflow for workflow in (Chat(), Solo(), Tickets())})
+WORKFLOWS = Workflows(
+    {workflow.name: workflow for workflow in (Chat(), Solo(), Tickets(), Pipeline())}
+)
 
 
 def without_secrets(team: Team, by: Redactor) -> Team:

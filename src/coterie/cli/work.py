@@ -26,13 +26,13 @@ LONGEST = 10_000_000
 """No message is longer than this many characters."""
 
 
-_TEAM = click.option(
+TEAM = click.option(
     "-t", "--team", metavar="TEAM", help="A team by name, or the path of a team file."
 )
 _WAIT = click.option(
     "--wait", type=Span(), metavar="30m", help="How long a question is waited for."
 )
-_AGENTS = click.option(
+AGENTS = click.option(
     "--agents", metavar="A,B", help="No file needed: claude,codex or sec=claude:opus."
 )
 _CAPS = (
@@ -44,7 +44,7 @@ _CAPS = (
 _DRY_RUN = click.option(
     "--dry-run", is_flag=True, help="Show exactly what would be started, and where; start nothing."
 )
-_REHEARSAL = (
+REHEARSAL = (
     _DRY_RUN,
     _WAIT,
     click.option(
@@ -56,7 +56,7 @@ _REHEARSAL = (
 Decorator = Callable[[Callable[P, None]], Callable[P, None]]
 
 
-def _options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Decorator[P]:
+def options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Decorator[P]:
     """Several options as one, in the order in which the help names them."""
 
     def decorate(function: Callable[P, None]) -> Callable[P, None]:
@@ -69,7 +69,7 @@ def _options(*options: Callable[[Callable[P, None]], Callable[P, None]]) -> Deco
 
 @command("chat", 'coterie chat -t pair "why is test_total slow?"')
 @click.argument("message", nargs=-1)
-@_options(_TEAM, _AGENTS, *_CAPS, *_REHEARSAL)
+@options(TEAM, AGENTS, *_CAPS, *REHEARSAL)
 @pass_call
 def chat(
     call: Call, message: tuple[str, ...], team: str | None, agents: str | None, **more: Any
@@ -78,21 +78,21 @@ def chat(
 
     Without a message you type it on a terminal; elsewhere it is read from stdin.
     """
-    goal = _goal(call, message, 'coterie chat "what the team should do"')
+    goal = goal_of(call, message, 'coterie chat "what the team should do"')
     from coterie.app import start
 
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
         caps = _caps(call, view.team, more["max_turns"], more["max_rounds"])
         return start.chat(view, goal, caps, rehearsal)
 
-    _carry_out(call, lambda teams: teams.choose(team, agents), make, more)
+    carry_out(call, lambda teams: teams.choose(team, agents), make, more)
 
 
 @command("rehearse", 'coterie rehearse -t pair "why is test_total slow?"')
 @click.argument("message", nargs=-1)
-@_options(_TEAM, _AGENTS)
+@options(TEAM, AGENTS)
 @click.option("--script", metavar="FILE", help="The replies; else the stand-in makes them up.")
-@_options(*_CAPS, _DRY_RUN, _WAIT)
+@options(*_CAPS, _DRY_RUN, _WAIT)
 @click.pass_context
 def rehearse(context: click.Context, **given: Any) -> None:
     """Try a team with its real CLIs on a stand-in for the model: no tokens, no login."""
@@ -113,7 +113,7 @@ def _caps(call: Call, team: Team, turns: int | None, rounds: int | None) -> Caps
 @click.argument("words", metavar="GOAL", nargs=-1)
 @click.option("--as", "member", metavar="MEMBER", help="Who does it; else the team's first.")
 @click.option("--agent", metavar="NAME", help="No team needed: claude or claude:opus.")
-@_options(_TEAM, *_REHEARSAL)
+@options(TEAM, *REHEARSAL)
 @pass_call
 def do(
     call: Call,
@@ -129,7 +129,7 @@ def do(
     """
     if agent is not None and (member is not None or team is not None):
         raise UsageError("--agent needs no team.", "Give --agent, or -t and --as.")
-    goal = _goal(call, words, 'coterie do "what should be done"')
+    goal = goal_of(call, words, 'coterie do "what should be done"')
     if agent is not None and ("," in agent or "=" in agent):
         raise UsageError("--agent takes one agent.", "--agent claude, or --agent claude:opus")
     from coterie.app import start
@@ -143,7 +143,7 @@ def do(
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
         return start.solo(view, goal, member, rehearsal)
 
-    _carry_out(call, choose, make, more)
+    carry_out(call, choose, make, more)
 
 
 def _of_one_member(mistake: UsageError, agent: str | None) -> UsageError:
@@ -165,7 +165,7 @@ def _complete_workflow(
 
 @command("run", 'coterie run --agents mira=claude,wren=codex "add coupons to the checkout"')
 @click.argument("words", metavar="GOAL", nargs=-1)
-@_options(_TEAM)
+@options(TEAM)
 @click.option("--agents", metavar="A,B", help="No file needed: mira=claude,wren=codex; A manages.")
 @click.option(
     "--workflow",
@@ -174,7 +174,7 @@ def _complete_workflow(
     help="How: tickets, chat, solo or one you installed; else the team's.",
 )
 @click.option("--yes", is_flag=True, help="Approve the plan and the final report; never a tool.")
-@_options(*_REHEARSAL)
+@options(*REHEARSAL)
 @pass_call
 def run(
     call: Call, words: tuple[str, ...], team: str | None, agents: str | None, **more: Any
@@ -185,7 +185,7 @@ def run(
     one whose role is manager) plans and reviews, the others do the work. Without a team named,
     .coterie/roles.json counts where there is one.
     """
-    goal = _goal(call, words, 'coterie run "what should be reached"')
+    goal = goal_of(call, words, 'coterie run "what should be reached"')
     from coterie.app import start
 
     def choose(teams: Teams) -> TeamView:
@@ -199,10 +199,10 @@ def run(
         caps = Caps.of(view.team, yes=more["yes"], floor="ask" if call.live else "end")
         return start.run(view, goal, caps, rehearsal, more["workflow"])
 
-    _carry_out(call, choose, make, more)
+    carry_out(call, choose, make, more)
 
 
-def _carry_out(
+def carry_out(
     call: Call,
     choose: Callable[[Teams], TeamView],
     make: Callable[[TeamView, Rehearsal], StartRequest],
@@ -239,7 +239,7 @@ def _dry_run(
         raise view.refused
 
 
-def _goal(call: Call, words: tuple[str, ...], example: str) -> str | None:
+def goal_of(call: Call, words: tuple[str, ...], example: str) -> str | None:
     """What was said on the command line or piped in; None where it will be typed."""
     text = " ".join(words)
     if not words:

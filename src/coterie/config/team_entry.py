@@ -76,7 +76,7 @@ def _is_rule(text: str) -> str:
 
 
 def _is_workflow(name: str) -> str:
-    if name in (*OUR_WORKFLOWS, _PLANNED):
+    if name in OUR_WORKFLOWS:
         return name
     *known, last = workflow_names()
     if name not in (*known, last):
@@ -85,8 +85,6 @@ def _is_workflow(name: str) -> str:
     return name
 
 
-_PLANNED = "pipeline"
-"""Accepted in a file since the first release; nothing can run it yet."""
 _Rule = Annotated[str, Field(min_length=1), AfterValidator(_is_rule)]
 _Rules = Annotated[list[_Rule], Field(max_length=1000)]
 _Milliseconds = Annotated[StrictInt, Field(ge=1, le=7 * 24 * 3_600_000)]

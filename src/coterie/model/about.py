@@ -205,6 +205,69 @@ class TicketHelp(_Subject):
     question: str
 
 
+class PhaseChoice(_Subject):
+    """A phase of a pipeline is over, or its work was taken back: what comes next?"""
+
+    kind: Literal["phase_choice"] = "phase_choice"
+    phase: str
+    """The phase that is over."""
+    next: str
+    """The phase that would follow."""
+    summary: str = ""
+    reverted: bool = False
+    """Whether the work has just been taken back."""
+
+
+class GateFailed(_Subject):
+    """A gate of a pipeline failed, and went back as often as it may."""
+
+    kind: Literal["gate_failed"] = "gate_failed"
+    phase: str
+    gate: str
+    rounds: int
+    reasons: tuple[str, ...]
+
+
+class StepFailed(_Subject):
+    """A step of a pipeline came to nothing."""
+
+    kind: Literal["step_failed"] = "step_failed"
+    phase: str
+    step: str
+    reason: str
+
+
+class UnplannedFiles(_Subject):
+    """A change touches files that the plan does not name."""
+
+    kind: Literal["unplanned_files"] = "unplanned_files"
+    member: str
+    files: tuple[str, ...]
+
+
+class PlanQuestion(_Subject):
+    """The roles of a planning could not settle something among themselves."""
+
+    kind: Literal["plan_question"] = "plan_question"
+    question: str
+    role: str = ""
+    number: int
+    total: int
+
+
+class ChangeAcceptance(_Subject):
+    """The change of a pipeline, which becomes a commit on the user's branch on their word."""
+
+    kind: Literal["change_acceptance"] = "change_acceptance"
+    summary: str
+    tree: str
+    """The files that the answer is bound to."""
+    failed: tuple[str, ...] = ()
+    """Gates that did not pass."""
+    problem: str = ""
+    """Why it could not be taken when that was last wanted."""
+
+
 About = Annotated[
     ToolPermission
     | AgentQuestion
@@ -221,6 +284,12 @@ About = Annotated[
     | NobodyCapable
     | ReportConfirmation
     | OutsideEdits
-    | TicketHelp,
+    | TicketHelp
+    | PhaseChoice
+    | GateFailed
+    | StepFailed
+    | UnplannedFiles
+    | PlanQuestion
+    | ChangeAcceptance,
     Field(discriminator="kind"),
 ]

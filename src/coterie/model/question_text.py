@@ -52,6 +52,21 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
     ),
     about.OutsideEdits: ("Was it you? {message}", "Nothing was put back: it may be your own work."),
     about.TicketHelp: ("{question}", "{ticket} cannot go on without it."),
+    about.PhaseChoice: ("{over}: what next?", "{summary}"),
+    about.GateFailed: (
+        "The gate {gate} failed after {rounds} rounds",
+        "{why}\nOnly you can let it pass.",
+    ),
+    about.StepFailed: ("{step} came to nothing", "{reason}"),
+    about.UnplannedFiles: (
+        "{member} changed what the plan does not name: {names}",
+        "Let it be, have it put back, or have the change made anew.",
+    ),
+    about.PlanQuestion: ("{question}", "{number} of {total}, asked by {role}."),
+    about.ChangeAcceptance: (
+        "Accept the change: {summary}",
+        "{stand}Say the message of the commit with it (--say).",
+    ),
 }
 """By what a question is about: its title and description."""
 _STOPPED = "{member} was stopped (turn {turn})"
@@ -97,5 +112,22 @@ def _derived(subject: about.About) -> Mapping[str, str]:
             return {"who": " and ".join(workers)}
         case about.FailedChecks(checks=checks):
             return {"outcomes": "; ".join(checks)}
+        case _:
+            return _derived_in_pipeline(subject)
+
+
+def _derived_in_pipeline(subject: about.About) -> Mapping[str, str]:
+    match subject:
+        case about.PhaseChoice(phase=phase, reverted=reverted):
+            return {"over": "The work was taken back" if reverted else f"{phase} is over"}
+        case about.GateFailed(reasons=reasons):
+            return {"why": "\n".join(reasons)}
+        case about.UnplannedFiles(files=files):
+            return {"names": ", ".join(files)}
+        case about.PlanQuestion(role=role):
+            return {"role": role or "the plan"}
+        case about.ChangeAcceptance(failed=failed, problem=problem):
+            gates = f"These gates failed: {', '.join(failed)}. " if failed else ""
+            return {"stand": (f"{problem}. " if problem else "") + gates}
         case _:
             return {}

@@ -166,6 +166,26 @@ class TicketRecord:
 
 
 @dataclass(frozen=True)
+class PhaseRecord:
+    """A step of a pipeline began or ended, or a phase was entered."""
+
+    type: ClassVar[str] = "phase"
+    task: str
+    phase: str
+    step: str = ""
+    """Empty: the phase was entered."""
+    status: str = "in_progress"
+    """How its actor stands, as in the state."""
+    round: int = 1
+    logs: tuple[str, ...] = ()
+    gate: str = ""
+    """The gate that it decided."""
+    passed: bool | None = None
+    """How."""
+    issues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ErrorRecord:
     """Something went wrong; the task may well go on."""
 
@@ -204,6 +224,7 @@ Record = (
     | ToolCallRecord
     | InteractionRecord
     | TicketRecord
+    | PhaseRecord
     | ErrorRecord
     | ResultRecord
 )

@@ -16,10 +16,15 @@ _ASKED = "/asked/"
 _CHANGED = "workflow_changed/"
 _SUPERSEDED = "aside/"
 _CHILD = ".child"
+_IN_PHASE = "phase/"
 _PERMISSION = re.compile(r"(?P<attempt>\d+)\.(?P<call>.+)@(?P<member>[^@]+)", re.S)
 _TICKET = re.compile(r"(?P<who>ticket|manager)/(?P<ticket>[^/]+)/(?:at/\d+/(?P<what>[^/]+))?")
 _TURN = re.compile(r"turn/(?P<turn>\d+)(?:/again/\d+)?")
 _CHECK = re.compile(r".*/check/\d+")
+_PHASE = re.compile(
+    r"phase/(?P<visit>\d+)/(?:(?P<kind>enter|override)|step/(?P<step>\w+)/(?P<number>\d+))"
+)
+_ASKS_ROLE = re.compile(r"phase/\d+/step/\w+/\d+/ask/(?P<role>\w+)/")
 
 
 class PermissionKey(NamedTuple):
@@ -28,6 +33,18 @@ class PermissionKey(NamedTuple):
     attempt: int
     call: str
     member: str
+
+
+class PipelineStepName(NamedTuple):
+    """What of a pipeline's own record a step is."""
+
+    visit: int
+    """The how-manieth phase that was entered."""
+    kind: str
+    """`enter`: a phase; `override`: of its gate; `step`: one of its steps."""
+    step: str = ""
+    number: int = 0
+    """The how-manieth time the step is taken in this visit: again after each answer."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,8 @@ class StepName:
     turn: int | None = None
     """For a turn of a conversation: its number."""
     is_check: bool = False
+    pipeline: PipelineStepName | None = None
+    """What of a pipeline's own record it is."""
 
     @property
     def is_own(self) -> bool:
@@ -72,6 +91,8 @@ def parse(text: str) -> StepName:
     if asked:
         is_subtask = key.endswith(_CHILD)
         return StepName(text, step, _subject(key), is_subtask, ticket=parse(step).ticket)
+    if text.startswith(_IN_PHASE):
+        return _of_pipeline(text)
     about, turn = _TICKET.match(text), _TURN.fullmatch(text)
     return StepName(
         text,
@@ -81,6 +102,16 @@ def parse(text: str) -> StepName:
         turn=int(turn["turn"]) if turn else None,
         is_check=_CHECK.fullmatch(text) is not None,
     )
+
+
+def _of_pipeline(text: str) -> StepName:
+    found, role = _PHASE.fullmatch(text), _ASKS_ROLE.match(text)
+    own = None
+    if found is not None:
+        kind, number = found["kind"] or "step", int(found["number"] or 0)
+        own = PipelineStepName(int(found["visit"]), kind, found["step"] or "", number)
+    is_check = _CHECK.fullmatch(text) is not None
+    return StepName(text, topic=role["role"] if role else "", is_check=is_check, pipeline=own)
 
 
 def _subject(key: str) -> PermissionKey | None:
@@ -156,3 +187,13 @@ def history(ticket_id: str, line: int) -> str:
 def check(step: str, number: int) -> str:
     """A check that Coterie runs."""
     return f"{step}/check/{number}"
+
+
+def phase(visit: int, what: str) -> str:
+    """Something in the how-manieth phase of a pipeline: `enter`, `override`, a question."""
+    return f"{_IN_PHASE}{visit}/{what}"
+
+
+def pipeline_step(visit: int, step: str, number: int) -> str:
+    """A step of a pipeline, taken for the how-manieth time in this visit of its phase."""
+    return phase(visit, f"step/{step}/{number}")

@@ -99,6 +99,8 @@ class TaskCreated(_Event):
     caps: Caps = Caps()
     scheduler: SchedulerConfig = SchedulerConfig()
     """For a session with tickets: its limits."""
+    pipeline: Mapping[str, object] | None = None
+    """For a pipeline: its `PipelineSettings`, which other tasks need not know."""
     rehearsal: bool = False
     """Whether the models are stand-ins: no tokens, no login."""
     script: str | None = None

@@ -147,7 +147,7 @@ _HANDING_ON: Mapping[Routing, str] = {
     "is the person's turn.",
 }
 
-OUR_WORKFLOWS = ("chat", "tickets", "solo")
+OUR_WORKFLOWS = ("chat", "tickets", "solo", "pipeline")
 """The workflows that ship with Coterie."""
 
 NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"

@@ -18,10 +18,11 @@ class Prompts:
         self._templates = templates or {}
 
     @classmethod
-    def read(cls, shipped: Path, root: Path) -> Prompts:
-        """Those in a folder, each replaced by the one of its name in the project's
-        `.coterie/prompts`.  Blocks; raises ConfigError for one that cannot be read."""
-        own = root / ".coterie" / "prompts"
+    def read(cls, shipped: Path, own: Path) -> Prompts:
+        """Those in a folder, each replaced by the one of its name in a folder of the user's own.
+
+        Blocks; raises ConfigError for one that cannot be read.
+        """
         found = {path.stem: path for path in shipped.glob("*.md")}
         found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
         return cls({name: Template(_text_of(path)) for name, path in found.items()})

@@ -41,6 +41,8 @@ class TicketWorktrees:
     session: str
     base: str
     """The commit that the session began at."""
+    approved: str = MERGED
+    """The branch of approved work, among those of the session."""
 
     @property
     def folder(self) -> Path:
@@ -50,7 +52,7 @@ class TicketWorktrees:
     @property
     def branch(self) -> str:
         """The branch of approved work."""
-        return self._branch(MERGED)
+        return self._branch(self.approved)
 
     def _branch(self, name: str) -> str:
         return f"coterie/{self.session}/{name}"
@@ -110,6 +112,25 @@ class TicketWorktrees:
             git.run("reset", "--quiet", "--hard", made, patience=CHECKOUT)
             git.run("update-ref", f"{HEADS}{self._branch(ticket)}", made)
         return conflicts
+
+    def restore(self, ticket: str) -> None:
+        """Put the worktree's files back to what was last committed; what git ignores stays."""
+        with self._alone_in(ticket) as git:
+            git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
+            git.run("clean", "-dffq")
+
+    def put_back(self, ticket: str, names: Sequence[str]) -> None:
+        """Put files back to how they were when the session began; those it made are gone."""
+        with self._alone_in(ticket) as git:
+            git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
+            listed = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", self.base)
+            before = set(listed.split("\0"))
+            known = [f":(literal){name}" for name in names if name in before]
+            made = [f":(literal){name}" for name in names if name not in before]
+            if known:
+                git.run("checkout", "--quiet", self.base, "--", *known)
+            if made:
+                git.run("rm", "--quiet", "--", *made)
 
     def unresolved(self, ticket: str) -> tuple[str, ...]:
         """The files of the ticket that hold both sides of a conflict between its marks."""
@@ -212,7 +233,9 @@ class TicketWorktrees:
         ).strip()
 
 
-def open_ticket_worktrees(root: Path, session: str, base: str | None) -> TicketWorktrees | None:
+def open_ticket_worktrees(
+    root: Path, session: str, base: str | None, approved: str = MERGED
+) -> TicketWorktrees | None:
     """The worktrees of a session; `base` is None when it begins.
 
     None where there is no git: then everybody works in the project's own folder.
@@ -223,11 +246,11 @@ def open_ticket_worktrees(root: Path, session: str, base: str | None) -> TicketW
     head = base or (git.head() if git else None)
     if git is None or head is None:
         raise UsageError(
-            "This repository has no commit yet, and work on tickets begins at one.",
+            "This repository has no commit yet, and work in worktrees begins at one.",
             'git commit --allow-empty -m "Begin"',
             str(root),
         )
-    return TicketWorktrees(git, root, session, head)
+    return TicketWorktrees(git, root, session, head, approved)
 
 
 def fingerprint(root: Path) -> dict[str, str]:

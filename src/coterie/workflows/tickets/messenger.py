@@ -77,7 +77,8 @@ class Messenger:
         root, session = self._context.root, self._task.session_id
         if kept:  # the turns of an earlier run are not repeated
             self._turns.taken = self._context.turns
-        self._prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, root)
+        own = root / ".coterie" / "prompts"
+        self._prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, own)
         if self._task.scheduler.sign:
             find = session_key if kept else make_session_key
             self._key = await anyio.to_thread.run_sync(find, root / ".coterie", session)

@@ -1,0 +1,147 @@
+"""Review of a change by a reviewer, a second opinion and for security; the meeting about it."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import anyio
+
+from coterie.model.artifact import GateDecision, MeetingMinutes
+from coterie.model.code_review import (
+    CodeReview,
+    Finding,
+    MemberOpinion,
+    ReviewMeeting,
+    ReviewOpinion,
+    ReviewRole,
+    ReviewSummary,
+)
+from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.update import TurnFailed
+from coterie.workflows.pipeline.planning import minutes_text
+from coterie.workflows.pipeline.services import PipelineStepRun
+from coterie.workspace.pipeline_work import PipelineWork
+
+_ROLES: tuple[ReviewRole, ...] = ("review", "second_opinion", "security")
+_DIFF = 60_000
+"""How much of a diff reviewers are shown; the rest they can read in the folder."""
+_SEVERITIES = ("critical", "major", "minor", "info")
+
+
+class CodeReviewStep(PipelineStepRun):
+    """Three independent looks at the whole change."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The reviews, and the decision of the gate `review`."""
+        tree = await self.git(lambda work: work.tree)
+        diff = await self.git(PipelineWork.diff)
+        plan = await self.text(state, "plan")
+        facts: dict[str, object] = {"plan": plan, "diff": f"```diff\n{diff[:_DIFF]}\n```"}
+        answers = await self._answers(facts)
+        # Whatever a reviewer has left in the folder is no part of the change.
+        await self.git(PipelineWork.restore)
+        opinions = tuple(
+            self._opinion(role, one)
+            for role, one in answers.items()
+            if not isinstance(one, TurnFailed)
+        )
+        missing = tuple(role for role, one in answers.items() if isinstance(one, TurnFailed))
+        review = CodeReview(gate=_decided(opinions, tree), opinions=opinions, unanswered=missing)
+        files = {
+            **await self.write("review.code", review),
+            **await self.write("review.second_opinion", _second_opinion(review)),
+        }
+        gate = review.gate
+        patch = StatePatch(
+            artifacts=files,
+            gate=gate,
+            status="completed" if gate.passed else "failed",
+            reason="; ".join(gate.reasons),
+        )
+        found = f"{len(review.findings)} findings, {len(review.must_fix)} of them to be mended"
+        logs = (found, *(f"no answer: {role}" for role in missing))
+        return StepResult(patch=patch, logs=logs, actions=("run_tests",) if gate.passed else ())
+
+    async def _answers(
+        self, facts: dict[str, object]
+    ) -> dict[ReviewRole, ReviewOpinion | TurnFailed]:
+        folder = await self.git(PipelineWork.open)
+        found: dict[ReviewRole, ReviewOpinion | TurnFailed] = {}
+
+        async def look(role: ReviewRole, name: str) -> None:
+            run = PipelineStepRun(self.services, name)
+            found[role] = await run.ask(role, ReviewOpinion, facts, folder=folder)
+
+        async with anyio.create_task_group() as group:
+            for role in _ROLES:
+                group.start_soon(look, role, self.name)
+        for role in _ROLES:
+            for number in count(1):
+                failed = found[role]
+                if not isinstance(failed, TurnFailed):
+                    break
+                if not await self.retried(role, failed, number):
+                    break
+                await look(role, f"{self.name}/ask/{role}/again/{number}")
+        return {role: found[role] for role in _ROLES}
+
+    def _opinion(self, role: ReviewRole, said: ReviewOpinion) -> MemberOpinion:
+        member = self.services.roles[role]
+        return MemberOpinion(**dict(said), role=role, member=member.id, agent=member.agent or "")
+
+
+def _decided(opinions: tuple[MemberOpinion, ...], tree: str) -> GateDecision:
+    """What must be mended, and a change that nobody looked at, does not pass."""
+    findings = [one for opinion in opinions for one in opinion.findings if one.must_fix]
+    reasons = [_shown(one) for one in findings]
+    if not any(one.role == "review" for one in opinions):
+        reasons.append("nobody has reviewed it")
+    return GateDecision(gate="review", passed=not reasons, reasons=tuple(reasons), tree=tree)
+
+
+def _shown(finding: Finding) -> str:
+    where = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    return f"{where}: {finding.message}" if where else finding.message
+
+
+def _second_opinion(review: CodeReview) -> str:
+    said = next((one for one in review.opinions if one.role == "second_opinion"), None)
+    if said is None:
+        return "# Second opinion\n\nThere is none: no model answered.\n"
+    lines = [f"# Second opinion, by {said.member} ({said.agent})", "", said.summary]
+    for title, entries in (
+        ("Findings", [_shown(one) for one in said.findings]),
+        ("Risks", said.risks),
+        ("Suggestions", said.suggestions),
+    ):
+        if entries:
+            lines += ["", f"## {title}", "", *(f"- {one}" for one in entries)]
+    return "\n".join(lines) + "\n"
+
+
+class ReviewMeetingStep(PipelineStepRun):
+    """A chair merges the reviews; rules alone where no model answers."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The minutes."""
+        review = await self.read(state, "review.code", CodeReview)
+        assert review is not None  # the state allows the step
+        facts = {"reviews": review.written()}
+        chair = await self.ask("review_meeting", MeetingMinutes, facts)
+        minutes = None if isinstance(chair, TurnFailed) else chair
+        worst = sorted(review.findings, key=lambda one: _SEVERITIES.index(one.severity))
+        meeting = ReviewMeeting(
+            review_summary=ReviewSummary(
+                tree=review.gate.tree,
+                opinions=len(review.opinions),
+                findings=len(review.findings),
+                must_fix=len(review.must_fix),
+            ),
+            issues=tuple(worst),
+            ai_meeting=minutes,
+        )
+        files = {
+            **await self.write("review.meeting", meeting),
+            **await self.write("review.minutes", minutes_text("the reviews", minutes)),
+        }
+        return StepResult(patch=StatePatch(artifacts=files), logs=("the meeting is written down",))

@@ -1,0 +1,228 @@
+"""Codegen: the intent for each file, then the change in a worktree; and the tests of a change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from coterie.model.about import UnplannedFiles
+from coterie.model.code_change import (
+    CodegenIr,
+    CodegenPlan,
+    CodePatch,
+    DiffSummary,
+    FilePatch,
+    FileStep,
+)
+from coterie.model.code_review import CodeReview
+from coterie.model.envelope import Report
+from coterie.model.eval_report import EvalReport
+from coterie.model.interaction import Ask, Option
+from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.planning import PlanFiles, PlannedTests
+from coterie.workflows.chat import STOP
+from coterie.workflows.pipeline.services import PipelineStepRun
+from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
+
+ALLOW, PUT_BACK, REDO = "allow", "put_back", "redo"
+_TAIL = 2_000
+
+
+class ChangeStep(PipelineStepRun):
+    """What steps share in which a member changes files of the worktree."""
+
+    async def change(self, role: str, facts: dict[str, object], goal: str) -> Report:
+        """The member's turn on the change, and its work committed, whatever it reports."""
+        folder = await self.git(PipelineWork.open)
+        report = await self.need(role, Report, facts, folder=folder)
+        await self.git(lambda work: work.commit(f"{role}: {goal}"))
+        return report
+
+    async def changed(self) -> list[ChangedFile]:
+        return await self.git(PipelineWork.changed)
+
+    async def patch(self, planned: Collection[str]) -> tuple[CodePatch, dict[str, str]]:
+        """The change as it is now, in `patch.json` and `files/`."""
+        changed = await self.changed()
+        kept = {
+            f"{one.path}.full": await self.git(lambda work, path=one.path: work.content(path))
+            for one in changed
+            if one.operation != "delete"
+        }
+        files = tuple(
+            FilePatch(
+                path=one.path,
+                operation=one.operation,
+                additions=one.stat.added,
+                deletions=one.stat.removed,
+                full=f"files/{one.path}.full" if one.operation != "delete" else None,
+                is_planned=one.path in planned,
+            )
+            for one in changed
+        )
+        patch = CodePatch(
+            base=self.work.base,
+            tree=await self.git(lambda work: work.tree),
+            files=files,
+            summary=DiffSummary(
+                files=len(files),
+                additions=sum(one.additions or 0 for one in files),
+                deletions=sum(one.deletions or 0 for one in files),
+            ),
+        )
+        folder = await self.git(
+            lambda _: self.services.artifacts.write_folder("code.files_dir", kept)
+        )
+        return patch, {**await self.write("code.patch", patch), **folder}
+
+    def unplanned(self, role: str, files: Sequence[str], state: PipelineState) -> StepResult:
+        """The question about files that nobody planned."""
+        member = self.services.roles[role]
+        question = Ask(
+            member.id,
+            "Composite",
+            UnplannedFiles(member=member.id, files=tuple(files)),
+            options=(
+                Option(id=ALLOW, label="let it be", style="primary"),
+                Option(id=PUT_BACK, label="put these files back"),
+                Option(id=REDO, label="make the change anew", detail="with what you say"),
+                STOP,
+            ),
+            intent=[*files],
+        )
+        patch = StatePatch(status="in_progress", reason=f"not planned: {', '.join(files)}")
+        return StepResult(patch=patch, questions=(question,), actions=("ask_user",))
+
+
+class CodegenStep(ChangeStep):
+    """Intent per file, then the change."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The change as a patch; a question first where it touches what was not planned."""
+        plan_files = await self.read(state, "plan_files", PlanFiles)
+        planned = {one.path for one in plan_files.files} if plan_files else None
+        choice = message.choice if message else ""
+        made: dict[str, str] = {}
+        if choice == PUT_BACK:
+            await self._put_back(planned or set())
+        elif choice != ALLOW:
+            intent = await self._intent(state, message, plan_files)
+            made = await self._written(intent, plan_files)
+            await self._change(state, message, intent)
+        changed = await self.changed()
+        if not changed:
+            patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)
+            return StepResult(patch=patch)
+        allowed = planned if planned is not None else await self._intended(state, made)
+        outside = [one.path for one in changed if one.path not in allowed]
+        if outside and choice not in (ALLOW, PUT_BACK):
+            asked = self.unplanned("codegen", outside, state)
+            return asked.model_copy(
+                update={"patch": asked.patch.model_copy(update={"artifacts": made})}
+            )
+        patch, files = await self.patch(allowed)
+        size = patch.summary
+        logs = (
+            f"{size.files} files, +{size.additions} -{size.deletions}",
+            *(f"{one.operation} {one.path}" for one in patch.files),
+        )
+        return StepResult(
+            patch=StatePatch(artifacts={**made, **files}), logs=logs, actions=("call_review",)
+        )
+
+    async def _intended(self, state: PipelineState, made: dict[str, str]) -> set[str]:
+        """Without a plan, what the coder said it would touch is what was planned."""
+        known = state.model_copy(update={"artifacts": {**state.artifacts, "code": {}}})
+        del known
+        files = {**state.files, **made}
+        plan = await self.git(
+            lambda _: self.services.artifacts.read(files, "code.plan", CodegenPlan)
+        )
+        return {one.path for one in plan.files}
+
+    async def _put_back(self, planned: Collection[str]) -> None:
+        outside = [one.path for one in await self.changed() if one.path not in planned]
+        await self.git(lambda work: work.put_back(outside, "Put back what was not planned"))
+
+    async def _intent(
+        self, state: PipelineState, message: StepMessage | None, plan_files: PlanFiles | None
+    ) -> CodegenPlan:
+        folder = await self.git(PipelineWork.open)
+        facts: dict[str, object] = {
+            "plan": await self.text(state, "plan"),
+            "files": [one.path for one in plan_files.files] if plan_files else [],
+            "findings": await self._findings(state, message),
+        }
+        return await self.need(
+            "codegen", CodegenPlan, facts, prompt="codegen_intent", folder=folder
+        )
+
+    async def _written(self, intent: CodegenPlan, plan_files: PlanFiles | None) -> dict[str, str]:
+        purposes = {one.path: one.purpose for one in plan_files.files} if plan_files else {}
+        steps = [
+            FileStep(
+                **dict(one),
+                purpose=purposes.get(one.path, ""),
+                is_planned=one.path in purposes or plan_files is None,
+                exists=await self.git(lambda work, path=one.path: work.has(path)),
+            )
+            for one in intent.files
+        ]
+        tree = await self.git(lambda work: work.tree)
+        ir = CodegenIr(base=tree, files=tuple(steps))
+        return {**await self.write("code.plan", intent), **await self.write("code.ir", ir)}
+
+    async def _change(
+        self, state: PipelineState, message: StepMessage | None, intent: CodegenPlan
+    ) -> None:
+        facts: dict[str, object] = {
+            "intent": [f"{one.operation} {one.path}: {one.intent}" for one in intent.files],
+            "files": [one.path for one in intent.files],
+            "findings": await self._findings(state, message),
+        }
+        await self.change("codegen", facts, intent.summary)
+
+    async def _findings(self, state: PipelineState, message: StepMessage | None) -> list[str]:
+        """What the last round must be mended for."""
+        found = [message.content] if message and message.content else []
+        review = await self.read(state, "review.code", CodeReview)
+        for one in review.must_fix if review else ():
+            where = f"{one.file}:{one.line}" if one.line else one.file
+            found.append(f"{where}: {one.message} {one.suggestion}".strip())
+        report = await self.read(state, "test.report", EvalReport)
+        if report is not None and not report.gate.passed:
+            found += [
+                f"{r.command} failed:\n{r.output[-_TAIL:]}" for r in report.runs if not r.passed
+            ]
+            found += report.debrief.next_actions if report.debrief else ()
+        return list(dict.fromkeys(found))
+
+
+class WriteTestsStep(ChangeStep):
+    """Tests from the test plan, where it asks for some."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The change with its tests as a patch."""
+        tests = await self.read(state, "test.plan", PlannedTests)
+        wanted = [one.name for one in tests.key_cases if one.automated] if tests else []
+        if tests is None or not tests.write_tests or not wanted:
+            return StepResult(logs=("the plan asks for no tests of its own",))
+        choice = message.choice if message else ""
+        before = await self.read(state, "code.patch", CodePatch)
+        known = {one.path for one in before.files} if before else set[str]()
+        if choice == PUT_BACK:
+            outside = [one.path for one in await self._existing(known)]
+            await self.git(lambda work: work.put_back(outside, "Put back what was not planned"))
+        elif choice != ALLOW:
+            facts: dict[str, object] = {"tests": [tests.strategy, *wanted], "files": sorted(known)}
+            await self.change("test_codegen", facts, "tests")
+            outside = [one.path for one in await self._existing(known)]
+            if outside:
+                return self.unplanned("test_codegen", outside, state)
+        patch, files = await self.patch(known)
+        added = len(patch.files) - len(known)
+        return StepResult(patch=StatePatch(artifacts=files), logs=(f"{added} files of tests",))
+
+    async def _existing(self, known: Collection[str]) -> list[ChangedFile]:
+        """Files of the project that were changed for the tests: a new one needs no word."""
+        changed = await self.changed()
+        return [one for one in changed if one.path not in known and one.operation != "create"]

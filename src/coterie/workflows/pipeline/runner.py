@@ -1,0 +1,373 @@
+"""The orchestrator: it keeps the state, picks the next step, tells what was done and asks.
+
+What a step comes to is recorded under its name, so a run that was killed goes on with the step it
+was in; all before it is known from the journal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from itertools import count
+from typing import NamedTuple, cast
+
+import anyio.to_thread
+
+from coterie.errors import UsageError
+from coterie.model import step_name
+from coterie.model.about import GateFailed, PhaseChoice, StepFailed
+from coterie.model.interaction import Ask, Option, Response
+from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
+from coterie.model.pipeline_state import (
+    PipelineSettings,
+    PipelineState,
+    StepMessage,
+    StepResult,
+)
+from coterie.model.record import PhaseRecord
+from coterie.model.task import Ended, TaskCreated
+from coterie.model.ticket import BASE_COMMIT
+from coterie.ports import Context
+from coterie.workflows.chat import STOP
+from coterie.workflows.pipeline.accept import AcceptStep
+from coterie.workflows.pipeline.code_review import CodeReviewStep, ReviewMeetingStep
+from coterie.workflows.pipeline.codegen import CodegenStep, WriteTestsStep
+from coterie.workflows.pipeline.evaluation import RunTestsStep
+from coterie.workflows.pipeline.planning import (
+    PlanningMeetingStep,
+    PlanReviewStep,
+    WorkshopStep,
+)
+from coterie.workflows.pipeline.services import COTERIE, PipelineServices, PipelineStepRun
+from coterie.workspace.pipeline_work import PipelineWork, branch_name, reverts_of
+from coterie.workspace.ticket_worktrees import open_ticket_worktrees
+
+STEPS: Mapping[str, type[PipelineStepRun]] = {
+    "workshop": WorkshopStep,
+    "plan_review": PlanReviewStep,
+    "planning_meeting": PlanningMeetingStep,
+    "codegen": CodegenStep,
+    "code_review": CodeReviewStep,
+    "review_meeting": ReviewMeetingStep,
+    "test_codegen": WriteTestsStep,
+    "test_run": RunTestsStep,
+    "accept": AcceptStep,
+}
+REVERT = "revert"
+COMMANDS: Mapping[str, tuple[str, ...]] = {
+    "plan": ("workshop",),
+    "planreview": ("plan_review",),
+    "meeting": ("review_meeting", "planning_meeting"),
+    "codegen": ("codegen",),
+    "review": ("code_review",),
+    "test": ("test_run",),
+    "accept": ("accept",),
+}
+"""By what a user may say at the end of a phase: the step that is then taken; of several, the first
+that can be."""
+
+
+class WorkReverted(Exception):
+    """The work was taken back while a step was under way."""
+
+
+class NextPhase(NamedTuple):
+    """Where a pipeline goes on."""
+
+    phase: str
+    step: str | None = None
+    """The step that it begins with; None: the first."""
+    message: StepMessage | None = None
+
+
+class PipelineRunner:
+    """Carries one goal out, from whatever is recorded of it."""
+
+    def __init__(self, task: TaskCreated, context: Context) -> None:
+        settings = PipelineSettings.model_validate(task.pipeline)
+        self._task = task
+        self._context = context
+        self._graph: PhaseGraph = settings.graph
+        self._settings = settings
+        self._services = PipelineServices(task, context, settings)
+        self._state = PipelineState(task_id=task.task_id, phase=settings.graph.start)
+        self._rounds: Counter[str] = Counter()
+        """By phase: how often its gate sent the work back since the user last said so."""
+
+    async def run(self) -> Ended:
+        """Go through the phases until the end."""
+        await self._services.open()
+        base = str(await self._context.step(BASE_COMMIT, [], self._begin))
+        self._context.caught_up()
+        where = NextPhase(self._graph.start)
+        for visit in count(1):
+            where = await self._visit(visit, where, base)
+            if where.phase == DONE:
+                break
+        self._state = self._state.model_copy(update={"phase": DONE})
+        await self._write_state()
+        summary = self._state.meta.commit[:12]
+        return Ended("accepted", f"committed as {summary}" if summary else "nothing was committed")
+
+    async def _begin(self) -> object:
+        def head() -> str:
+            worktrees = open_ticket_worktrees(self._context.root, self._task.session_id, None)
+            if worktrees is None:
+                raise UsageError(
+                    f"{self._context.root} is in no git repository, and a pipeline ends in a "
+                    "commit.",
+                    'git init, then git commit --allow-empty -m "Begin"',
+                    str(self._context.root),
+                )
+            return worktrees.base
+
+        return await anyio.to_thread.run_sync(head)
+
+    async def _visit(self, visit: int, where: NextPhase, base: str) -> NextPhase:
+        """One phase from its beginning to its gate; where it goes on."""
+        seen = self._state.meta.reverts
+
+        async def enter() -> object:
+            reverts = await self._reverts()
+            phase = where.phase if reverts == seen else self._graph.start
+            return {"phase": phase, "reverts": reverts}
+
+        name = step_name.phase(visit, "enter")
+        entered = cast("dict[str, str | int]", await self._context.step(name, [], enter))
+        phase, reverts = str(entered["phase"]), int(entered["reverts"])
+        self._state = self._state.entered(phase, reverts)
+        await self._open_work(base, reverts)
+        if reverts != seen:
+            self._rounds.clear()
+            return await self._choose(visit, phase, phase)
+        self._tell(PhaseRecord(self._task.task_id, phase))
+        try:
+            return await self._steps(visit, where)
+        except WorkReverted:
+            return NextPhase(self._graph.start)
+
+    async def _open_work(self, base: str, reverts: int) -> None:
+        def opened() -> PipelineWork:
+            root, session = self._context.root, self._task.session_id
+            found = open_ticket_worktrees(root, session, base, branch_name(reverts))
+            assert found is not None, "it began at a commit"
+            return PipelineWork(found)
+
+        self._services.work = await anyio.to_thread.run_sync(opened)
+
+    async def _reverts(self) -> int:
+        where = (self._context.root, self._task.session_id)
+        return await anyio.to_thread.run_sync(reverts_of, *where)
+
+    async def _steps(self, visit: int, where: NextPhase) -> NextPhase:
+        phase = self._graph.phases[where.phase]
+        steps = phase.steps
+        begin = steps.index(where.step) if where.step in steps else 0
+        message = where.message
+        for step in steps[begin:]:
+            result = await self._take(visit, step, message)
+            asked = next((one for one in result.actions if one in (*COMMANDS, REVERT)), None)
+            if asked is not None:
+                return await self._obey(visit, asked, result.patch.reason)
+            message = None
+        return await self._follow(visit, where.phase)
+
+    async def _take(self, visit: int, step: str, message: StepMessage | None) -> StepResult:
+        """A step, taken again with every answer until it asks nothing more."""
+        for number in count(1):
+            result = await self._take_once(visit, step, number, message)
+            name = step_name.pipeline_step(visit, step, number)
+            if result.questions:
+                message = await self._answers(name, result.questions)
+            elif result.patch.status == "failed" and result.patch.gate is None:
+                message = await self._after_failure(name, step, result)
+            else:
+                return result
+        raise AssertionError("counting never ends")
+
+    async def _take_once(
+        self, visit: int, step: str, number: int, message: StepMessage | None
+    ) -> StepResult:
+        if number == 1:
+            self._state = self._state.begun(step)
+        state, name = self._state, step_name.pipeline_step(visit, step, number)
+        fresh = False
+
+        async def work() -> object:
+            nonlocal fresh
+            fresh = True
+            if await self._reverts() != state.meta.reverts:
+                raise WorkReverted
+            await self._write_state()
+            self._tell_step(step)
+            made = await STEPS[step](self._services, name).step(state, message)
+            return made.model_dump(mode="json")
+
+        result = StepResult.model_validate(await self._context.step(name, [step], work))
+        self._state = state.after(step, result.patch)
+        if fresh:
+            await self._write_state()
+            self._tell_step(step, result)
+        return result
+
+    async def _answers(self, name: str, questions: tuple[Ask, ...]) -> StepMessage:
+        """The user's answers, as what the step is told next."""
+        said: list[str] = []
+        choice = ""
+        for number, question in enumerate(questions, 1):
+            response = await self._services.ask_user(f"{name}/question/{number}", question)
+            choice = response.selected_option_id or choice
+            said.append(_words(response))
+        return StepMessage(sender="user", content="\n".join(said), choice=choice)
+
+    async def _after_failure(self, name: str, step: str, result: StepResult) -> StepMessage:
+        about = StepFailed(phase=self._state.phase, step=step, reason=result.patch.reason)
+        options = (Option(id="again", label="try again", style="primary"), STOP)
+        question = Ask(COTERIE, "Composite", about, options=options, intent=[name])
+        response = await self._services.ask_user(f"{name}/failed", question)
+        return StepMessage(sender="user", content=_words(response), choice="again")
+
+    async def _follow(self, visit: int, name: str) -> NextPhase:
+        """What follows a phase: the next one, the one that its gate sends back to, or what the
+        user says."""
+        phase, state = self._graph.phases[name], self._state
+        following = phase.next or DONE
+        if phase.gate is None or state.passed(phase.gate):
+            if self._asks_after(name):
+                return await self._choose(visit, name, following)
+            return NextPhase(following)
+        decision = state.meta.gates[phase.gate]
+        why = StepMessage(sender="agent", content="\n".join(decision.reasons))
+        if phase.back is not None and self._rounds[name] < phase.rounds:
+            self._rounds[name] += 1
+            return NextPhase(phase.back, message=why)
+        return await self._after_gate(visit, name, phase.gate)
+
+    async def _after_gate(self, visit: int, name: str, gate: str) -> NextPhase:
+        """The user decides about a gate that failed too often."""
+        phase, decision = self._graph.phases[name], self._state.meta.gates[gate]
+        rounds = self._rounds[name]
+        about = GateFailed(phase=name, gate=gate, rounds=rounds, reasons=decision.reasons)
+        question = Ask(
+            COTERIE,
+            "Composite",
+            about,
+            options=(
+                Option(id="again", label=f"once more from {phase.back or name}", style="primary"),
+                Option(id="override", label="go on over it", style="danger"),
+                Option(id=REVERT, label="take the work back"),
+                STOP,
+            ),
+            intent=[gate, visit],
+        )
+        await self._write_state()
+        response = await self._services.ask_user(step_name.phase(visit, "gate"), question)
+        said = _words(response)
+        if response.selected_option_id == REVERT:
+            return await self._obey(visit, REVERT, said)
+        if response.selected_option_id != "override":
+            self._rounds[name] = 0
+            told = StepMessage(sender="user", content="\n".join((*decision.reasons, said)))
+            return NextPhase(phase.back or name, message=told)
+
+        async def override() -> object:
+            return {"gate": gate, "why": said or f"{response.author_actor_id} went on over it"}
+
+        await self._context.step(step_name.phase(visit, "override"), [gate], override)
+        self._state = self._state.overridden(gate, said)
+        await self._write_state()
+        return NextPhase(phase.next or DONE)
+
+    def _asks_after(self, phase: str) -> bool:
+        """Whether somebody says what comes next: at the end of every phase, else of the plan's."""
+        if self._settings.attended:
+            return True
+        return self._graph.phases[phase].gate == "plan" and not self._task.caps.yes
+
+    async def _choose(self, visit: int, over: str, following: str) -> NextPhase:
+        """What the user wants done next."""
+        reverted = self._state.meta.status == "redo"
+        options = tuple(
+            Option(id=command, label=f"take {command} again")
+            for command in (*COMMANDS, REVERT)
+            if command == REVERT or self._step_for(command) is not None
+        )
+        question = Ask(
+            COTERIE,
+            "Composite",
+            PhaseChoice(phase=over, next=following, reverted=reverted),
+            options=(
+                Option(id="next", label=f"go on: {following}", style="primary"),
+                *options,
+                STOP,
+            ),
+            intent=[over, visit],
+        )
+        await self._write_state()
+        response = await self._services.ask_user(step_name.phase(visit, "choice"), question)
+        said, choice = _words(response), response.selected_option_id or "next"
+        if choice != "next":
+            return await self._obey(visit, choice, said)
+        message = StepMessage(sender="user", content=said) if said else None
+        return NextPhase(following, message=message)
+
+    async def _obey(self, visit: int, command: str, said: str) -> NextPhase:
+        """Go to the phase of a command; the work is taken back first where that is the command."""
+        if command == REVERT:
+            number = self._state.meta.reverts + 1
+            await anyio.to_thread.run_sync(self._dropped, number)
+            return NextPhase(self._graph.start)
+        found = self._step_for(command)
+        assert found is not None, "only what can be done is offered"
+        message = StepMessage(sender="user", content=said) if said else None
+        return found._replace(message=message)
+
+    def _dropped(self, number: int) -> None:
+        work = self._services.work
+        assert work is not None, "opened before any step"
+        work.drop(number)
+
+    def _step_for(self, command: str) -> NextPhase | None:
+        """The phase and step that a command means; None where the state does not allow it."""
+        for step in COMMANDS[command]:
+            for name, phase in self._graph.phases.items():
+                if step in phase.steps and self._state.allows(step) and self._is_due(step):
+                    return NextPhase(name, step)
+        return None
+
+    def _is_due(self, step: str) -> bool:
+        """Whether what a step decides about is there: tests need a change, accepting one too."""
+        needs_code = PIPELINE_STEPS[step].decides == "tests" or step == "accept"
+        return not needs_code or "code.patch" in self._state.files
+
+    async def _write_state(self) -> None:
+        """`state.json`, for whoever looks."""
+        text = self._state.model_dump_json(indent=2) + "\n"
+        await anyio.to_thread.run_sync(self._services.artifacts.write_state, text)
+
+    def _tell_step(self, step: str, result: StepResult | None = None) -> None:
+        from coterie.model.pipeline_state import ACTOR_OF
+
+        actor = self._state.actors[ACTOR_OF[step]]
+        record = PhaseRecord(self._task.task_id, self._state.phase, step, actor.status, actor.round)
+        if result is not None:
+            gate = result.patch.gate
+            record = PhaseRecord(
+                self._task.task_id,
+                self._state.phase,
+                step,
+                actor.status,
+                actor.round,
+                result.logs,
+                gate.gate if gate else "",
+                gate.passed if gate else None,
+                gate.reasons if gate else (),
+            )
+        self._tell(record)
+
+    def _tell(self, record: PhaseRecord) -> None:
+        self._context.tell(record)
+
+
+def _words(response: Response) -> str:
+    return (response.input_value or response.comment or "").strip()

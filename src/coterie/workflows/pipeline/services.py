@@ -1,0 +1,178 @@
+"""What the steps of a pipeline share: members by role, artifacts by name, the work, questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TypeVar
+
+import anyio.to_thread
+
+from coterie.model.artifact import ArtifactData
+from coterie.model.interaction import Ask, Option, Response
+from coterie.model.pipeline_state import PipelineSettings, PipelineState, StepMessage, StepResult
+from coterie.model.task import TaskCreated
+from coterie.model.team import Member
+from coterie.model.update import TurnFailed
+from coterie.ports import Context
+from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
+from coterie.workflows.pipeline.roles import fill_roles
+from coterie.workflows.prompt_files import Prompts
+from coterie.workflows.structured_turns import (
+    HOW_TO_ANSWER,
+    AnyModel,
+    StructuredRequest,
+    StructuredTurns,
+    schema_of,
+)
+from coterie.workspace.artifact_folder import ArtifactFolder
+from coterie.workspace.pipeline_work import PipelineWork
+
+COTERIE = "coterie"
+_PROMPTS = Path(__file__).with_name("prompts")
+_SKIP = Option(id="skip", label="go on without it")
+_RETRY = Option(id="retry", label="try again", style="primary")
+
+AnyArtifact = TypeVar("AnyArtifact", bound=ArtifactData)
+T = TypeVar("T")
+
+
+class PipelineServices:
+    """What the steps of one pipeline share."""
+
+    def __init__(self, task: TaskCreated, context: Context, settings: PipelineSettings) -> None:
+        self.task: TaskCreated = task
+        self.context: Context = context
+        self.settings: PipelineSettings = settings
+        self.roles: Mapping[str, Member] = fill_roles(task.team)
+        self.artifacts: ArtifactFolder = ArtifactFolder(context.root, task.session_id)
+        self.turns: StructuredTurns = StructuredTurns(context)
+        self.turns.taken = context.turns
+        self.prompts: Prompts = Prompts()
+        self.work: PipelineWork | None = None
+        """Where the change is made; None until the runner has opened it."""
+
+    async def open(self) -> None:
+        """Read the prompts, the user's own first."""
+        own = self.context.root / ".coterie" / "prompts" / "pipeline"
+        self.prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, own)
+
+    async def ask_user(self, name: str, question: Ask) -> Response:
+        """The user's answer; where they chose to stop, a later run asks again."""
+        for tries in count(1):
+            asked = name if tries == 1 else f"{name}/{tries}"
+            answer = await answer_or_stop(self.context, asked, question)
+            if answer.response.selected_option_id != STOP.id:
+                return answer.response
+        raise AssertionError("counting never ends")
+
+
+@dataclass(frozen=True)
+class PipelineStepRun:
+    """One step of a pipeline, taken once; each step is a subclass."""
+
+    services: PipelineServices
+    name: str
+    """Of the step in the journal: what is done in it is named below."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """Take the step; `message` is what the user said, or why it is taken again."""
+        raise NotImplementedError
+
+    @property
+    def work(self) -> PipelineWork:
+        work = self.services.work
+        assert work is not None, "opened before any step"
+        return work
+
+    async def git(self, call: Callable[[PipelineWork], T]) -> T:
+        """Call something of the work, in a thread."""
+        return await anyio.to_thread.run_sync(call, self.work)
+
+    async def ask(
+        self,
+        role: str,
+        wanted: type[AnyModel],
+        facts: Mapping[str, object],
+        *,
+        prompt: str = "",
+        folder: Path | None = None,
+    ) -> AnyModel | TurnFailed:
+        """What the member in a role answers to the prompt of that role, or of another name."""
+        prompt = prompt or role
+        services = self.services
+        text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
+        asked = StructuredRequest(f"{text}\n\n{_shape(wanted)}", wanted, prompt, topic=role)
+        member = self.member(role, folder)
+        return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
+
+    async def need(
+        self,
+        role: str,
+        wanted: type[AnyModel],
+        facts: Mapping[str, object],
+        *,
+        prompt: str = "",
+        folder: Path | None = None,
+    ) -> AnyModel:
+        """The same of a role that nobody can do without: the user is asked where it fails."""
+        found = await self.ask(role, wanted, facts, prompt=prompt, folder=folder)
+        for tries in count(2):
+            if not isinstance(found, TurnFailed):
+                return found
+            await self._after_failure(role, prompt or role, found, tries - 1, (_RETRY, STOP))
+            again = PipelineStepRun(self.services, f"{self.name}/ask/{role}/again/{tries}")
+            found = await again.ask(role, wanted, facts, prompt=prompt, folder=folder)
+        raise AssertionError("counting never ends")
+
+    async def retried(self, role: str, failed: TurnFailed, number: int) -> bool:
+        """Whether the user wants a role to try again that could be done without."""
+        choice = await self._after_failure(role, role, failed, number, (_RETRY, _SKIP, STOP))
+        return choice == _RETRY.id
+
+    async def _after_failure(
+        self, role: str, what: str, failed: TurnFailed, number: int, options: tuple[Option, ...]
+    ) -> str:
+        question = failed_turn(self.services.roles[role], failed, number, options)
+        name = f"{self.name}/failed/{role}/{what}/{number}"
+        return (await self.services.ask_user(name, question)).choice
+
+    def member(self, role: str, folder: Path | None = None) -> Member:
+        """The member in a role, at work in a folder."""
+        member = self.services.roles[role]
+        if folder is None:
+            return member
+        minutes = self.services.task.scheduler.time_limits.work
+        limit = member.timeout_ms or round(minutes * 60_000)
+        own = {"execution_dir": str(folder), "work": "link", "timeout_ms": limit}
+        return member.model_copy(update=own)
+
+    async def write(
+        self, name: str, content: ArtifactData | list[ArtifactData] | str, **parts: str
+    ) -> dict[str, str]:
+        """Write an artifact by its declared name; its file, for the state."""
+        folder = self.services.artifacts
+        return await anyio.to_thread.run_sync(lambda: folder.write(name, content, **parts))
+
+    async def read(
+        self, state: PipelineState, name: str, wanted: type[AnyArtifact]
+    ) -> AnyArtifact | None:
+        """An artifact that the state has; None where it has none of that name."""
+        if name not in state.files:
+            return None
+        folder, files = self.services.artifacts, state.files
+        return await anyio.to_thread.run_sync(folder.read, files, name, wanted)
+
+    async def text(self, state: PipelineState, name: str) -> str:
+        """The same as text; empty where there is none."""
+        if name not in state.files:
+            return ""
+        return await anyio.to_thread.run_sync(self.services.artifacts.text, state.files, name)
+
+
+def _shape(wanted: type[AnyModel]) -> str:
+    schema = json.dumps(schema_of(wanted), ensure_ascii=False)
+    return f"{HOW_TO_ANSWER} It must fit this JSON Schema:\n{schema}"

@@ -1,0 +1,185 @@
+"""The change of one pipeline: made in a worktree of its own, committed after every turn.
+
+What is taken back before it is accepted is kept under a ref, and the next try has a branch of its
+own: so a kill in between can never mix the two.  All of it blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from coterie.errors import NotAccepted
+from coterie.model.artifact import FileOperation
+from coterie.workspace.acceptance import Acceptance
+from coterie.workspace.git import FileDiffStat, repository_of
+from coterie.workspace.leftovers import SessionLeftovers
+from coterie.workspace.ticket_worktrees import TicketWorktrees
+from coterie.workspace.worktree import HEADS, Worktree
+
+_DROPPED = "refs/coterie/dropped"
+_SHORT = 7
+_OPERATIONS: dict[str, FileOperation] = {"A": "create", "D": "delete"}
+
+
+@dataclass(frozen=True)
+class ChangedFile:
+    """One file that a change touches."""
+
+    path: str
+    operation: FileOperation
+    stat: FileDiffStat
+
+
+def reverts_of(root: Path, session: str) -> int:
+    """How often the work of a session was taken back before it was accepted."""
+    git = repository_of(root)
+    if git is None:
+        return 0
+    listed = git.run("for-each-ref", "--format=%(refname)", f"{_DROPPED}/{session}/")
+    return len(listed.split())
+
+
+def branch_name(reverts: int) -> str:
+    """What the branch of the work is called, after the work was taken back so often."""
+    return f"work-{reverts + 1}" if reverts else "work"
+
+
+@dataclass(frozen=True)
+class PipelineWork:
+    """The work of one pipeline, since it was last taken back."""
+
+    worktrees: TicketWorktrees
+    """Those of the session, with the branch of this work as the approved one."""
+
+    @cached_property
+    def acceptance(self) -> Acceptance:
+        return Acceptance(self.worktrees)
+
+    @property
+    def _name(self) -> str:
+        return self.worktrees.approved
+
+    @property
+    def base(self) -> str:
+        """The commit that the change begins with."""
+        return self.worktrees.base
+
+    def open(self) -> Path:
+        """The folder that is worked in."""
+        return self.worktrees.open(self._name)
+
+    def commit(self, message: str) -> str:
+        """Commit all that is in the folder; returns the tree's hash."""
+        self.open()
+        return self.worktrees.commit(self._name, message)
+
+    def restore(self) -> None:
+        """Put the files back to what was last committed: what a test left behind is no work."""
+        self.open()
+        self.worktrees.restore(self._name)
+
+    @property
+    def tip(self) -> str:
+        """The last commit."""
+        return self.worktrees.head()
+
+    @property
+    def tree(self) -> str:
+        """The hash of the files that were last committed."""
+        return self._tree_of(self.tip)
+
+    def _tree_of(self, commit: str) -> str:
+        return self.worktrees.git.run("rev-parse", f"{commit}^{{tree}}").strip()
+
+    def diff(self) -> str:
+        """The change as a patch."""
+        return self.acceptance.patch(self.base, self.tip)[0]
+
+    def changed(self) -> list[ChangedFile]:
+        """The files that the change touches."""
+        _, stats = self.acceptance.patch(self.base, self.tip)
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", self.base, self.tip)
+        entries = iter(self.worktrees.git.run(*words).split("\0")[:-1])
+        letters = {path: letter for letter, path in zip(entries, entries, strict=True)}
+        return [
+            ChangedFile(one.path, _OPERATIONS.get(letters.get(one.path, ""), "modify"), one)
+            for one in stats
+        ]
+
+    def has(self, path: str) -> bool:
+        """Whether the file was there before the change."""
+        words = ("ls-tree", "--full-tree", "--name-only", "-z", self.base, "--", path)
+        return bool(self.worktrees.git.run(*words))
+
+    def content(self, path: str) -> bytes:
+        """A file as it was last committed."""
+        text = self.worktrees.git.run("cat-file", "blob", f"{self.tip}:{path}")
+        return text.encode("utf-8", "surrogateescape")
+
+    def put_back(self, paths: Sequence[str], message: str) -> str:
+        """Put files back to how they were before the change; returns the tree's hash."""
+        self.open()
+        self.worktrees.put_back(self._name, paths)
+        return self.commit(message)
+
+    # -- the user's own branch -----------------------------------------------------------------
+
+    def check_unmoved(self, tree: str) -> None:
+        """Raise NotAccepted where something moved since the gates were decided on a tree."""
+        task, acceptance = self.worktrees.session, self.acceptance
+        acceptance.check_place()
+        branch, head = acceptance.branch(), acceptance.head()
+        if head != self.base:
+            said = (
+                f"{branch} moved since the work began ({self.base[:_SHORT]}, now {head[:_SHORT]})"
+            )
+            raise NotAccepted(task, said, f"git reset or git rebase, then coterie resume {task}")
+        now = self._folder_tree()
+        if now != tree:
+            said = f"the work moved since the gates ran ({tree[:_SHORT]}, now {now[:_SHORT]})"
+            raise NotAccepted(task, said, f"coterie resume {task}, and have it tested again")
+
+    def _folder_tree(self) -> str:
+        """What is in the folder now, committed or not; what is committed where it is gone."""
+        folder = self.worktrees.folder / self._name
+        found = Worktree.at(folder)
+        if found is None:
+            return self.tree
+        git = replace(self.worktrees.git, folder=folder, worktree=found)
+        return self._tree_of(git.snapshot("As it is"))
+
+    def accept(self, message: str, tree: str) -> str:
+        """One commit with the change on the user's branch; the same one where it was taken already.
+
+        Raises NotAccepted, and then nothing was changed.
+        """
+        taken = self.acceptance.accepted
+        if taken is not None:
+            return taken[1]
+        self.check_unmoved(tree)
+        commit = self.worktrees.commit_tree(tree, (self.base,), message)
+        self.acceptance.take(commit)
+        return commit
+
+    def clear(self) -> None:
+        """Remove the folder of the work, which is in the user's branch or under a ref."""
+        SessionLeftovers(self.worktrees).remove_worktrees()
+
+    def drop(self, number: int) -> str:
+        """Take the work back that was not accepted: for the how-manieth time.  It is kept under a
+        ref; the same once more changes nothing."""
+        git, session = self.worktrees.git, self.worktrees.session
+        ref = f"{_DROPPED}/{session}/{number}"
+        kept = git.commit(ref)
+        if kept is None:
+            if git.commit(f"{HEADS}{self.worktrees.branch}") is not None:
+                self.commit("Taken back")
+            kept = self.tip
+            git.run("update-ref", ref, kept)
+        self.clear()
+        if git.commit(f"{HEADS}{self.worktrees.branch}") is not None:
+            git.run("update-ref", "-d", f"{HEADS}{self.worktrees.branch}")
+        return kept
