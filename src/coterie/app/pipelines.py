@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from coterie.app.run import PIPELINE, Rehearsal, StartRequest
-from coterie.app.teams import TeamView
 from coterie.config.pipeline_file import load_graph
 from coterie.config.project import Project
 from coterie.config.settings import load_scheduler
 from coterie.model.pipeline_state import PipelineSettings
-from coterie.model.task import Caps
 from coterie.model.team import Team
 from coterie.model.ticket import SchedulerConfig
 from coterie.workflows.pipeline import check_pipeline_team
-
-
-def start_build(
-    view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal, settings: PipelineSettings
-) -> StartRequest:
-    """A goal that goes through the phases of a graph."""
-    check_pipeline_team(view.team)
-    return StartRequest(
-        view.team,
-        goal,
-        caps,
-        view.loaded.path,
-        rehearsal,
-        PIPELINE,
-        pipeline=settings.model_dump(mode="json"),
-    )
 
 
 def pipeline_settings(
@@ -55,8 +35,3 @@ def settings_for(
         made = pipeline_settings(project, None, None, (), attended=False)
         given = made.model_dump(mode="json")
     return given, load_scheduler(project)
-
-
-def graph_file(name: str | None) -> str | None:
-    """A graph by its name, or by its file from wherever the command was started."""
-    return str(Path(name).expanduser()) if name and Path(name).is_file() else name

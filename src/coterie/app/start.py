@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from coterie.app.run import TICKETS, WORKFLOWS, Rehearsal, StartRequest
+from coterie.app.run import PIPELINE, TICKETS, WORKFLOWS, Rehearsal, StartRequest
 from coterie.app.teams import TeamView
 from coterie.errors import UsageError
 from coterie.model.task import Caps
+from coterie.workflows.pipeline import check_pipeline_team
+
+if TYPE_CHECKING:
+    from coterie.model.pipeline_state import PipelineSettings
 
 
 def chat(
@@ -47,6 +52,16 @@ def run(
     if workflow == TICKETS:
         caps = Caps(yes=caps.yes)
     return StartRequest(view.team, goal, caps, view.loaded.path, rehearsal, workflow)
+
+
+def build(
+    view: TeamView, goal: str | None, caps: Caps, rehearsal: Rehearsal, settings: PipelineSettings
+) -> StartRequest:
+    """A goal that goes through the phases of a pipeline."""
+    check_pipeline_team(view.team)
+    kept = settings.model_dump(mode="json")
+    file = view.loaded.path
+    return StartRequest(view.team, goal, caps, file, rehearsal, PIPELINE, pipeline=kept)
 
 
 def workflow_of(view: TeamView, wanted: str | None) -> str:

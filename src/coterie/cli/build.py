@@ -33,7 +33,8 @@ def build(
     every gate passed.
     """
     goal = goal_of(call, words, 'coterie build "what should be built"')
-    from coterie.app.pipelines import pipeline_settings, start_build
+    from coterie.app import start
+    from coterie.app.pipelines import pipeline_settings
 
     attended = call.live and not more["yes"]
     settings = pipeline_settings(
@@ -43,6 +44,6 @@ def build(
     def make(view: TeamView, rehearsal: Rehearsal) -> StartRequest:
         from coterie.model.task import Caps
 
-        return start_build(view, goal, Caps(yes=more["yes"]), rehearsal, settings)
+        return start.build(view, goal, Caps(yes=more["yes"]), rehearsal, settings)
 
     carry_out(call, lambda teams: teams.choose(team, agents), make, more)

@@ -228,10 +228,10 @@ class GateFailed(_Subject):
     reasons: tuple[str, ...]
 
 
-class StepFailed(_Subject):
+class FailedPhaseStep(_Subject):
     """A step of a pipeline came to nothing."""
 
-    kind: Literal["step_failed"] = "step_failed"
+    kind: Literal["failed_phase_step"] = "failed_phase_step"
     phase: str
     step: str
     reason: str
@@ -287,7 +287,7 @@ About = Annotated[
     | TicketHelp
     | PhaseChoice
     | GateFailed
-    | StepFailed
+    | FailedPhaseStep
     | UnplannedFiles
     | PlanQuestion
     | ChangeAcceptance,

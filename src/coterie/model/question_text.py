@@ -57,7 +57,7 @@ _TEXTS: Mapping[type[about.About], tuple[str, str]] = {
         "The gate {gate} failed after {rounds} rounds",
         "{why}\nOnly you can let it pass.",
     ),
-    about.StepFailed: ("{step} came to nothing", "{reason}"),
+    about.FailedPhaseStep: ("{step} came to nothing", "{reason}"),
     about.UnplannedFiles: (
         "{member} changed what the plan does not name: {names}",
         "Let it be, have it put back, or have the change made anew.",

@@ -18,12 +18,14 @@ class Prompts:
         self._templates = templates or {}
 
     @classmethod
-    def read(cls, shipped: Path, own: Path) -> Prompts:
+    def read(cls, shipped: Path, own: Path | None = None) -> Prompts:
         """Those in a folder, each replaced by the one of its name in a folder of the user's own.
 
         Blocks; raises ConfigError for one that cannot be read.
         """
         found = {path.stem: path for path in shipped.glob("*.md")}
+        if own is None:
+            return cls({name: Template(_text_of(path)) for name, path in found.items()})
         found |= {path.stem: path for path in own.glob("*.md") if path.stem in found}
         return cls({name: Template(_text_of(path)) for name, path in found.items()})
 

@@ -45,7 +45,7 @@ class CodeReviewStep(PipelineStepRun):
             for role, one in answers.items()
             if not isinstance(one, TurnFailed)
         )
-        missing = tuple(role for role, one in answers.items() if isinstance(one, TurnFailed))
+        missing = tuple(role for role in _ROLES if isinstance(answers[role], TurnFailed))
         review = CodeReview(gate=_decided(opinions, tree), opinions=opinions, unanswered=missing)
         files = {
             **await self.write("review.code", review),
@@ -70,7 +70,9 @@ class CodeReviewStep(PipelineStepRun):
 
         async def look(role: ReviewRole, name: str) -> None:
             run = PipelineStepRun(self.services, name)
-            found[role] = await run.ask(role, ReviewOpinion, facts, folder=folder)
+            found[role] = await run.ask(
+                role, ReviewOpinion, facts, prompt="code_review", folder=folder
+            )
 
         async with anyio.create_task_group() as group:
             for role in _ROLES:
@@ -127,7 +129,7 @@ class ReviewMeetingStep(PipelineStepRun):
         review = await self.read(state, "review.code", CodeReview)
         assert review is not None  # the state allows the step
         facts = {"reviews": review.written()}
-        chair = await self.ask("review_meeting", MeetingMinutes, facts)
+        chair = await self.ask("chair", MeetingMinutes, facts, prompt="review_meeting")
         minutes = None if isinstance(chair, TurnFailed) else chair
         worst = sorted(review.findings, key=lambda one: _SEVERITIES.index(one.severity))
         meeting = ReviewMeeting(

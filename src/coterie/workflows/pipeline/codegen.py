@@ -131,8 +131,6 @@ class CodegenStep(ChangeStep):
 
     async def _intended(self, state: PipelineState, made: dict[str, str]) -> set[str]:
         """Without a plan, what the coder said it would touch is what was planned."""
-        known = state.model_copy(update={"artifacts": {**state.artifacts, "code": {}}})
-        del known
         files = {**state.files, **made}
         plan = await self.git(
             lambda _: self.services.artifacts.read(files, "code.plan", CodegenPlan)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import anyio.to_thread
+
 from coterie.model import step_name
 from coterie.model.artifact import GateDecision
 from coterie.model.check import CheckOutcome
-from coterie.model.eval_report import Debrief, EvalReport, EvalRun
+from coterie.model.eval_report import Debrief, EvalCommand, EvalReport, EvalRun
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.planning import PlannedTests
-from coterie.model.update import TurnFailed
+from coterie.model.tool_call import Action
+from coterie.model.update import PendingCall, TurnFailed
 from coterie.workflows.pipeline.services import PipelineStepRun
+from coterie.workspace.eval_conf import eval_commands
 from coterie.workspace.pipeline_work import PipelineWork
 
 _DIFF = 20_000
@@ -20,12 +26,13 @@ class RunTestsStep(PipelineStepRun):
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """The report, and the decision of the gate `tests`."""
-        commands = dict.fromkeys(self.services.settings.evals)
         tree = await self.git(lambda work: work.tree)
-        runs = [await self._run(number, command) for number, command in enumerate(commands, 1)]
+        commands, refused = await self._commands()
+        runs = [await self._run(number, one) for number, one in enumerate(commands, 1)]
         reasons = [f"{one.command}: {_ended(one)}" for one in runs if not one.passed]
-        if not runs:
-            reasons = ["there is no test command: write eval.conf, or give one with --eval"]
+        reasons += [f"{one.command}: it was not permitted" for one in refused]
+        if not commands and not refused:
+            reasons = ["there is no test command: write .coterie/eval.conf, or give --eval"]
         gate = GateDecision(gate="tests", passed=not reasons, reasons=tuple(reasons), tree=tree)
         failed = any(not one.passed for one in runs)
         report = EvalReport(
@@ -44,16 +51,47 @@ class RunTestsStep(PipelineStepRun):
             patch=patch, logs=(*strategy, *(f"{r.command}: {_ended(r)}" for r in runs))
         )
 
-    async def _run(self, number: int, command: str) -> EvalRun:
+    async def _commands(self) -> tuple[list[EvalCommand], list[EvalCommand]]:
+        """What is run: what the user wrote or gave, and what was found as far as they allow it;
+        then what they do not allow."""
+        given = self.services.settings.evals
+        folder = await self.git(PipelineWork.open)
+        if given:
+            return [EvalCommand(f"eval-{n}", one, "given") for n, one in enumerate(given, 1)], []
+        root = self.services.context.root
+        known = await anyio.to_thread.run_sync(eval_commands, root, folder)
+        commands: list[EvalCommand] = []
+        refused: list[EvalCommand] = []
+        for number, one in enumerate(known, 1):
+            permitted = one.origin != "found" or await self._permits(number, one, folder)
+            (commands if permitted else refused).append(one)
+        return commands, refused
+
+    async def _permits(self, number: int, one: EvalCommand, folder: Path) -> bool:
+        """Whether the user lets a command run that is the repository's own and not theirs."""
+        call = PendingCall(
+            f"eval-{number}",
+            "check",
+            {"command": one.command},
+            # One folder for all rounds: a yes for the whole task is not asked for again.
+            str(self.work.worktrees.folder),
+            Action("run", "check", str(folder), command=one.command),
+            why="it tests the project, by the look of it",
+            said=one.command,
+        )
+        member = self.services.roles["test"]
+        return await self.services.context.permits(f"{self.name}/permit/{number}", member, call)
+
+    async def _run(self, number: int, one: EvalCommand) -> EvalRun:
         folder = await self.git(PipelineWork.open)
         name = step_name.check(self.name, number)
-        outcome: CheckOutcome = await self.services.context.check(name, command, folder)
+        outcome: CheckOutcome = await self.services.context.check(name, one.command, folder)
         # What a test leaves behind is nobody's work.
         await self.git(PipelineWork.restore)
         return EvalRun(
-            name=f"check-{number}",
-            command=command,
-            origin="given",
+            name=one.name,
+            command=one.command,
+            origin=one.origin,
             exit_code=outcome.exit_code,
             duration_ms=outcome.duration_ms,
             log=outcome.log,

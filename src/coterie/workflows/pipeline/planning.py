@@ -9,6 +9,8 @@ import anyio
 
 from coterie.model import instant
 from coterie.model.artifact import ArtifactData, GateDecision, MeetingMinutes
+from coterie.model.openspec import capability_of, change_files, change_id, change_problems
+from coterie.model.pipeline_roles import WORKSHOP
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.plan_review import (
     ChairDecision,
@@ -20,7 +22,6 @@ from coterie.model.plan_review import (
 )
 from coterie.model.planning import PlanFiles, RoleNotes, StructuredPlan, TranscriptLine
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.roles import WORKSHOP
 from coterie.workflows.pipeline.services import PipelineStepRun
 
 _NEEDED = ("requirements", "scope", "file_impacts", "risks")
@@ -45,6 +46,7 @@ class WorkshopStep(PipelineStepRun):
             **await self.write("plan_files", PlanFiles.of(plan)),
             **await self.write("plan", plan_text(plan)),
             **await self.write("test.plan", plan.test_plan),
+            **await self._openspec(plan),
         }
         logs = (f"{plan.title}: {len(plan.file_impacts)} files, {len(plan.risks)} risks",)
         return StepResult(
@@ -56,7 +58,7 @@ class WorkshopStep(PipelineStepRun):
         said: dict[str, RoleNotes] = {}
 
         async def speak(role: str) -> None:
-            found = await self.ask(role, RoleNotes, {"notes": notes})
+            found = await self.ask(role, RoleNotes, {"notes": notes}, prompt="workshop")
             if not isinstance(found, TurnFailed):
                 said[role] = found
 
@@ -64,6 +66,15 @@ class WorkshopStep(PipelineStepRun):
             for role in WORKSHOP:
                 group.start_soon(speak, role)
         return {role: said[role] for role in WORKSHOP if role in said}
+
+    async def _openspec(self, plan: StructuredPlan) -> dict[str, str]:
+        """The plan as an OpenSpec change."""
+        change = change_id(plan.title, self.services.task.task_id)
+        place = {"change": change, "capability": capability_of(plan)}
+        found: dict[str, str] = {}
+        for name, text in change_files(plan).items():
+            found |= await self.write(name, text, **place)
+        return found
 
     def _transcript(
         self, state: PipelineState, notes: str, said: Mapping[str, RoleNotes]
@@ -98,7 +109,8 @@ class PlanReviewStep(PipelineStepRun):
         """The review, and the decision of the gate `plan`."""
         plan = await self.read(state, "planning.current", StructuredPlan)
         assert plan is not None  # the state allows the step
-        issues = list(_rule_issues(plan))
+        spec = {name: await self.text(state, name) for name in change_files(plan)}
+        issues = [*_rule_issues(plan), *_openspec_issues(change_problems(spec))]
         shown = [one.message for one in issues]
         facts = {"plan": plan_text(plan), "issues": shown}
         opinion = await self.ask("plan_review", PlanOpinion, facts)
@@ -129,8 +141,12 @@ class PlanningMeetingStep(PipelineStepRun):
         review = await self.read(state, "review.plan", PlanReview)
         assert plan is not None  # the state allows the step
         assert review is not None
-        facts = {"plan": plan_text(plan), "review": review.written()}
-        chair = await self.ask("planning_meeting", ChairDecision, facts)
+        facts = {
+            "plan": plan_text(plan),
+            "review": review.written(),
+            "questions": plan.open_questions,
+        }
+        chair = await self.ask("chair", ChairDecision, facts, prompt="planning_meeting")
         minutes = None if isinstance(chair, TurnFailed) else chair.minutes
         summary = PlanningSummary(
             why=plan.why,
@@ -159,6 +175,12 @@ def _rule_issues(plan: StructuredPlan) -> list[PlanIssue]:
         )
         for name in _NEEDED
         if not getattr(plan, name)
+    ]
+
+
+def _openspec_issues(problems: Sequence[str]) -> list[PlanIssue]:
+    return [
+        PlanIssue(code="openspec_invalid", message=problem, must_fix=True) for problem in problems
     ]
 
 

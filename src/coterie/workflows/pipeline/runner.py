@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from coterie.errors import UsageError
 from coterie.model import step_name
-from coterie.model.about import GateFailed, PhaseChoice, StepFailed
+from coterie.model.about import FailedPhaseStep, GateFailed, PhaseChoice
 from coterie.model.interaction import Ask, Option, Response
 from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
 from coterie.model.pipeline_state import (
@@ -221,7 +221,7 @@ class PipelineRunner:
         return StepMessage(sender="user", content="\n".join(said), choice=choice)
 
     async def _after_failure(self, name: str, step: str, result: StepResult) -> StepMessage:
-        about = StepFailed(phase=self._state.phase, step=step, reason=result.patch.reason)
+        about = FailedPhaseStep(phase=self._state.phase, step=step, reason=result.patch.reason)
         options = (Option(id="again", label="try again", style="primary"), STOP)
         question = Ask(COTERIE, "Composite", about, options=options, intent=[name])
         response = await self._services.ask_user(f"{name}/failed", question)

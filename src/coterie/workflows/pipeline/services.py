@@ -13,13 +13,13 @@ import anyio.to_thread
 
 from coterie.model.artifact import ArtifactData
 from coterie.model.interaction import Ask, Option, Response
+from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, StepMessage, StepResult
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member
 from coterie.model.update import TurnFailed
 from coterie.ports import Context
 from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
-from coterie.workflows.pipeline.roles import fill_roles
 from coterie.workflows.prompt_files import Prompts
 from coterie.workflows.structured_turns import (
     HOW_TO_ANSWER,
@@ -30,6 +30,7 @@ from coterie.workflows.structured_turns import (
 )
 from coterie.workspace.artifact_folder import ArtifactFolder
 from coterie.workspace.pipeline_work import PipelineWork
+from coterie.workspace.role_prompts import RolePrompt, role_prompts
 
 COTERIE = "coterie"
 _PROMPTS = Path(__file__).with_name("prompts")
@@ -47,18 +48,23 @@ class PipelineServices:
         self.task: TaskCreated = task
         self.context: Context = context
         self.settings: PipelineSettings = settings
-        self.roles: Mapping[str, Member] = fill_roles(task.team)
+        filled = FilledRoles(task.team)
+        self.roles: Mapping[str, Member] = {role: filled.member(role) for role in PIPELINE_ROLES}
         self.artifacts: ArtifactFolder = ArtifactFolder(context.root, task.session_id)
         self.turns: StructuredTurns = StructuredTurns(context)
         self.turns.taken = context.turns
         self.prompts: Prompts = Prompts()
+        self.role_prompts: Mapping[str, RolePrompt] = {}
         self.work: PipelineWork | None = None
         """Where the change is made; None until the runner has opened it."""
 
     async def open(self) -> None:
-        """Read the prompts, the user's own first."""
-        own = self.context.root / ".coterie" / "prompts" / "pipeline"
-        self.prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS, own)
+        """Read the prompts; those of roles may be the user's own."""
+        self.prompts: Prompts = await anyio.to_thread.run_sync(Prompts.read, _PROMPTS)
+        root = self.context.root
+        self.role_prompts: Mapping[str, RolePrompt] = await anyio.to_thread.run_sync(
+            role_prompts, root
+        )
 
     async def ask_user(self, name: str, question: Ask) -> Response:
         """The user's answer; where they chose to stop, a later run asks again."""
@@ -101,11 +107,13 @@ class PipelineStepRun:
         prompt: str = "",
         folder: Path | None = None,
     ) -> AnyModel | TurnFailed:
-        """What the member in a role answers to the prompt of that role, or of another name."""
+        """What the member in a role answers to the prompt of that name, else of the role's."""
         prompt = prompt or role
         services = self.services
+        who = services.role_prompts[role].text.strip()
         text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
-        asked = StructuredRequest(f"{text}\n\n{_shape(wanted)}", wanted, prompt, topic=role)
+        whole = f"{who}\n\n{text}\n\n{_shape(wanted)}"
+        asked = StructuredRequest(whole, wanted, prompt, topic=role)
         member = self.member(role, folder)
         return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
 
