@@ -17,8 +17,8 @@ def test_help_groups_what_works(bare: Cli) -> None:
 coterie: the coding agents you have, as one team
 
   Start    demo · doctor · init
-  Work     chat  talk with a team       run  goal to tickets to checked work
-           do    one agent, one job
+  Work     chat   talk with a team            run  goal to tickets to checked work
+           build  goal to a tested commit     do   one agent, one job
   Answer   inbox · answer · say
   Look     tasks · show · log · attach · diff · cost · audit · export · ps
   Steer    stop · resume · cancel · accept · revert · clean

@@ -47,10 +47,8 @@ from coterie.workflows.tickets import Tickets
 from coterie.workspace.folder import open_workspace, save_identity_if_new, write_instructions
 from coterie.workspace.snapshots.folder_snapshots import FolderSnapshots
 
-TICKETS = "tickets"
-"""The workflow whose tasks are sessions with tickets."""
-PIPELINE = "pipeline"
-"""The workflow that goes through phases to one commit."""
+TICKETS, PIPELINE = "tickets", "pipeline"
+"""The workflows whose tasks are sessions with tickets, or go through phases to one commit."""
 _LETTERS = "abcdefghjkmnprstuvwxyz"
 _SIGNS = _LETTERS + "23456789"
 WITHOUT_CHECKS = frozenset({"chat", "solo"})

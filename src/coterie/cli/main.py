@@ -49,7 +49,7 @@ VERBS: dict[str, Verb] = {
     "init": Verb("setup:init", "find your agents, write a first team", "Start"),
     "chat": Verb("work:chat", "talk with a team", "Work"),
     "run": Verb("work:run", "goal to tickets to checked work", "Work"),
-    "build": Verb("build:build", "plan, code, review, test: to one commit", "Work"),
+    "build": Verb("build:build", "goal to a tested commit", "Work"),
     "do": Verb("work:do", "one agent, one job", "Work"),
     "inbox": Verb("inbox:inbox", "what waits for your answer, in every project", "Answer"),
     "answer": Verb("inbox:answer", "answer one question or several", "Answer"),

@@ -45,7 +45,9 @@ class CodeReviewStep(PipelineStepRun):
             for role, one in answers.items()
             if not isinstance(one, TurnFailed)
         )
-        missing = tuple(role for role in _ROLES if isinstance(answers[role], TurnFailed))
+        missing: tuple[ReviewRole, ...] = tuple(
+            role for role in _ROLES if isinstance(answers[role], TurnFailed)
+        )
         review = CodeReview(gate=_decided(opinions, tree), opinions=opinions, unanswered=missing)
         files = {
             **await self.write("review.code", review),
