@@ -115,7 +115,7 @@ class Changes:
             children = TaskChildren(claimant.leases, fence, claimant.machine)
             ran = await _checked(work, commit, commands, checks, children)
             given = {"branch": branch, "before": head, "commit": commit, "recheck": recheck}
-            async with self._recorded(task_id, ACCEPT, given):
+            async with self.recorded(task_id, ACCEPT, given):
                 await anyio.to_thread.run_sync(work.take, commit)
             _, files = await anyio.to_thread.run_sync(work.patch, head, commit)
             kept = await anyio.to_thread.run_sync(_without_worktrees, work)
@@ -183,7 +183,7 @@ class Changes:
         make = _bring_back if undo else _take_back
         if dry_run:
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=True))
-        async with self.held(claimant, task_id), self._recorded(task_id, REVERT, {"undo": undo}):
+        async with self.held(claimant, task_id), self.recorded(task_id, REVERT, {"undo": undo}):
             return await anyio.to_thread.run_sync(partial(make, work, taken, dry_run=False))
 
     def _take_back(self, task_id: str, undo: bool, dry_run: bool) -> RevertResult:
@@ -207,7 +207,7 @@ class Changes:
                 await self.sessions.look.storage.leases.park(fence)
 
     @asynccontextmanager
-    async def _recorded(
+    async def recorded(
         self, task_id: str, what: str, given: Mapping[str, object]
     ) -> AsyncGenerator[None]:
         """Put on record who did what and when, and what came of it."""

@@ -1,13 +1,17 @@
-"""Graphs of pipelines, which are looked at without a task."""
+"""Graphs of pipelines: looked at without a task, and as what a pipeline is started with."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from coterie.config.pipeline_file import load_graph
-from coterie.config.project import find_project
+from coterie.config.project import Project, find_project
 from coterie.errors import CoterieError
 from coterie.model.phase_graph import PhaseGraph
+from coterie.model.pipeline_state import PipelineSettings
+from coterie.model.team import Team
+from coterie.workflows.pipeline import check_pipeline_team
 
 
 def pipeline_graph(folder: Path | None, wanted: str | None = None) -> PhaseGraph:
@@ -22,3 +26,22 @@ def pipeline_graph(folder: Path | None, wanted: str | None = None) -> PhaseGraph
     except CoterieError:  # none here: what is shipped can be looked at all the same
         return load_graph(None)
     return load_graph(project if project.exists else None)
+
+
+def pipeline_settings(
+    project: Project,
+    graph: str | None,
+    accept: str | None,
+    evals: tuple[str, ...],
+    *,
+    attended: bool,
+) -> PipelineSettings:
+    """What a pipeline is started with.  Reads files; raises ConfigError for a wrong graph."""
+    found = load_graph(project if project.exists else None, graph)
+    return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
+
+
+def default_settings(project: Project, team: Team) -> Mapping[str, object]:
+    """What a pipeline keeps that was started without any: the project's own graph.  Reads files."""
+    check_pipeline_team(team)
+    return pipeline_settings(project, None, None, (), attended=False).model_dump(mode="json")

@@ -1,37 +1,233 @@
-"""Pipelines: what they are started with, and what surfaces show of them and do with them."""
+"""Pipelines: what they are started with, what is shown of them, and what is done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Protocol
 
-from coterie.config.pipeline_file import load_graph
-from coterie.config.project import Project
-from coterie.config.settings import load_scheduler
-from coterie.model.pipeline_state import PipelineSettings
-from coterie.model.team import Team
-from coterie.model.ticket import SchedulerConfig
-from coterie.workflows.pipeline import check_pipeline_team
+import anyio
+import anyio.to_thread
+
+from coterie.app.changes import REVERT, Accepted, Changes
+from coterie.engine import steering
+from coterie.engine.lease import Claimant
+from coterie.engine.questions import close_question
+from coterie.errors import CoterieError, NotAccepted, TaskBusy, UsageError
+from coterie.model.about import ChangeAcceptance, GateFailed
+from coterie.model.conversation import YOU
+from coterie.model.interaction import Interaction
+from coterie.model.phase_graph import DONE, PhaseGraph
+from coterie.model.pipeline_state import PipelineSettings, PipelineState, folded
+from coterie.model.record import Record, ResultRecord
+from coterie.model.task import TaskCreated, is_part
+from coterie.model.ticket import BASE_COMMIT
+from coterie.ports import Observer
+from coterie.workspace.artifact_folder import ArtifactFolder
+from coterie.workspace.pipeline_work import PipelineWork, open_work, reverts_of
+from coterie.workspace.snapshots.revert import RevertResult
+
+_LOOKS, _BETWEEN = 60, 0.25
+"""How often, and how many seconds apart, another process is looked at that commits the change."""
+PASSED, FAILED = "gates_passed", "gate_failed"
+"""Why a pipeline waits that was told to ask nobody."""
 
 
-def pipeline_settings(
-    project: Project,
-    graph: str | None,
-    accept: str | None,
-    evals: tuple[str, ...],
-    *,
-    attended: bool,
-) -> PipelineSettings:
-    """What a pipeline is started with.  Reads files; raises ConfigError for a wrong graph."""
-    found = load_graph(project if project.exists else None, graph)
-    return PipelineSettings(graph=found, accept=accept, evals=evals, attended=attended)
+@dataclass(frozen=True)
+class PipelineView:
+    """A pipeline as it stands."""
+
+    task: str
+    graph: PhaseGraph
+    state: PipelineState
 
 
-def settings_for(
-    project: Project, team: Team, given: Mapping[str, object] | None
-) -> tuple[Mapping[str, object], SchedulerConfig]:
-    """What a new pipeline keeps: as given, else by the project's own graph; and its limits."""
-    check_pipeline_team(team)
-    if given is None:
-        made = pipeline_settings(project, None, None, (), attended=False)
-        given = made.model_dump(mode="json")
-    return given, load_scheduler(project)
+@dataclass(frozen=True)
+class Pipelines(Changes):
+    """What is known of the pipelines of a project, and done with their changes."""
+
+    async def view(self, task_id: str) -> PipelineView:
+        """Where a pipeline is, by what its journal has.  Raises UsageError for another task."""
+        look = self.sessions.look
+        stands = await look.state(task_id)
+        settings = _settings_of(stands.created)
+        steps = await look.storage.journal.steps(task_id)
+        recorded = [(step.name, step.result) for step in steps]
+        root, start = look.root, settings.graph.start
+        reverts = await anyio.to_thread.run_sync(reverts_of, root, task_id)
+        state = folded(task_id, start, recorded, reverts)
+        work = await self._work(task_id)
+        if state.meta.commit and work is not None:
+            gone = await anyio.to_thread.run_sync(lambda: work.acceptance.reverted)
+            if gone:
+                state = state.reverted(reverts + 1)
+            elif stands.status == "completed":
+                state = state.model_copy(update={"phase": DONE})
+        return PipelineView(task_id, settings.graph, state)
+
+    async def concluded(self, result: ResultRecord) -> ResultRecord:
+        """The result of a run, with the files of the change, the gates and what is next."""
+        task_id = result.task
+        found = await self.view(task_id)
+        with suppress(CoterieError):  # the run is over and well; `coterie diff` will say it again
+            patches = (await self.diff(task_id)).patches
+            files = tuple(str(one) for patch in patches for one in patch.files)
+            result = replace(result, changed=files)
+        gates = tuple(
+            {"gate": name, "passed": gate.passed, "overridden": name in found.state.meta.overrides}
+            for name, gate in found.state.meta.gates.items()
+        )
+        result = replace(result, checks=gates)
+        created = (await self.sessions.look.state(task_id)).created
+        if result.status != "waiting" or not created.caps.yes:
+            return result
+        return await self._unattended(result)
+
+    async def _unattended(self, result: ResultRecord) -> ResultRecord:
+        """How a pipeline stands that asks nobody: by its gates, where it waits for those."""
+        asked = await self._asked(result.task)
+        about = asked.about if asked else None
+        if isinstance(about, GateFailed) or (isinstance(about, ChangeAcceptance) and about.failed):
+            return replace(result, reason=FAILED)
+        if isinstance(about, ChangeAcceptance) and not about.problem:
+            task = result.task
+            onward = (f"coterie diff {task}", f'coterie accept {task} -m "…"')
+            return replace(result, reason=PASSED, next=onward)
+        return result
+
+    async def _asked(self, task_id: str) -> Interaction | None:
+        """The question that a pipeline waits for."""
+        look = self.sessions.look
+        asked = [one.interaction for one in await look.storage.inbox.questions()]
+        return next((one for one in asked if is_part(one.task_id, task_id)), None)
+
+    async def approve(self, task_id: str, message: str | None, *, override: bool) -> None:
+        """Answer the question whether the change is taken; whoever runs it then commits it.
+
+        Raises NotAccepted where it is not asked, or gates failed and nobody overrides them.
+        """
+        look = self.sessions.look
+        asked = await self._asked(task_id)
+        about = asked.about if asked else None
+        if asked is None or not isinstance(about, ChangeAcceptance):
+            raise await self._not_there_yet(task_id, asked)
+        if about.failed and not override:
+            problem = f"these gates failed: {', '.join(about.failed)}"
+            raise NotAccepted(task_id, problem, f"coterie accept {task_id} --override")
+        choice = "override" if about.failed else "accept"
+        await steering.answer(look, asked.interaction_id, choice, message, YOU)
+
+    async def _not_there_yet(self, task_id: str, asked: Interaction | None) -> NotAccepted:
+        found = await self.view(task_id)
+        if found.state.meta.commit and found.state.meta.status == "done":
+            said = f"{task_id} was accepted already, as {found.state.meta.commit[:7]}"
+            return NotAccepted(task_id, said, f"coterie diff {task_id}")
+        said = f"{task_id} is in the phase {found.state.phase}"
+        hint = f"coterie show {asked.interaction_id}" if asked else f"coterie resume {task_id}"
+        return NotAccepted(task_id, said, hint)
+
+    async def accepted(self, task_id: str) -> Accepted:
+        """What was taken into the user's branch.  Raises NotAccepted where nothing was."""
+        work = await self._work(task_id)
+        span = await anyio.to_thread.run_sync(lambda: work.acceptance.accepted) if work else None
+        if work is None or span is None:
+            asked = await self._asked(task_id)
+            about = asked.about if asked else None
+            problem = about.problem if isinstance(about, ChangeAcceptance) else "nothing was taken"
+            raise NotAccepted(task_id, problem or "nothing was taken", f"coterie resume {task_id}")
+        branch = await anyio.to_thread.run_sync(work.acceptance.branch)
+        _, files = await anyio.to_thread.run_sync(work.acceptance.patch, *span)
+        return Accepted(task_id, branch, *span, files)
+
+    async def revert(
+        self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
+    ) -> RevertResult:
+        """Take the change back: by a commit where it was accepted, else the worktree is dropped
+        and its work kept under a ref."""
+        found = await self.view(task_id)
+        if found.state.meta.commit:
+            done = await super().revert(task_id, claimant, undo=undo, dry_run=dry_run)
+        else:
+            done = await self._drop(task_id, claimant, undo=undo, dry_run=dry_run)
+        if not dry_run:
+            await self.write_state(task_id)
+        return done
+
+    async def _drop(
+        self, task_id: str, claimant: Claimant, *, undo: bool, dry_run: bool
+    ) -> RevertResult:
+        if undo:
+            kept = f"refs/coterie/dropped/{task_id}/"
+            said = f"What was taken back of {task_id} is kept under {kept}."
+            raise UsageError(said, f"git log --all --oneline, or coterie resume {task_id}")
+        work = await self._work(task_id)
+        if work is None:
+            raise UsageError(f"{task_id} has changed nothing yet.", f"coterie show {task_id}")
+        if dry_run:
+            return RevertResult()
+        look = self.sessions.look
+        async with self.held(claimant, task_id):
+            async with self.recorded(task_id, REVERT, {"undo": False}):
+                number = await anyio.to_thread.run_sync(reverts_of, look.root, task_id) + 1
+                await anyio.to_thread.run_sync(work.drop, number)
+            for one in await look.storage.inbox.questions():
+                if is_part(one.interaction.task_id, task_id):
+                    why = "the work was taken back"
+                    await close_question(look.storage.inbox, one.interaction, why)
+        return RevertResult()
+
+    async def write_state(self, task_id: str) -> None:
+        """`state.json`, as the journal has it."""
+        state = (await self.view(task_id)).state
+        folder = ArtifactFolder(self.sessions.look.root, task_id)
+        text = state.model_dump_json(indent=2) + "\n"
+        await anyio.to_thread.run_sync(folder.write_state, text)
+
+    async def _work(self, task_id: str) -> PipelineWork | None:
+        """The change of a pipeline; None where it has not begun."""
+        base = await self.sessions.step(task_id, BASE_COMMIT)
+        if not base:
+            return None
+        root = self.sessions.look.root
+        return await anyio.to_thread.run_sync(open_work, root, task_id, str(base))
+
+
+class NoObserver:
+    """`ports.Observer` of a run that nobody watches."""
+
+    def saw(self, record: Record) -> None:
+        """Nobody is told."""
+
+
+class RunsTasks(Protocol):
+    """What accepting needs of an open project: a run of the task, and what is known of it."""
+
+    async def run(
+        self, task_id: str, observer: Observer, *, patience: float | None
+    ) -> ResultRecord: ...
+
+    @property
+    def pipelines(self) -> Pipelines: ...
+
+
+async def accept_change(
+    app: RunsTasks, task_id: str, message: str | None, *, override: bool
+) -> Accepted:
+    """Say yes to the change of a pipeline, and run it until it is committed."""
+    pipelines = app.pipelines
+    await pipelines.approve(task_id, message, override=override)
+    with suppress(TaskBusy):  # then whoever runs it has the answer
+        await app.run(task_id, NoObserver(), patience=0.0)
+        return await pipelines.accepted(task_id)
+    for _ in range(_LOOKS):
+        with suppress(NotAccepted):
+            return await pipelines.accepted(task_id)
+        await anyio.sleep(_BETWEEN)
+    return await pipelines.accepted(task_id)
+
+
+def _settings_of(created: TaskCreated) -> PipelineSettings:
+    if created.pipeline is None:
+        said = f"{created.task_id} is no pipeline: its workflow is {created.workflow}."
+        raise UsageError(said, 'coterie build "what should be built"')
+    return PipelineSettings.model_validate(created.pipeline)

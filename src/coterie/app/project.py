@@ -13,10 +13,9 @@ import anyio.to_thread
 from coterie.app import run
 from coterie.app.changes import Accepted, Changes
 from coterie.app.costs import Cost, costs
-from coterie.app.sessions import Sessions, checks_of, with_session
+from coterie.app.sessions import Sessions, checks_of, kept_settings, with_session
 from coterie.config.allowed import allow, allowed_team, powers_of
 from coterie.config.project import Project, make_project
-from coterie.config.settings import load_scheduler
 from coterie.config.teams import Power, learn_rule, learned_rules, with_learned
 from coterie.engine import steering, timeline
 from coterie.engine.channels import ChannelPool, SurvivorReaper
@@ -47,6 +46,7 @@ from coterie.workspace.snapshots.folder_snapshots import TaskDiff
 from coterie.workspace.snapshots.revert import RevertResult
 
 if TYPE_CHECKING:
+    from coterie.app.pipelines import Pipelines
     from coterie.model.envelope import Envelope
     from coterie.model.envelope_fault import EnvelopeCheck
 
@@ -106,19 +106,10 @@ class App:
         by = await self._redactor(start.team, team_file)
         team = run.without_secrets(with_learned(start.team, rules), by)
         goal = by.text(start.goal or "")
-        scheduler = SchedulerConfig()
-        if start.workflow == run.TICKETS:
-            from coterie.workflows.tickets import check_team
-
-            check_team(team)
-            scheduler = await anyio.to_thread.run_sync(load_scheduler, self._project)
-        pipeline = start.pipeline
-        if start.workflow == run.PIPELINE:
-            from coterie.app.pipelines import settings_for
-
-            pipeline, scheduler = await anyio.to_thread.run_sync(
-                settings_for, self._project, team, pipeline
-            )
+        scheduler, pipeline = SchedulerConfig(), start.pipeline
+        if start.workflow in (run.TICKETS, run.PIPELINE):
+            kept = (self._project, team, start)
+            scheduler, pipeline = await anyio.to_thread.run_sync(kept_settings, *kept)
         author = next((member.id for member in team.in_order if member.type == "human"), YOU)
         length = 4
         while True:
@@ -177,8 +168,8 @@ class App:
                 task_id, members.channels, observer, patience
             )
         result = await run.with_changes(snapshots, result)
-        is_session = created.workflow == run.TICKETS
-        return await self.changes.concluded(result) if is_session else result
+        is_session = created.workflow in (run.TICKETS, run.PIPELINE)
+        return await self._changes_of(created).concluded(result) if is_session else result
 
     async def unallowed(self, task_id: str) -> tuple[Power, ...]:
         """What the members of a task would be started with that the user has not allowed."""
@@ -319,8 +310,8 @@ class App:
         Of a session that was accepted, a commit takes the work back out of the branch; one that
         was not is only marked: nobody's files were changed.
         """
-        claimant = await self.claimant()
-        return await self.changes.revert(task_id, claimant, undo=undo, dry_run=dry_run)
+        changes = self._changes_of((await self._look.state(task_id)).created)
+        return await changes.revert(task_id, await self.claimant(), undo=undo, dry_run=dry_run)
 
     async def accept(self, task_id: str, *, recheck: bool = False) -> Accepted:
         """Bring a session's approved work into the branch that the user has checked out.
@@ -371,6 +362,15 @@ class App:
     @property
     def changes(self) -> Changes:
         return Changes(self.sessions)
+
+    @property
+    def pipelines(self) -> Pipelines:
+        from coterie.app.pipelines import Pipelines
+
+        return Pipelines(self.sessions)
+
+    def _changes_of(self, created: TaskCreated) -> Changes:
+        return self.pipelines if created.workflow == run.PIPELINE else self.changes
 
     @property
     def _project(self) -> Project:

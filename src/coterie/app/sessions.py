@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio.to_thread
 
-from coterie.app.run import TICKETS
+from coterie.app.run import PIPELINE, TICKETS, StartRequest
 from coterie.config.project import Project, passthrough, user_home
+from coterie.config.settings import load_scheduler
 from coterie.engine import steering
 from coterie.engine.reader import TaskReader
 from coterie.engine.steering import Answered
@@ -24,9 +25,11 @@ from coterie.model.record import ErrorRecord, ResultRecord
 from coterie.model.redaction import Redactor
 from coterie.model.step_name import parse
 from coterie.model.task import ENDED, TaskCreated, is_part
-from coterie.model.ticket import BASE_COMMIT, Ticket, TicketView
+from coterie.model.team import Team
+from coterie.model.ticket import BASE_COMMIT, SchedulerConfig, Ticket, TicketView
 from coterie.model.update import sum_of
 from coterie.ports import Checks, Observer, Storage
+from coterie.workflows.tickets import check_team
 from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 
 if TYPE_CHECKING:
@@ -73,6 +76,11 @@ class Sessions:
         if base is None:
             return None
         root = self.look.root
+        if (await self.look.state(session)).created.workflow == PIPELINE:
+            from coterie.workspace.pipeline_work import open_work
+
+            work = await anyio.to_thread.run_sync(open_work, root, session, str(base))
+            return work.worktrees
         return await anyio.to_thread.run_sync(open_ticket_worktrees, root, session, str(base))
 
     async def step(self, task_id: str, name: str) -> object:
@@ -159,6 +167,23 @@ def _no_question(task_id: str, ticket: Ticket) -> UsageError:
         return UsageError(why, f"coterie show {task_id}")
     why = f"Nobody has asked about {ticket.id} yet: its manager may still plan it anew."
     return UsageError(why, f"coterie resume {task_id}")
+
+
+def kept_settings(
+    project: Project, team: Team, start: StartRequest
+) -> tuple[SchedulerConfig, Mapping[str, object] | None]:
+    """What a new session keeps: the limits of the project, and of a pipeline its graph.
+
+    Reads files; raises UsageError where the team cannot do it.
+    """
+    scheduler, pipeline = load_scheduler(project), start.pipeline
+    if start.workflow == TICKETS:
+        check_team(team)
+    elif pipeline is None:
+        from coterie.app.graphs import default_settings
+
+        pipeline = default_settings(project, team)
+    return scheduler, pipeline
 
 
 def with_session(

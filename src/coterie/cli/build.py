@@ -34,7 +34,7 @@ def build(
     """
     goal = goal_of(call, words, 'coterie build "what should be built"')
     from coterie.app import start
-    from coterie.app.pipelines import pipeline_settings
+    from coterie.app.graphs import pipeline_settings
 
     attended = call.live and not more["yes"]
     settings = pipeline_settings(

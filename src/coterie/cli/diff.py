@@ -65,15 +65,31 @@ def revert(call: Call, id_: str, *, dry_run: bool, undo: bool) -> None:
 
     async def body(app: App, task_id: str) -> tuple[str, RevertResult, bool]:
         done = await app.revert(task_id, undo=undo, dry_run=dry_run)
+        if (await app.show(task_id)).view.workflow == "pipeline" and not done.did_something:
+            dropped.append((await app.pipelines.view(task_id)).state.meta.reverts)
         return task_id, done, bool(await app.branch(task_id))
 
+    dropped: list[int] = []
     task_id, done, apart = named(call, id_, body)
     call.record("revert", {"task": task_id, "undo": undo, "dry_run": dry_run, **asdict(done)})
-    if apart and not done.did_something:
+    if dropped:
+        call.lines(_dropped(task_id, dropped[0], dry_run=dry_run))
+    elif apart and not done.did_something:
         call.lines(_only_marked(task_id, undo=undo, dry_run=dry_run))
     else:
         call.lines(_revert_lines(task_id, done, undo=undo, dry_run=dry_run))
     raise click.exceptions.Exit(1 if done.kept else 0)
+
+
+def _dropped(task_id: str, number: int, *, dry_run: bool) -> list[str]:
+    """What became of a change that was never accepted."""
+    if dry_run:
+        return [f"{task_id} was not accepted: its worktree would be dropped, your files stay."]
+    return [
+        f"Reverted {task_id}: it was not accepted, so none of your files changed.",
+        f"  kept      refs/coterie/dropped/{task_id}/{number}",
+        f"  next      coterie resume {task_id}",
+    ]
 
 
 def _diff_fields(task_id: str, found: TaskDiff, *, stat: bool) -> dict[str, object]:

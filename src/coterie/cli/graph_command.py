@@ -7,14 +7,17 @@ from collections.abc import Sequence
 import click
 
 from coterie.app.graphs import pipeline_graph
-from coterie.app.views import read_session
+from coterie.app.pipelines import PipelineView
+from coterie.app.project import App
+from coterie.app.views import SessionView, read_session
 from coterie.cli.graph import layers_of
 from coterie.cli.graph_export import Arrow, Box, mermaid, svg
 from coterie.cli.main import Call, command, named, pass_call
-from coterie.cli.phase_graph import drawn, in_order, phase_fields
+from coterie.cli.phase_graph import drawn, gate_text, in_order, phase_fields
 from coterie.cli.text import counted
 from coterie.cli.ticket_table import Row, rows, ticket_fields, ticket_graph, wanted
 from coterie.model.phase_graph import PhaseGraph
+from coterie.model.pipeline_state import PipelineState
 
 _FORMATS = ("text", "mermaid", "svg")
 
@@ -37,7 +40,10 @@ def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
         wanted = pipeline or (None if id_ == "last" else id_)
         _show_phases(call, pipeline_graph(call.directory, wanted), form)
         return
-    session = named(call, id_, read_session)
+    session = named(call, id_, _session)
+    if isinstance(session, PipelineView):
+        _show_phases(call, session.graph, form, session.state)
+        return
     listed = rows(session)
     call.records("ticket", (ticket_fields(session.id, row) for row in listed))
     if not listed:
@@ -48,12 +54,23 @@ def graph_(call: Call, id_: str, pipeline: str | None, form: str) -> None:
         call.lines(_exported(*_tickets(listed), form, downwards=False))
 
 
-def _show_phases(call: Call, found: PhaseGraph, form: str) -> None:
-    call.record("graph", phase_fields(found))
+async def _session(app: App, task_id: str) -> SessionView | PipelineView:
+    if (await app.show(task_id)).view.workflow == "pipeline":
+        return await app.pipelines.view(task_id)
+    return await read_session(app, task_id)
+
+
+def _show_phases(
+    call: Call, found: PhaseGraph, form: str, state: PipelineState | None = None
+) -> None:
+    fields = phase_fields(found)
+    if state is not None:
+        fields |= {"task": state.task_id, "state": state.model_dump(mode="json")}
+    call.record("graph", fields)
     if form == "text":
-        call.lines(drawn(found, call.width, call.paint))
+        call.lines(drawn(found, call.width, call.paint, state))
     else:
-        call.lines(_exported(*_phases(found), form, downwards=True))
+        call.lines(_exported(*_phases(found, state), form, downwards=True))
 
 
 def _exported(
@@ -62,11 +79,15 @@ def _exported(
     return svg(boxes, arrows) if form == "svg" else mermaid(boxes, arrows, downwards=downwards)
 
 
-def _phases(found: PhaseGraph) -> tuple[list[Box], list[Arrow]]:
+def _phases(found: PhaseGraph, state: PipelineState | None = None) -> tuple[list[Box], list[Arrow]]:
     boxes: list[Box] = []
     for row, name in enumerate(in_order(found)):
         gate = found.phases[name].gate
-        boxes.append(Box(name, name, f"gate: {gate}" if gate else "", row=row))
+        told = f"gate: {gate}" if gate else ""
+        if gate and state and gate in state.meta.gates:
+            told = gate_text(gate, state)
+        here = state is not None and state.phase == name
+        boxes.append(Box(name, f"{name} ●" if here else name, told, row=row))
     arrows = [
         Arrow(edge.source, edge.target, counted(edge.rounds, "time"), is_back=True)
         if edge.rounds is not None

@@ -38,6 +38,7 @@ from coterie.model.record import (
     InteractionRecord,
     MemberRecord,
     MessageRecord,
+    PhaseRecord,
     Record,
     ResultRecord,
     TaskRecord,
@@ -78,11 +79,18 @@ class RecordText:
     """What stands beside or below it: how long it took, where it happened, what to do."""
 
 
+def prose(text: str) -> str:
+    """A reply on one line, without the JSON that was asked for."""
+    bare = FENCE.sub("", text).strip()
+    return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)
+
+
 def describe(record: Record) -> RecordText | None:
     """What a reader is told of a record; None where that is nothing."""
     match record:
-        case TaskRecord():
-            return RecordText(US, f"task {record.status}")
+        case TaskRecord() | PhaseRecord():
+            what = "task" if isinstance(record, TaskRecord) else record.step or record.phase
+            return RecordText(US, f"{what} {record.status}")
         case MessageRecord():
             return RecordText(record.member, record.text, note=_cost(record))
         case ToolCallRecord() if record.status != "started":
@@ -228,6 +236,8 @@ class RecordLines:
                 return self._question(record, text)
             case TicketRecord():
                 return self._ticket(record)
+            case PhaseRecord():
+                return self._phase(record)
             case MemberRecord() | ErrorRecord():
                 return self._notice(text)
             case _:
@@ -248,6 +258,9 @@ class RecordLines:
         return []
 
     def _ticket(self, record: TicketRecord) -> list[str]:
+        return []
+
+    def _phase(self, record: PhaseRecord) -> list[str]:
         return []
 
     def _card(self, record: InteractionRecord) -> list[str]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import TYPE_CHECKING
 
 from coterie.cli.graph import piece
 from coterie.cli.text import Paint, clip, counted, pad
 from coterie.model.phase_graph import PIPELINE_STEPS, Phase, PhaseGraph
+
+if TYPE_CHECKING:
+    from coterie.model.pipeline_state import PipelineState
 
 _UP, _DOWN, _LEFT, _RIGHT = 1, 2, 4, 8
 
@@ -23,19 +27,23 @@ def in_order(graph: PhaseGraph) -> list[str]:
     return found
 
 
-def drawn(graph: PhaseGraph, width: int, paint: Paint) -> list[str]:
-    """The lines of the picture."""
+def drawn(
+    graph: PhaseGraph, width: int, paint: Paint, state: PipelineState | None = None
+) -> list[str]:
+    """The lines of the picture; with the state of a pipeline, where that is."""
     names = in_order(graph)
     margin = _margin(graph, names)
-    room = max(map(len, names)) + 2
+    room = max(map(len, names)) + (4 if state else 2)
     lines = [clip(f"{graph.name}: {graph.description or counted(len(names), 'phase')}", width), ""]
     for row, name in enumerate(names):
         phase = graph.phases[name]
         head = f" {margin[2 * row]}{pad(name, room)}"
         told = clip(", ".join(phase.steps), max(width - len(head), 10))
-        lines.append(f" {margin[2 * row]}{paint(pad(name, room), 'name')}{told}".rstrip())
+        here = state is not None and state.phase == name
+        shown = paint(pad(f"{name} ●" if here else name, room), "good" if here else "name")
+        lines.append(f" {margin[2 * row]}{shown}{told}".rstrip())
         leads_on = row + 1 < len(names) and phase.next == names[row + 1]
-        gate = _gate(phase) or (f"then {phase.next}" if phase.next and not leads_on else "")
+        gate = _gate(phase, state) or (f"then {phase.next}" if phase.next and not leads_on else "")
         if leads_on or gate:
             mark = "│" if leads_on else " "
             below = f" {margin[2 * row + 1]}  {mark}{' ' * (room - 3)}"
@@ -43,13 +51,23 @@ def drawn(graph: PhaseGraph, width: int, paint: Paint) -> list[str]:
     return lines
 
 
-def _gate(phase: Phase) -> str:
+def _gate(phase: Phase, state: PipelineState | None) -> str:
     if phase.gate is None:
         return ""
+    if state is not None and phase.gate in state.meta.gates:
+        return gate_text(phase.gate, state)
     failing = "you are asked"
     if phase.back is not None:
         failing = f"back to {phase.back}, {counted(phase.rounds, 'time')} at most"
     return f"gate {phase.gate}; if it fails: {failing}"
+
+
+def gate_text(gate: str, state: PipelineState) -> str:
+    """How a gate was decided."""
+    if gate in state.meta.overrides:
+        return f"gate {gate} failed; you went on over it"
+    decided = state.meta.gates[gate]
+    return f"gate {gate} " + ("passed" if decided.passed else "failed")
 
 
 def _margin(graph: PhaseGraph, names: Sequence[str]) -> list[str]:

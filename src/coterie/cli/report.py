@@ -44,15 +44,26 @@ _REASONS = {
     "rate_limit": "a rate limit; nothing is lost",
     "budget": "you stopped it at its budget; nothing is lost",
     "skipped": "you gave up on it",
+    "accepted": "every gate was passed, or you went on over it, and you took it",
+    "gates_passed": "every gate passed; the commit is your word",
+    "gate_failed": "a gate failed",
 }
 
 
+_BY_GATE = {"gates_passed": 0, "gate_failed": 1}
+"""Of a pipeline that was told to ask nobody: how it stands where it waits."""
+
+
 def exit_code(result: ResultRecord) -> int:
-    """0 done, 1 failed or canceled, 3 waits for the user, 130 interrupted and resumable."""
+    """0 done, 1 failed or canceled, 3 waits for the user, 130 interrupted and resumable; of a
+    pipeline that asks nobody 0 or 1 by its gates."""
     if result.status == "completed":
         return 0
     if result.status in ("failed", "canceled"):
         return 1
+    by_gate = _BY_GATE.get(result.reason)
+    if by_gate is not None:
+        return by_gate
     return INTERRUPTED if result.reason in _STOPPED else WAITS
 
 

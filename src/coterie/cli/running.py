@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from coterie.cli.screen.screen import Screen
 
 _PARKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_TICKETS = "tickets"
+_TICKETS, _PIPELINE = "tickets", "pipeline"
 LOOK_BACK = 12
 """How much of the past a resumed conversation shows again."""
 
@@ -123,6 +123,10 @@ async def resume_task(
 def _surface(call: Call, team: Team, workflow: str) -> Surface:
     if call.json:
         return JsonLines(call.record)
+    if workflow == _PIPELINE:
+        from coterie.cli.phase_events import PhaseEvents
+
+        return PlainOutput(call, team, PhaseEvents)
     if workflow != _TICKETS:
         return PlainOutput(call, team)
     from coterie.cli.ticket_events import TicketEvents
@@ -139,6 +143,10 @@ def make_screen(call: Call, team: Team, caps: Caps, project: Project, workflow: 
         from coterie.cli.screen.tickets import TicketScreen
 
         kind = TicketScreen
+    elif workflow == _PIPELINE:
+        from coterie.cli.screen.pipeline import PipelineScreen
+
+        kind = PipelineScreen
     return kind(call, team, caps.max_turns, project.folder / "history")
 
 

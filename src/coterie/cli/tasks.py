@@ -118,6 +118,7 @@ def log(call: Call, id_: str, *, follow: bool) -> None:
 
 
 _SHORT = 7
+_PIPELINE = "pipeline"
 
 
 @command("cancel", "coterie cancel k3f9")
@@ -199,14 +200,25 @@ async def _view(app: App, task_id: str) -> TaskView:
 @command("accept", "coterie accept last")
 @click.argument("id_", metavar="ID")
 @click.option("--recheck", is_flag=True, help="Your branch has moved: run the checks on both.")
+@click.option("-m", "message", metavar="TEXT", help="Of a build: the message of its commit.")
+@click.option("--override", is_flag=True, help="Of a build: commit although a gate failed.")
 @pass_call
-def accept(call: Call, id_: str, *, recheck: bool) -> None:
+def accept(call: Call, id_: str, message: str | None, *, recheck: bool, override: bool) -> None:
     """Take the approved work of a session into the branch that you have checked out.
 
     It is refused where your branch moved since the checks; --recheck then merges both and runs
     the checks again. Nothing is changed unless they pass. coterie revert takes it back out.
+    What was built becomes one commit, with -m as its message.
     """
-    done = named(call, id_, lambda app, task_id: app.accept(task_id, recheck=recheck))
+
+    async def body(app: App, task_id: str) -> Accepted:
+        if (await app.show(task_id)).view.workflow == _PIPELINE:
+            from coterie.app.pipelines import accept_change
+
+            return await accept_change(app, task_id, message, override=override)
+        return await app.accept(task_id, recheck=recheck)
+
+    done = named(call, id_, body)
     call.lines(_lines(call, done))
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from coterie.app.views import AT_WORK, read_report, read_session, ticket_of
 from coterie.cli import report
-from coterie.cli.lines import FAILED, FENCE, RecordLines, RecordText
+from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
 from coterie.cli.text import Meaning, clip, clock, counted, one_line, wrap
 from coterie.cli.ticket_table import counts, rows
 from coterie.model import instant
@@ -161,7 +161,7 @@ class TicketEvents(RecordLines):
 
     def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
         member = self.team.get(base_of(record.member))
-        said = _prose(text.what)
+        said = prose(text.what)
         if not said or record.member == self.team.manager.id:
             return []  # what a manager says shows in what becomes of it
         if member is None or member.type == "human":
@@ -183,9 +183,3 @@ class TicketEvents(RecordLines):
             parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
         painted = [self.paint(part, meaning) for part in parts]
         return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
-
-
-def _prose(text: str) -> str:
-    """A reply on one line, without the JSON that was asked for."""
-    bare = FENCE.sub("", text).strip()
-    return "" if bare.startswith("{") and bare.endswith("}") else one_line(bare)

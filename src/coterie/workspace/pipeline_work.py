@@ -16,7 +16,7 @@ from coterie.model.artifact import FileOperation
 from coterie.workspace.acceptance import Acceptance
 from coterie.workspace.git import FileDiffStat, repository_of
 from coterie.workspace.leftovers import SessionLeftovers
-from coterie.workspace.ticket_worktrees import TicketWorktrees
+from coterie.workspace.ticket_worktrees import TicketWorktrees, open_ticket_worktrees
 from coterie.workspace.worktree import HEADS, Worktree
 
 _DROPPED = "refs/coterie/dropped"
@@ -45,6 +45,14 @@ def reverts_of(root: Path, session: str) -> int:
 def branch_name(reverts: int) -> str:
     """What the branch of the work is called, after the work was taken back so often."""
     return f"work-{reverts + 1}" if reverts else "work"
+
+
+def open_work(root: Path, session: str, base: str, reverts: int | None = None) -> PipelineWork:
+    """The work of a session that began at a commit, since it was last taken back."""
+    number = reverts_of(root, session) if reverts is None else reverts
+    found = open_ticket_worktrees(root, session, base, branch_name(number))
+    assert found is not None, "it began at a commit"
+    return PipelineWork(found)
 
 
 @dataclass(frozen=True)

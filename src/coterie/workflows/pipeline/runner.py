@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import count
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import anyio.to_thread
 
@@ -39,7 +39,7 @@ from coterie.workflows.pipeline.planning import (
     WorkshopStep,
 )
 from coterie.workflows.pipeline.services import COTERIE, PipelineServices, PipelineStepRun
-from coterie.workspace.pipeline_work import PipelineWork, branch_name, reverts_of
+from coterie.workspace.pipeline_work import open_work, reverts_of
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 
 STEPS: Mapping[str, type[PipelineStepRun]] = {
@@ -93,6 +93,8 @@ class PipelineRunner:
         self._state = PipelineState(task_id=task.task_id, phase=settings.graph.start)
         self._rounds: Counter[str] = Counter()
         """By phase: how often its gate sent the work back since the user last said so."""
+        self._last_heard = 1 if task.goal else 0
+        """Up to which message of the conversation steps were told what people said."""
 
     async def run(self) -> Ended:
         """Go through the phases until the end."""
@@ -130,11 +132,15 @@ class PipelineRunner:
         async def enter() -> object:
             reverts = await self._reverts()
             phase = where.phase if reverts == seen else self._graph.start
-            return {"phase": phase, "reverts": reverts}
+            said, heard = await self._heard(visit)
+            return {"phase": phase, "reverts": reverts, "said": said, "heard": heard}
 
         name = step_name.phase(visit, "enter")
-        entered = cast("dict[str, str | int]", await self._context.step(name, [], enter))
+        entered = cast("dict[str, Any]", await self._context.step(name, [], enter))
         phase, reverts = str(entered["phase"]), int(entered["reverts"])
+        self._last_heard: int = entered["heard"]
+        if entered["said"]:
+            where = where._replace(message=_joined(where.message, entered["said"]))
         self._state = self._state.entered(phase, reverts)
         await self._open_work(base, reverts)
         if reverts != seen:
@@ -146,14 +152,21 @@ class PipelineRunner:
         except WorkReverted:
             return NextPhase(self._graph.start)
 
-    async def _open_work(self, base: str, reverts: int) -> None:
-        def opened() -> PipelineWork:
-            root, session = self._context.root, self._task.session_id
-            found = open_ticket_worktrees(root, session, base, branch_name(reverts))
-            assert found is not None, "it began at a commit"
-            return PipelineWork(found)
+    async def _heard(self, visit: int) -> tuple[str, int]:
+        """What people said since the last phase was entered, and up to where that is."""
+        context, known = self._context, len(self._context.conversation)
+        await context.heard(step_name.phase(visit, f"heard/{known}"))
+        people = {one.id for one in self._task.team.members if one.type == "human"}
+        said = [
+            one.text
+            for one in context.conversation
+            if one.seq > self._last_heard and one.member in people | {self._task.author}
+        ]
+        return "\n".join(said), max((one.seq for one in context.conversation), default=0)
 
-        self._services.work = await anyio.to_thread.run_sync(opened)
+    async def _open_work(self, base: str, reverts: int) -> None:
+        where = (self._context.root, self._task.session_id)
+        self._services.work = await anyio.to_thread.run_sync(open_work, *where, base, reverts)
 
     async def _reverts(self) -> int:
         where = (self._context.root, self._task.session_id)
@@ -255,7 +268,7 @@ class PipelineRunner:
             options=(
                 Option(id="again", label=f"once more from {phase.back or name}", style="primary"),
                 Option(id="override", label="go on over it", style="danger"),
-                Option(id=REVERT, label="take the work back"),
+                *self._commands(),
                 STOP,
             ),
             intent=[gate, visit],
@@ -263,8 +276,8 @@ class PipelineRunner:
         await self._write_state()
         response = await self._services.ask_user(step_name.phase(visit, "gate"), question)
         said = _words(response)
-        if response.selected_option_id == REVERT:
-            return await self._obey(visit, REVERT, said)
+        if response.selected_option_id in (*COMMANDS, REVERT):
+            return await self._obey(visit, response.selected_option_id, said)
         if response.selected_option_id != "override":
             self._rounds[name] = 0
             told = StepMessage(sender="user", content="\n".join((*decision.reasons, said)))
@@ -287,18 +300,13 @@ class PipelineRunner:
     async def _choose(self, visit: int, over: str, following: str) -> NextPhase:
         """What the user wants done next."""
         reverted = self._state.meta.status == "redo"
-        options = tuple(
-            Option(id=command, label=f"take {command} again")
-            for command in (*COMMANDS, REVERT)
-            if command == REVERT or self._step_for(command) is not None
-        )
         question = Ask(
             COTERIE,
             "Composite",
             PhaseChoice(phase=over, next=following, reverted=reverted),
             options=(
                 Option(id="next", label=f"go on: {following}", style="primary"),
-                *options,
+                *self._commands(),
                 STOP,
             ),
             intent=[over, visit],
@@ -311,21 +319,26 @@ class PipelineRunner:
         message = StepMessage(sender="user", content=said) if said else None
         return NextPhase(following, message=message)
 
+    def _commands(self) -> list[Option]:
+        """What may be done besides, as far as the state allows it."""
+        able = [Option(id=one, label=f"/{one}") for one in COMMANDS if self._step_for(one)]
+        return [*able, Option(id=REVERT, label="take the work back")]
+
     async def _obey(self, visit: int, command: str, said: str) -> NextPhase:
         """Go to the phase of a command; the work is taken back first where that is the command."""
         if command == REVERT:
-            number = self._state.meta.reverts + 1
-            await anyio.to_thread.run_sync(self._dropped, number)
+            name = step_name.phase(visit, REVERT)
+            await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
         found = self._step_for(command)
         assert found is not None, "only what can be done is offered"
         message = StepMessage(sender="user", content=said) if said else None
         return found._replace(message=message)
 
-    def _dropped(self, number: int) -> None:
-        work = self._services.work
+    async def _drop(self) -> object:
+        work, number = self._services.work, self._state.meta.reverts + 1
         assert work is not None, "opened before any step"
-        work.drop(number)
+        return await anyio.to_thread.run_sync(work.drop, number)
 
     def _step_for(self, command: str) -> NextPhase | None:
         """The phase and step that a command means; None where the state does not allow it."""
@@ -367,6 +380,11 @@ class PipelineRunner:
 
     def _tell(self, record: PhaseRecord) -> None:
         self._context.tell(record)
+
+
+def _joined(message: StepMessage | None, said: str) -> StepMessage:
+    before = f"{message.content}\n" if message and message.content else ""
+    return StepMessage(sender="user", content=f"{before}{said}")
 
 
 def _words(response: Response) -> str:

@@ -1,0 +1,109 @@
+"""A pipeline as it happens, line by line: when, which phase, what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from coterie.cli import report
+from coterie.cli.lines import FAILED, RecordLines, RecordText, prose
+from coterie.cli.text import Meaning, clip, clock, one_line, wrap
+from coterie.model import instant
+from coterie.model.record import (
+    Entry,
+    InteractionRecord,
+    MessageRecord,
+    PhaseRecord,
+    Record,
+    ResultRecord,
+)
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
+    from coterie.model.pipeline_state import PipelineState
+
+_LINES = 3
+"""So many lines of a terminal an event may take; all of it is in the log."""
+
+
+@dataclass
+class PhaseEvents(RecordLines):
+    """Lays records out as events of phases."""
+
+    _at: str = field(default="", init=False)
+    _phase_now: str = field(default="", init=False)
+
+    async def report(self, app: App, result: ResultRecord) -> list[str]:
+        """How far it came: the gates, and what is next."""
+        if result.reason == "interrupted":
+            return [report.stopped_line(result.task)]
+        found = (await app.pipelines.view(result.task)).state
+        if found.meta.commit == "":  # so far none of it is in the user's tree
+            result = replace(result, changed=())
+        lines = self._report(result, ())
+        return [lines[0], *state_lines(found), *lines[1:]]
+
+    def past(self, entry: Entry) -> list[str]:
+        self._at = entry.at
+        return [] if isinstance(entry.record, InteractionRecord) else super().lines(entry.record)
+
+    def lines(self, record: Record) -> list[str]:
+        self._at = instant.now()
+        return super().lines(record)
+
+    def _phase(self, record: PhaseRecord) -> list[str]:
+        self._phase_now = record.phase
+        if not record.step:
+            return self._event("begins", "name")
+        if record.status == "in_progress" and not record.logs:
+            again = f" (round {record.round})" if record.round > 1 else ""
+            return self._event(f"{record.step}{again}", "dim")
+        lines = [line for log in record.logs for line in self._event(f"{record.step}: {log}")]
+        if record.passed is not None:
+            word, meaning = ("passed", "good") if record.passed else ("failed", "bad")
+            why = f": {'; '.join(record.issues)}" if record.issues else ""
+            lines += self._event(f"gate {record.gate} {word}{why}", meaning)
+        return lines
+
+    def _notice(self, text: RecordText) -> list[str]:
+        if text.mark != FAILED:
+            return self._event(f"{text.who} {text.what}", text.meaning)
+        note = f" · {text.note}" if text.note else ""
+        return self._event(f"{text.mark} {text.what}{note}", text.meaning)
+
+    def _question(self, record: InteractionRecord, text: RecordText) -> list[str]:
+        if record.state == "open":
+            lines = self._event(f"{text.who} {text.what}", "asks")
+            return [*lines, *self._card(record)] if self.cards else lines
+        return self._event(text.what, "dim")
+
+    def _message(self, record: MessageRecord, text: RecordText) -> list[str]:
+        said = prose(text.what)
+        return self._event(f"{record.member}: {said}") if said else []
+
+    def _event(self, what: str, meaning: Meaning | None = None) -> list[str]:
+        """A line, and on a terminal a few more where it is long."""
+        margin = "" if self.cards else " "
+        phase = f"{self._phase_now}  " if self._phase_now else ""
+        begin = f"{margin}{clock(self._at)}  {phase}"
+        parts: Sequence[str] = [one_line(what)]
+        if self.fold:
+            room = max(self.width() - len(begin) - 1, 16)
+            parts = wrap(clip(parts[0], room * _LINES - room // 3), room)
+        painted = [self.paint(part, meaning) for part in parts]
+        return [begin + painted[0], *(" " * len(begin) + part for part in painted[1:])]
+
+
+def state_lines(state: PipelineState) -> list[str]:
+    """Where a pipeline is, and its gates."""
+    gates = [_gate(name, state) for name in state.meta.gates]
+    lines = [f"  phase    {state.phase}" + (" (redo)" if state.meta.status == "redo" else "")]
+    lines += [f"  gates    {' · '.join(gates)}"] if gates else []
+    return lines + ([f"  commit   {state.meta.commit[:12]}"] if state.meta.commit else [])
+
+
+def _gate(name: str, state: PipelineState) -> str:
+    if name in state.meta.overrides:
+        return f"{name} overridden"
+    return f"{name} {'passed' if state.meta.gates[name].passed else 'failed'}"
