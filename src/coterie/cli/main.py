@@ -219,8 +219,8 @@ def look(call: Call, body: Callable[[App], Awaitable[R]]) -> R | None:
 
     project = here(call)
     if not has_history(project):
-        start = 'Start:  coterie "what the team should do"'
-        return call.lines([f"Nothing has been done in {project.root} yet.", start])
+        nothing = f"Nothing has been done in {project.root} yet."
+        return call.lines([nothing, 'Start:  coterie "what the team should do"'])
     return opened(project, body)
 
 
@@ -229,8 +229,7 @@ def named(
 ) -> R:
     """Run `body` on the id of the task that a person named, and on its project: this one, else the
     one other that has a task of exactly this id.  `tickets`: it may be a ticket, `k3f9/T2`."""
-    run: Callable[..., R] = _loaded("named:run_on_task")
-    return run(call, name, body, tickets=tickets)
+    return _loaded("named:run_on_task")(call, name, body, tickets=tickets)
 
 
 def opened(project: Project, body: Callable[[App], Awaitable[R]]) -> R:
