@@ -61,13 +61,14 @@ def outcomes(probed: Probed) -> dict[str, str]:
 # -- the real ones -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "qwen", "opencode"])
+@pytest.mark.parametrize("name", ["claude", "codex", "gemini", "qwen"])
 async def test_everything_works(house: House, folders: Path, name: str) -> None:
     probed = await probe(name, installed(name))
     assert [tried for tried in probed.steps if tried.outcome != "ok"] == []
     assert [tried.step for tried in probed.steps] == list(STEPS)
     assert (probed.version, probed.ok, probed.message) == (probed.tested, True, None)
-    assert list(folders.iterdir()) == []
+    # Git's folder is that of the process, made by whichever test needed it first.
+    assert [path for path in folders.iterdir() if not path.name.startswith("coterie-git-")] == []
     assert list(house.project.iterdir()) == []
     assert not house.coterie_home.exists()
 
