@@ -8,6 +8,7 @@ and not in its file: that may be somebody else's, or have comments that an edit 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import shlex
@@ -30,7 +31,7 @@ from coterie.errors import ConfigError, NotFound, NotTrusted, UsageError
 from coterie.model.agent import KnownAgents
 from coterie.model.team import Member, Team, safe_name
 from coterie.model.workspace import shown
-from coterie.workspace.beneath import read_file, write_file
+from coterie.workspace.beneath import opened_folder, read_file, replace_file
 
 ADHOC = "adhoc"
 """The name of a team that was made on the command line."""
@@ -354,13 +355,14 @@ def learned_rules(project: Project, team: str) -> Mapping[str, list[str]]:
 def learn_rule(project: Project, team: str, member: str, rule: str) -> Path:
     """Keep one more rule; returns the file that holds it now."""
     path = rules_path(project, team)
-    rules = {name: list(known) for name, known in learned_rules(project, team).items()}
-    mine = rules.setdefault(member, [])
-    if rule not in mine:
-        mine.append(rule)
-        text = json.dumps(rules, indent=2, ensure_ascii=False) + "\n"
-        with storage_errors(path.parent):
-            write_file(project.folder, ("teams", team, path.name), text.encode(), durable=True)
+    with storage_errors(path.parent), opened_folder(project.folder, "teams", team, make=True) as at:
+        fcntl.flock(at, fcntl.LOCK_EX)  # somebody may answer in another terminal just now
+        rules = {name: list(known) for name, known in learned_rules(project, team).items()}
+        mine = rules.setdefault(member, [])
+        if rule not in mine:
+            mine.append(rule)
+            text = json.dumps(rules, indent=2, ensure_ascii=False) + "\n"
+            replace_file(at, path.name, text.encode(), durable=True)
     return path
 
 

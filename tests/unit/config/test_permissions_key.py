@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from coterie.config.registry import Registry
 from coterie.config.registry_edit import define
 from coterie.config.team_edit import full_form
 from coterie.config.team_file import LoadedTeam, Reading, load_team
-from coterie.config.teams import Power, powers, require_trust
+from coterie.config.teams import Power, learn_rule, learned_rules, powers, require_trust
 from coterie.errors import ConfigError, NotTrusted
 from coterie.model.team import Permissions
 from tests.conftest import House
@@ -124,3 +125,12 @@ def test_powers_for_everybody_need_a_look_too(house: House) -> None:
         with pytest.raises(NotTrusted):
             require_trust(loaded, project)
     require_trust(load(house.project, permissions={"mode": "read", "deny": ["rm"]}), project)
+
+
+def test_rules_that_are_learned_at_the_same_time_are_all_kept(house: House) -> None:
+    project = Project(house.project)
+    make_project(project)
+    rules = [f"run(make {number})" for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:  # each holds the lock by a handle of its own
+        list(pool.map(lambda rule: learn_rule(project, "pair", "ada", rule), rules))
+    assert sorted(learned_rules(project, "pair")["ada"]) == sorted(rules)

@@ -159,7 +159,7 @@ async def _missing(services: SessionServices, name: str, report: FinalReport) ->
         if response.selected_option_id == STOP.id:
             continue  # the run was stopped here once; it is asked again
         approves = response.selected_option_id == APPROVE
-        wanted = response.input_value or response.comment or ""
+        wanted = response.words
         chosen = next((one for one in report.tickets if one.ticket.id == response.choice), None)
         if chosen is not None:
             wanted = f"{chosen.ticket.id} ({chosen.ticket.title}) is not done. {wanted}".strip()

@@ -159,7 +159,7 @@ class Planner:
             intent=["plan", plan_hash(plan)],
         )
         response = (await answer_or_stop(services.context, name, question)).response
-        said = response.input_value or response.comment or ""
+        said = response.words
         if response.selected_option_id != "approve":
             return said or "Please plan it anew."
         if said:
