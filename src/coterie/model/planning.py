@@ -155,6 +155,21 @@ class RoleNotes(ArtifactData):
     )
 
 
+class RoleAnswer(ArtifactData):
+    """A role's answer to one open question."""
+
+    number: Annotated[int, Field(ge=1)] = Field(description="Of the question.")
+    answer: str = Field(default="", description="Left out: only the user can say.")
+
+
+class RoleAnswers(ArtifactData):
+    """What a role can settle of the open questions of a draft."""
+
+    answers: tuple[RoleAnswer, ...] = Field(
+        default=(), description="Those questions that the project or common sense answers."
+    )
+
+
 class TranscriptLine(ArtifactData):
     """One line of `planning.transcript.jsonl`."""
 

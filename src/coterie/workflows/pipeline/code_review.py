@@ -18,7 +18,7 @@ from coterie.model.code_review import (
 )
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.update import TurnFailed
-from coterie.workflows.pipeline.planning import minutes_text
+from coterie.workflows.pipeline.documents import review_meeting_document, second_opinion_document
 from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
@@ -51,7 +51,7 @@ class CodeReviewStep(PipelineStepRun):
         review = CodeReview(gate=_decided(opinions, tree), opinions=opinions, unanswered=missing)
         files = {
             **await self.write("review.code", review),
-            **await self.write("review.second_opinion", _second_opinion(review)),
+            **await self.write("review.second_opinion", second_opinion_document(review)),
         }
         gate = review.gate
         patch = StatePatch(
@@ -108,21 +108,6 @@ def _shown(finding: Finding) -> str:
     return f"{where}: {finding.message}" if where else finding.message
 
 
-def _second_opinion(review: CodeReview) -> str:
-    said = next((one for one in review.opinions if one.role == "second_opinion"), None)
-    if said is None:
-        return "# Second opinion\n\nThere is none: no model answered.\n"
-    lines = [f"# Second opinion, by {said.member} ({said.agent})", "", said.summary]
-    for title, entries in (
-        ("Findings", [_shown(one) for one in said.findings]),
-        ("Risks", said.risks),
-        ("Suggestions", said.suggestions),
-    ):
-        if entries:
-            lines += ["", f"## {title}", "", *(f"- {one}" for one in entries)]
-    return "\n".join(lines) + "\n"
-
-
 class ReviewMeetingStep(PipelineStepRun):
     """A chair merges the reviews; rules alone where no model answers."""
 
@@ -146,6 +131,6 @@ class ReviewMeetingStep(PipelineStepRun):
         )
         files = {
             **await self.write("review.meeting", meeting),
-            **await self.write("review.minutes", minutes_text("the reviews", minutes)),
+            **await self.write("review.minutes", review_meeting_document(meeting)),
         }
         return StepResult(patch=StatePatch(artifacts=files), logs=("the meeting is written down",))

@@ -33,12 +33,10 @@ from coterie.workflows.pipeline.accept import AcceptStep
 from coterie.workflows.pipeline.code_review import CodeReviewStep, ReviewMeetingStep
 from coterie.workflows.pipeline.codegen import CodegenStep, WriteTestsStep
 from coterie.workflows.pipeline.evaluation import RunTestsStep
-from coterie.workflows.pipeline.planning import (
-    PlanningMeetingStep,
-    PlanReviewStep,
-    WorkshopStep,
-)
+from coterie.workflows.pipeline.plan_review import PlanReviewStep
+from coterie.workflows.pipeline.planning_meeting import PlanningMeetingStep
 from coterie.workflows.pipeline.services import COTERIE, PipelineServices, PipelineStepRun
+from coterie.workflows.pipeline.workshop import WorkshopStep
 from coterie.workspace.pipeline_work import open_work, reverts_of
 from coterie.workspace.ticket_worktrees import open_ticket_worktrees
 

@@ -1,0 +1,197 @@
+"""The planning meeting: a chair merges plan and review, and has open questions clarified.
+
+The user, the role that wants to know and the chair make a small meeting: the chair carries the
+question to the user and the answer to the role, and the plan is changed for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+
+from coterie.model import step_name
+from coterie.model.about import PlanQuestion
+from coterie.model.artifact import MeetingMinutes
+from coterie.model.interaction import Ask
+from coterie.model.pipeline_roles import PIPELINE_ROLES
+from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.plan_review import (
+    ChairDecision,
+    ClarifiedQuestion,
+    PlanningMeeting,
+    PlanningSummary,
+    PlanReview,
+)
+from coterie.model.planning import RoleNotes, StructuredPlan
+from coterie.model.update import TurnFailed
+from coterie.workflows.pipeline.documents import plan_document, planning_meeting_document
+from coterie.workflows.pipeline.workshop import PlanStep
+
+GO = "go"
+"""What a user answers who has been asked enough: the team decides the rest."""
+_ASKING = "product"
+"""Who wants to know where the chair names nobody."""
+
+
+class PlanningMeetingStep(PlanStep):
+    """A chair merges plan and review; rules alone where no model answers."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The minutes; a question first for each that only the user can answer."""
+        plan = await self.read(state, "planning.current", StructuredPlan)
+        review = await self.read(state, "review.plan", PlanReview)
+        assert plan is not None  # the state allows the step
+        assert review is not None
+        if self._number > 1:
+            meeting = await self.read(state, "planning.meeting", PlanningMeeting)
+            assert meeting is not None  # written before anything was asked
+            meeting = _answered(meeting, message.content if message else "")
+        else:
+            meeting = await self._held(plan, review, message)
+        asked = self._question(meeting)
+        if asked is not None:
+            files = await self._write(meeting)
+            patch = StatePatch(status="in_progress", artifacts=files)
+            return StepResult(patch=patch, questions=(asked,), actions=("ask_user",))
+        return await self._closed(state, plan, meeting)
+
+    @property
+    def _number(self) -> int:
+        """The how-manieth time the step is taken: again after every answer."""
+        own = step_name.parse(self.name).pipeline
+        return own.number if own else 1
+
+    async def _held(
+        self, plan: StructuredPlan, review: PlanReview, message: StepMessage | None
+    ) -> PlanningMeeting:
+        """The meeting itself, before anybody else is asked."""
+        facts = {
+            "plan": plan_document(plan),
+            "review": review.written(),
+            "questions": plan.open_questions,
+            "notes": message.content if message else "",
+        }
+        chair = await self.ask("chair", ChairDecision, facts, prompt="planning_meeting")
+        minutes: MeetingMinutes | None = None
+        named: tuple[ClarifiedQuestion, ...] = ()
+        if not isinstance(chair, TurnFailed):
+            minutes, named = chair.minutes, chair.clarify
+        return PlanningMeeting(
+            planning_summary=_summary(plan),
+            issues=review.issues,
+            clarifications=_to_clarify(plan.open_questions, named),
+            ai_meeting=minutes,
+        )
+
+    def _question(self, meeting: PlanningMeeting) -> Ask | None:
+        """What the user is asked next; nothing where they want no questions."""
+        if self.services.task.caps.yes or _is_enough(meeting):
+            return None
+        known = meeting.clarifications
+        for number, one in enumerate(known, 1):
+            if not one.answer:
+                about = PlanQuestion(
+                    question=one.question, role=one.role, number=number, total=len(known)
+                )
+                chair = self.services.roles["chair"].id
+                return Ask(chair, "Input", about, "request_info", intent=[number, one.question])
+        return None
+
+    async def _closed(
+        self, state: PipelineState, plan: StructuredPlan, meeting: PlanningMeeting
+    ) -> StepResult:
+        """The minutes, and the plan as it is after what was clarified."""
+        settled = [
+            one for one in meeting.clarifications if one.settled_by != "nobody" and one.answer
+        ]
+        files: dict[str, str] = {}
+        if settled:
+            plan = await self._clarified(plan, settled)
+            files = await self.keep(plan)
+            meeting = meeting.model_copy(update={"planning_summary": _summary(plan)})
+        files |= await self._write(meeting)
+        by = "a chair" if meeting.ai_meeting else "rules alone: no model answered"
+        logs = [f"the meeting is written down, by {by}"]
+        if settled:
+            logs.append(f"{len(settled)} questions were clarified")
+        return StepResult(patch=StatePatch(artifacts=files), logs=tuple(logs))
+
+    async def _clarified(
+        self, plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]
+    ) -> StructuredPlan:
+        """The plan after the roles that wanted to know have heard the answers."""
+        by_role: dict[str, list[ClarifiedQuestion]] = {}
+        for one in settled:
+            by_role.setdefault(one.role, []).append(one)
+        notes = [f"{one.question} Answer: {one.answer}" for one in settled]
+
+        async def hear(role: str) -> None:
+            told = [f"{one.question} Answer: {one.answer}" for one in by_role[role]]
+            facts = {"plan": plan_document(plan), "answers": told}
+            said = await self.ask(role, RoleNotes, facts, prompt="clarified")
+            if not isinstance(said, TurnFailed):
+                notes.append(f"{role}: {said.written(indent=None).strip()}")
+
+        async with anyio.create_task_group() as group:
+            for role in by_role:
+                group.start_soon(hear, role)
+        facts = {"plan": plan.written(), "notes": sorted(notes)}
+        found = await self.ask("planning", StructuredPlan, facts, prompt="replanning")
+        return _by_rule(plan, settled) if isinstance(found, TurnFailed) else found
+
+    async def _write(self, meeting: PlanningMeeting) -> dict[str, str]:
+        return {
+            **await self.write("planning.meeting", meeting),
+            **await self.write("planning.minutes", planning_meeting_document(meeting)),
+        }
+
+
+def _summary(plan: StructuredPlan) -> PlanningSummary:
+    return PlanningSummary(
+        why=plan.why,
+        what=plan.what,
+        scope=plan.scope,
+        non_goals=plan.non_goals,
+        open_questions=len(plan.open_questions),
+    )
+
+
+def _to_clarify(
+    questions: Sequence[str], named: Sequence[ClarifiedQuestion]
+) -> tuple[ClarifiedQuestion, ...]:
+    """Every open question once: what the chair has to say of it, or that it is open."""
+    found: dict[str, ClarifiedQuestion] = {}
+    for one in (*named, *(ClarifiedQuestion(question=text) for text in questions if text.strip())):
+        role = one.role if one.role in PIPELINE_ROLES else _ASKING
+        # The chair cannot speak for the user: what it answers, a role has settled.
+        by = "role" if one.answer.strip() else "nobody"
+        settled = one.model_copy(update={"role": role, "settled_by": by})
+        found.setdefault(" ".join(one.question.split()).casefold(), settled)
+    return tuple(found.values())
+
+
+def _answered(meeting: PlanningMeeting, said: str) -> PlanningMeeting:
+    """The meeting with the user's answer to the first question that is open."""
+    known = list(meeting.clarifications)
+    place = next(n for n, one in enumerate(known) if not one.answer)
+    is_answer = bool(said.strip()) and said.strip().casefold() != GO
+    by = "user" if is_answer else "nobody"
+    known[place] = known[place].model_copy(update={"answer": said or GO, "settled_by": by})
+    return meeting.model_copy(update={"clarifications": tuple(known)})
+
+
+def _is_enough(meeting: PlanningMeeting) -> bool:
+    """Whether the user has said that the team is to decide the rest."""
+    return any(one.answer and one.settled_by == "nobody" for one in meeting.clarifications)
+
+
+def _by_rule(plan: StructuredPlan, settled: Sequence[ClarifiedQuestion]) -> StructuredPlan:
+    """The plan with the answers as what it goes by, where no model answers."""
+    done = {one.question for one in settled}
+    return plan.model_copy(
+        update={
+            "assumptions": (*plan.assumptions, *(f"{o.question} {o.answer}" for o in settled)),
+            "open_questions": tuple(q for q in plan.open_questions if q not in done),
+        }
+    )

@@ -1,0 +1,212 @@
+"""Planning: a workshop of roles that ends in one structured plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import anyio
+import anyio.to_thread
+
+from coterie.model import instant
+from coterie.model.artifact import ArtifactData
+from coterie.model.openspec import capability_of, change_files, change_id, change_paths
+from coterie.model.pipeline_roles import WORKSHOP
+from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
+from coterie.model.planning import (
+    FileImpact,
+    PlanFiles,
+    RoleAnswers,
+    RoleNotes,
+    StructuredPlan,
+    TranscriptLine,
+)
+from coterie.model.update import TurnFailed
+from coterie.workflows.pipeline.documents import plan_document
+from coterie.workflows.pipeline.services import PipelineStepRun
+from coterie.workspace.openspec_tool import clear_change, uses_openspec, write_change
+from coterie.workspace.pipeline_work import PipelineWork
+
+
+class PlanStep(PipelineStepRun):
+    """What steps share that write the plan."""
+
+    @property
+    def change(self) -> str:
+        """The id of the OpenSpec change: the same in every round."""
+        task = self.services.task
+        return change_id(task.goal, task.task_id)
+
+    async def keep(self, plan: StructuredPlan) -> dict[str, str]:
+        """Write the plan as it is agreed on, in all its forms; their files, for the state."""
+        files = PlanFiles.of(plan)
+        kept = await self._openspec(plan)
+        if await self._write_to_project(plan):
+            own = [
+                FileImpact(path=path, purpose="the OpenSpec change", type="create")
+                for path in change_paths(plan, self.change).values()
+            ]
+            files = PlanFiles(files=(*files.files, *own))
+        return {
+            **await self.write("planning.current", plan),
+            **await self.write("planning.final", plan),
+            **await self.write("plan_files", files),
+            **await self.write("plan", plan_document(plan)),
+            **await self.write("test.plan", plan.test_plan),
+            **kept,
+        }
+
+    async def _openspec(self, plan: StructuredPlan) -> dict[str, str]:
+        """The plan as an OpenSpec change among the artifacts."""
+        place = {"change": self.change, "capability": capability_of(plan)}
+        folder = self.services.artifacts.path
+        if await anyio.to_thread.run_sync(folder.exists):
+            await anyio.to_thread.run_sync(clear_change, folder, self.change)
+        found: dict[str, str] = {}
+        for name, text in change_files(plan).items():
+            found |= await self.write(name, text, **place)
+        return found
+
+    async def _write_to_project(self, plan: StructuredPlan) -> bool:
+        """The same in the worktree, where the project keeps its changes with OpenSpec."""
+        folder = await self.git(PipelineWork.open)
+        if not await anyio.to_thread.run_sync(uses_openspec, folder):
+            return False
+        paths = change_paths(plan, self.change)
+        texts = {paths[name]: text for name, text in change_files(plan).items()}
+        await anyio.to_thread.run_sync(write_change, folder, self.change, texts)
+        await self.git(lambda work: work.commit(f"OpenSpec: {plan.title}"))
+        return True
+
+    async def told(
+        self, state: PipelineState, lines: Iterable[Mapping[str, str]]
+    ) -> dict[str, str]:
+        """The transcript with what was said in this step; taken again, it replaces what was said in
+        the same round."""
+        now, number = instant.now(), max(state.actors["planning"].round, 1)
+        kept = [one for one in await self._transcript(state) if one.round < number]
+        said: list[ArtifactData] = [
+            TranscriptLine.model_validate({"timestamp": now, "round": number, **line})
+            for line in lines
+        ]
+        return await self.write("planning.transcript", [*kept, *said])
+
+    async def _transcript(self, state: PipelineState) -> list[TranscriptLine]:
+        text = await self.text(state, "planning.transcript")
+        return [TranscriptLine.model_validate_json(line) for line in text.splitlines()]
+
+    def line(self, role: str, said: ArtifactData) -> dict[str, str]:
+        """What a role said, for the transcript."""
+        member = self.services.roles[role].id
+        content = said.written(indent=None).strip()
+        return {"from": "agent", "role": role, "member": member, "content": content}
+
+
+class WorkshopStep(PlanStep):
+    """Roles say what they have to say side by side, one of them makes a plan of it, and what it
+    leaves open they settle among themselves as far as they can."""
+
+    async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
+        """The plan as data and as text."""
+        notes = message.content if message else ""
+        before = await self.read(state, "planning.current", StructuredPlan)
+        opening = {"from": "user", "content": notes or self.services.task.goal}
+        if message is not None and message.sender == "agent":
+            opening = {"from": "agent", "role": "plan_review", "content": notes}
+        if before is not None and notes:
+            return await self._revised(state, before, notes, opening)
+        said = await self._workshop(notes)
+        told = "\n\n".join(f"{role}:\n{one.written().strip()}" for role, one in said.items())
+        draft = await self.need("planning", StructuredPlan, {"roles": told, "notes": notes})
+        plan, answers = await self._settled(draft)
+        lines = [
+            opening,
+            *(self.line(role, one) for role, one in said.items()),
+            self.line("planning", draft),
+            *(self.line(role, one) for role, one in answers.items()),
+        ]
+        if plan is not draft:
+            lines.append(self.line("planning", plan))
+        files = {
+            **await self.write("planning.draft", draft),
+            **await self.told(state, lines),
+            **await self.keep(plan),
+        }
+        return _done(plan, files, [role for role in WORKSHOP if role not in said])
+
+    async def _workshop(self, notes: str) -> Mapping[str, RoleNotes]:
+        """What each role says, as far as its member answers."""
+        said: dict[str, RoleNotes] = {}
+
+        async def speak(role: str) -> None:
+            found = await self.ask(role, RoleNotes, {"notes": notes}, prompt="workshop")
+            if not isinstance(found, TurnFailed):
+                said[role] = found
+
+        async with anyio.create_task_group() as group:
+            for role in WORKSHOP:
+                group.start_soon(speak, role)
+        return {role: said[role] for role in WORKSHOP if role in said}
+
+    async def _settled(
+        self, draft: StructuredPlan
+    ) -> tuple[StructuredPlan, Mapping[str, RoleAnswers]]:
+        """The plan after the roles have settled what they can of its open questions."""
+        if not draft.open_questions:
+            return draft, {}
+        questions = [f"{n}. {one}" for n, one in enumerate(draft.open_questions, 1)]
+        facts = {"plan": plan_document(draft), "questions": questions}
+        answers: dict[str, RoleAnswers] = {}
+
+        async def answer(role: str) -> None:
+            found = await self.ask(role, RoleAnswers, facts, prompt="settling")
+            if not isinstance(found, TurnFailed):
+                answers[role] = found
+
+        async with anyio.create_task_group() as group:
+            for role in self._one_role_each():
+                group.start_soon(answer, role)
+        known = [
+            f"{draft.open_questions[one.number - 1]} {role}: {one.answer}"
+            for role, given in sorted(answers.items())
+            for one in given.answers
+            if 0 < one.number <= len(draft.open_questions) and one.answer.strip()
+        ]
+        if not known:
+            return draft, answers
+        final = await self.ask(
+            "planning",
+            StructuredPlan,
+            {"plan": draft.written(), "notes": known},
+            prompt="replanning",
+        )
+        return (draft if isinstance(final, TurnFailed) else final), answers
+
+    def _one_role_each(self) -> list[str]:
+        """A role of the workshop for every member: each is asked once."""
+        roles = self.services.roles
+        return list({roles[role].id: role for role in reversed(WORKSHOP)}.values())
+
+    async def _revised(
+        self,
+        state: PipelineState,
+        before: StructuredPlan,
+        notes: str,
+        opening: dict[str, str],
+    ) -> StepResult:
+        """The plan that there is, changed for what was found or wanted."""
+        facts = {"plan": before.written(), "notes": [notes]}
+        plan = await self.need("planning", StructuredPlan, facts, prompt="replanning")
+        files = {
+            **await self.told(state, [opening, self.line("planning", plan)]),
+            **await self.keep(plan),
+        }
+        return _done(plan, files, ())
+
+
+def _done(plan: StructuredPlan, files: dict[str, str], silent: Iterable[str]) -> StepResult:
+    counted = f"{len(plan.file_impacts)} files, {len(plan.risks)} risks"
+    logs = [f"{plan.title}: {counted}", *(f"no answer: {role}" for role in silent)]
+    if plan.open_questions:
+        logs.append(f"{len(plan.open_questions)} questions are open")
+    patch = StatePatch(artifacts=files)
+    return StepResult(patch=patch, logs=tuple(logs), actions=("suggest_plan_review",))
