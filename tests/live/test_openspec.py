@@ -6,14 +6,21 @@ import json
 import os
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
+from coterie.engine.task_run import RunServices
 from coterie.model.openspec import change_files, change_id, change_paths, change_problems
 from coterie.model.planning import StructuredPlan
+from coterie.model.redaction import Redactor
+from coterie.testing.scripted import TASK
+from coterie.tools.run_command import SandboxedChecks
+from tests.flow.pipeline_stage import pipeline
+from tests.flow.ticket_stage import repository
 
 ROOT = Path(__file__).parents[2]
 BINS = Path(os.environ.get("COTERIE_CLIS", ROOT / ".cache" / "clis")) / "node_modules" / ".bin"
@@ -161,3 +168,16 @@ def test_the_real_tool_accepts_plans_whatever_their_text_and_nothing_else(tmp_pa
     wrong = {item["id"]: item["issues"] for item in said if not item["valid"]}
     assert set(wrong) == set(BROKEN), wrong
     assert [item["issues"] for item in said if item["valid"] and item["issues"]] == []
+
+
+async def test_the_plan_of_a_pipeline_is_checked_by_the_tool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{BINS}:{os.environ['PATH']}")
+    project = repository(tmp_path / "shop")
+    checks = SandboxedChecks(project, TASK, {"PATH": os.environ["PATH"]}, 1.0, Redactor())
+    async with pipeline(project, evals=("true",)) as built:
+        built.on.engine = replace(built.on.engine, services=RunServices(checks=checks))
+        await built.run()
+        review = built.artifact("plan-review.json")
+        assert (review["openspec"], review["issues"]) == ("tool", [])
