@@ -63,8 +63,8 @@ def plan_review_document(review: PlanReview) -> str:
     opinion = review.ai_review
     checked = {
         "tool": "The OpenSpec change was checked by `openspec validate --strict`.",
-        "structure": "The `openspec` tool is not installed: only the form of the OpenSpec change "
-        "was looked at, by Coterie itself.",
+        "structure": "Only the form of the OpenSpec change was looked at, by Coterie itself: the "
+        "`openspec` tool did not check it.",
     }[review.openspec]
     said = paragraph(opinion.summary) if opinion else _NO_MODEL
     return document(
@@ -102,9 +102,8 @@ def planning_meeting_document(meeting: PlanningMeeting) -> str:
 def review_meeting_document(meeting: ReviewMeeting) -> str:
     """`review.meeting.md`: the minutes of the review meeting."""
     short = meeting.review_summary
-    figures = (
-        f"{short.opinions} reviews, {short.findings} findings, {short.must_fix} must be mended"
-    )
+    counts = (_counted(short.opinions, "review"), _counted(short.findings, "finding"))
+    figures = f"{', '.join(counts)}, {short.must_fix} to be mended"
     at = f", at tree {short.tree[:12]}" if short.tree else ""
     return document(
         "Review meeting",
@@ -157,6 +156,10 @@ def _issue(issue: PlanIssue) -> str:
 
 def _gate(*, passed: bool, reasons: Iterable[str]) -> str:
     return "Passed." if passed else f"Not passed.\n\n{bullets(reasons)}".rstrip()
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _after(text: str, between: str = ": ") -> str:
