@@ -129,7 +129,7 @@ class PlanningMeetingStep(PlanStep):
         async def hear(role: str) -> None:
             told = [f"{one.question} Answer: {one.answer}" for one in by_role[role]]
             facts = {"plan": plan_document(plan), "answers": told}
-            said = await self.ask(role, RoleNotes, facts, prompt="clarified")
+            said = await self.optional.ask(role, RoleNotes, facts, prompt="clarified")
             if not isinstance(said, TurnFailed):
                 notes.append(f"{role}: {said.written(indent=None).strip()}")
 

@@ -83,6 +83,8 @@ class PipelineStepRun:
     services: PipelineServices
     name: str
     """Of the step in the journal: what is done in it is named below."""
+    tries: int | None = None
+    """How often an agent may fail before that is the result; None: as often as in any turn."""
 
     async def step(self, state: PipelineState, message: StepMessage | None) -> StepResult:
         """Take the step; `message` is what the user said, or why it is taken again."""
@@ -113,7 +115,7 @@ class PipelineStepRun:
         who = services.role_prompts[role].text.strip()
         text = services.prompts.filled(prompt, goal=services.task.goal, **facts)
         whole = f"{who}\n\n{text}\n\n{_shape(wanted)}"
-        asked = StructuredRequest(whole, wanted, prompt, topic=role)
+        asked = StructuredRequest(whole, wanted, prompt, self.tries, role)
         member = self.member(role, folder)
         return await services.turns.ask(f"{self.name}/ask/{role}/{prompt}", member, asked)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import anyio
 import anyio.to_thread
@@ -26,9 +27,16 @@ from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.openspec_tool import clear_change, uses_openspec, write_change
 from coterie.workspace.pipeline_work import PipelineWork
 
+_TRIES = 2
+
 
 class PlanStep(PipelineStepRun):
     """What steps share that write the plan."""
+
+    @property
+    def optional(self) -> PlanStep:
+        """The same, for roles that could be done without: they fail sooner."""
+        return replace(self, tries=_TRIES)
 
     @property
     def change(self) -> str:
@@ -136,15 +144,23 @@ class WorkshopStep(PlanStep):
     async def _workshop(self, notes: str) -> Mapping[str, RoleNotes]:
         """What each role says, as far as its member answers."""
         said: dict[str, RoleNotes] = {}
+        by_member: dict[str, list[str]] = {}
+        for role in WORKSHOP:
+            by_member.setdefault(self.services.roles[role].id, []).append(role)
 
-        async def speak(role: str) -> None:
-            found = await self.ask(role, RoleNotes, {"notes": notes}, prompt="workshop")
-            if not isinstance(found, TurnFailed):
-                said[role] = found
+        async def speak(roles: list[str]) -> None:
+            for role in roles:
+                found = await self.optional.ask(
+                    role, RoleNotes, {"notes": notes}, prompt="workshop"
+                )
+                if not isinstance(found, TurnFailed):
+                    said[role] = found
+                elif found.kind != "protocol":
+                    return  # whose agent fails would fail in its other roles too, each time slowly
 
         async with anyio.create_task_group() as group:
-            for role in WORKSHOP:
-                group.start_soon(speak, role)
+            for roles in by_member.values():
+                group.start_soon(speak, roles)
         return {role: said[role] for role in WORKSHOP if role in said}
 
     async def _settled(
@@ -158,7 +174,7 @@ class WorkshopStep(PlanStep):
         answers: dict[str, RoleAnswers] = {}
 
         async def answer(role: str) -> None:
-            found = await self.ask(role, RoleAnswers, facts, prompt="settling")
+            found = await self.optional.ask(role, RoleAnswers, facts, prompt="settling")
             if not isinstance(found, TurnFailed):
                 answers[role] = found
 
