@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio.from_thread import start_blocking_portal
 
-from tests.cli.command import Cli, Started
+from coterie.model import instant
+from coterie.rehearsal.script import ScriptedResponder, parse_script
+from coterie.rehearsal.server import RehearsalServer
+from coterie.rehearsal.simulation import Simulation
+from tests.cli.command import Cli, Inside, Started
+from tests.cli.crew import Crew, registered
 from tests.conftest import ours
 
 AGENT = Path(__file__).with_name("priced_agent.py")
@@ -52,18 +58,22 @@ def titles(cli: Cli) -> list[str]:
     ],
 )
 def test_at_a_limit_the_next_turn_is_not_taken(
-    bare: Cli, budget: Mapping[str, Any], ada: Mapping[str, Any], said: str, more: str
+    inside: Inside, budget: Mapping[str, Any], ada: Mapping[str, Any], said: str, more: str
 ) -> None:
-    furnish(bare, budget, ada=ada)
-    ran = bare("chat", "--json", "--max-rounds", "2", "hello")
+    furnish(inside, budget, ada=ada)
+    ran = inside("chat", "--json", "--max-rounds", "2", "hello")
     assert (ran.code, ran.lines[-1]["reason"]) == (3, "question")
     before = 2 if ada else 1
     assert len(ran.of("message")) == before
-    again = bare("resume", "--json")
+    again = inside("resume", "--json")
     assert (again.code, again.of("message")) == (3, [])
-    assert titles(bare) == [said], "asked once"
-    assert bare("answer", "q1", more).code == 0
-    done = bare("resume", "--json")
+    assert titles(inside) == [said], "asked once"
+    waiting = inside("ps", "--json").of("member")
+    ends = [str(one["until"])[10:] for one in waiting if one["parked"]]
+    assert ends == (["T00:00:00.000Z"] if "perDay" in {*budget, *ada} else [])
+    assert inside("answer", "q1", more).code == 0
+    assert inside("ps", "--json").of("member") == []
+    done = inside("resume", "--json")
     assert (done.code, len(done.of("message"))) == (0, 4 - before)
 
 
@@ -116,3 +126,86 @@ def test_stop_is_the_answer_for_all_who_wait(bare: Cli) -> None:
             assert (last["status"], last["reason"]) == ("waiting", "budget")
     assert bare("resume", "last").code == 3
     assert titles(bare) == ["Today used 1 of 1 turns"], "asked anew by a later run"
+
+
+def test_a_day_ends_and_with_it_its_limit(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was used, asked and given today means nothing tomorrow."""
+    furnish(inside, {"perDay": {"turns": 1}})
+    assert inside("chat", "hello").code == 3
+    assert titles(inside) == ["Today used 1 of 1 turns"]
+    monkeypatch.setattr(instant, "now", lambda: "2199-01-31T12:00:00.000Z")
+    ran = inside("resume", "--json")
+    assert (ran.code, len(ran.of("message"))) == (0, 1)
+    assert titles(inside) == []
+    assert inside("do", "again").code == 3
+    assert titles(inside) == ["Today used 1 of 1 turns"]
+
+
+def test_a_ticket_at_its_limit_holds_up_no_other(bare: Cli) -> None:
+    crew = Crew(registered(bare)).furnish(concurrency=2)
+    path = crew.root / ".coterie" / "teams" / "crew" / "team.json"
+    team = json.loads(path.read_text())
+    path.write_text(json.dumps({**team, "budget": {"perTicket": {"turns": 2}}}))
+    with bare.start("run", "--yes", "--json", "--wait", "60s", "Add coupons") as child:
+        # An instruction and the work: the manager's review of each is one too many.
+        asked = {one["about"]["ticket"]: one["id"] for one in (_asked(child), _asked(child))}
+        assert sorted(asked) == ["T1", "T2"], "the manager was free for the second"
+        assert bare("answer", asked["T1"], "+5").code == 0
+        # The manager reviews the one while the other waits for an answer of its own.
+        done = next(one for one in map(json.loads, child.out) if one.get("state") == "done")
+        assert (done["type"], done["id"]) == ("ticket", "T1")
+        child.terminate()
+
+
+RULES = [
+    {"when": {"system": "You are ada."}, "replies": [{"text": "Twelve callers."}]},
+    {"when": {"message": "Twelve"}, "replies": [{"text": "So twelve."}]},
+    {
+        "replies": [
+            {"text": "<assignSubtask><goal>Count.</goal><member>ada</member></assignSubtask>"}
+        ],
+        "then": "last",
+    },
+]
+
+
+@pytest.fixture
+def model() -> Iterator[str]:
+    """The address of a model that hands out a part of its work."""
+    script = parse_script({"rules": RULES}, "rules")
+    server = RehearsalServer(ScriptedResponder(script, Simulation()))
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(server):
+        yield server.url
+
+
+def test_what_a_subtask_uses_is_its_tasks_use(bare: Cli, model: str) -> None:
+    cli = Cli(bare.house, {**bare.env, "OPENAI_BASE_URL": f"{model}/v1", "OPENAI_API_KEY": "x"})
+    registry = cli.house.coterie_home / "agents" / "config.json"
+    registry.parent.mkdir(parents=True)
+    how = {"model": "openai:small", "toolCalls": "text"}
+    agent = {"command": "builtin", "adapter": "builtin", "capabilities": how}
+    registry.write_text(json.dumps({"schemaVersion": "1.2", "agents": {"local": agent}}))
+    team = ours(cli.house.project) / "teams" / "pair"
+    team.mkdir(parents=True)
+    members = [
+        {"id": name, "agent": "local", "prompt": f"You are {name}."} for name in ("ada", "rex")
+    ]
+    (team / "team.json").write_text(json.dumps({"budget": {"turns": 1}, "members": members}))
+    with cli.start("do", "--json", "--wait", "60s", "--as", "rex", "how many callers?") as child:
+        assert _asked(child)["purpose"] == "assign_subtask"
+        assert cli("answer", "q1", "ada").code == 0
+        # The subtask does not wait for the turn that waits for it, and what it uses counts there.
+        asked = _asked(child)
+        assert asked["about"]["kind"] == "budget", asked
+        task = asked["task"]
+        assert asked["title"] == f"{task} used 1 of 1 turns"
+        assert cli("answer", "q2", "+5").code == 0
+        assert child.wait(30) == 0
+    turns = {one["key"]: one["turns"] for one in cli("cost", "--by", "task", "--json").of("cost")}
+    assert turns == {task: 2}
+
+
+def _asked(child: Started) -> dict[str, Any]:
+    """The next question that is put."""
+    records = map(json.loads, child.out)
+    return next(one for one in records if one["type"] == "interaction" and one["state"] == "open")

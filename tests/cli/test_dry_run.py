@@ -141,3 +141,24 @@ def test_a_worker_is_shown_in_the_worktree_of_a_ticket(bare: Cli) -> None:
     assert Path(manager["cwd"]).name == "work"
     assert {one["cwd"] for one in workers} == {str(crew.root / ".coterie/worktrees/<id>/T1")}
     assert git(crew.root, "branch", "--list").split() == ["*", "main"]
+
+
+def test_a_task_that_would_go_on(teller: Cli) -> None:
+    """Of a task that waits: what `resume` starts, in which thread, and where it is stored."""
+    path = teller.house.project / ".coterie" / "teams" / "pair" / "team.json"
+    team = json.loads(path.read_text())
+    path.write_text(json.dumps({**team, "budget": {"turns": 1}}))
+    task = teller("chat", "--json", "hello").lines[-1]["task"]
+    before, log = tree(teller.house.project), log_of(teller)
+    shown = told(teller("resume", "--dry-run", "--json"))
+    assert (shown["task"], shown["workflow"], shown["goal"]) == (task, "chat", "hello")
+    words = teller("resume", task, "--dry-run").out
+    assert words.startswith(f"Would go on with {task}: chat with team pair.")
+    assert (tree(teller.house.project), log_of(teller)) == (before, log), "nothing was started"
+    assert teller("answer", "q1", "+5").code == 0
+    assert teller("resume").code == 0
+    (started,) = log_of(teller)[len(log) :]
+    assert shown["members"][1]["words"][1:] == started["words"]
+    assert set(shown["members"][1]["variables"]) ^ set(started["variables"]) <= {"LC_CTYPE"}
+    ended = teller("resume", task, "--dry-run")
+    assert (ended.code, "has ended" in ended.err) == (2, True)

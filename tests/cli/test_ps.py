@@ -174,6 +174,24 @@ def test_what_a_member_does_is_data_and_words(inside: Inside, case: Case) -> Non
     assert inside("ps", "--json").of("member") == [], "whose owner is dead, does nothing"
 
 
+@pytest.mark.parametrize(
+    ("waits_for", "said"),
+    [("limit", "parked, waits for a limit"), ("budget", "parked, waits for a budget")],
+)
+def test_a_parked_task_that_waits_for_a_limit_is_shown_with_its_end(
+    inside: Inside, waits_for: str, said: str
+) -> None:
+    until = "2099-01-31T14:05:00.000Z"
+    with run_by_us(inside, [TURN, state("waiting", 3, waits_for, until)]):
+        (ada,) = inside("ps", "--json").of("member")
+        assert (ada["parked"], ada["until"]) == (False, until)
+    (ada,) = inside("ps", "--json").of("member")
+    assert (ada["task"], ada["parked"], ada["until"], ada["pid"]) == (TASK, True, until, None)
+    assert f"{said} until 2099-01-31 14:05" in inside("ps").out
+    assert inside("cancel", TASK, "--yes").code == 0
+    assert inside("ps", "--json").of("member") == []
+
+
 # -- stopping one member, or everything ----------------------------------------------------------
 
 

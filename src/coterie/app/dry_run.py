@@ -6,29 +6,36 @@ will be, and is stopped where it would start its process: so what is shown is wh
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, NamedTuple
 
 import anyio.to_thread
 
 from coterie.agents.generic import GenericAdapter
 from coterie.agents.table import KNOWN_AGENTS
-from coterie.app.run import TICKETS, MemberFactory, Members, StartRequest
+from coterie.app.run import TICKETS, MemberFactory, Members, Rehearsal, StartRequest
 from coterie.app.teams import Teams, TeamView
 from coterie.config.registry_edit import place
 from coterie.config.settings import load_scheduler
+from coterie.config.team_file import LoadedTeam
 from coterie.engine.channels import ChannelPool
-from coterie.errors import CoterieError
+from coterie.errors import CoterieError, NotTrusted
+from coterie.model import step_name
 from coterie.model.envelope import Plan
+from coterie.model.task import DEMO, TaskCreated
 from coterie.model.team import Member, Team, member_folder
 from coterie.model.ticket import SchedulerConfig
 from coterie.process.child import NothingStarts, Spawn, WouldStart
 from coterie.process.processes import Machine
 from coterie.stores.sqlite import SqliteStorage
 from coterie.workspace.git import repository_of
+
+if TYPE_CHECKING:
+    from coterie.app.project import App
 
 _STAND_IN = "http://127.0.0.1"
 """Where a rehearsal's model would be; its port is chosen when it starts."""
@@ -77,41 +84,96 @@ class DryRun:
     """The commit where branches would begin; None where there is none."""
     plan: Plan | None
     """The plan that a script holds; nobody knows one that the manager has yet to make."""
+    task: str | None = None
+    """The task that would go on; None: a new one."""
 
 
 async def dry_run(teams: Teams, view: TeamView, request: StartRequest) -> DryRun:
     """What starting this would do.  Whoever is not signed in is not looked for."""
-    root, team, workflow = teams.project.root, request.team, request.workflow
+    scheduler = load_scheduler(teams.project)
+    return await _found(teams.project.root, teams.home, view, request, _Resumed(scheduler))
+
+
+async def dry_resume(app: App, task_id: str) -> DryRun:
+    """What going on with a task would do."""
+    created = (await app.show(task_id)).state.created
+    factory = MemberFactory(app.root, app.home, app.storage, app.machine, ChannelPool())
+    address = _STAND_IN if created.rehearsal else None
+    refused: NotTrusted | None = None
+    try:
+        members = await anyio.to_thread.run_sync(factory.of_task, created, address)
+    except NotTrusted as error:
+        refused = error
+        team, path = created.team, created.team_file
+        members = await anyio.to_thread.run_sync(factory.of, team, path, address)
+    request = StartRequest(
+        members.team,
+        created.goal,
+        created.caps,
+        Path(created.team_file) if created.team_file else None,
+        _rehearsal_of(created),
+        created.workflow,
+        created.member,
+    )
+    view = TeamView(LoadedTeam(members.team, request.team_file), refused)
+    turns = await app.storage.journal.turns(task_id)
+    own = (turn for turn in turns if turn.thread and not step_name.parse(turn.step).topic)
+    resumed = _Resumed(created.scheduler, task_id, {turn.member: turn.thread for turn in own})
+    return await _found(app.root, app.home, view, request, resumed)
+
+
+class _Resumed(NamedTuple):
+    """What is known of a task before it is run."""
+
+    scheduler: SchedulerConfig
+    task_id: str | None = None
+    threads: Mapping[str, str | None] = {}
+    """By member: the thread that its agent would take up."""
+
+
+async def _found(
+    root: Path, home: Path | None, view: TeamView, request: StartRequest, resumed: _Resumed
+) -> DryRun:
+    team, workflow = request.team, request.workflow
     git = await anyio.to_thread.run_sync(repository_of, root) if workflow == TICKETS else None
-    async with _scratch(teams, request) as scratch:
+    async with _scratch(root, home, request, resumed) as scratch:
         plans = [await scratch.plan(member, in_worktree=bool(git)) for member in team.in_order]
     script = request.rehearsal if isinstance(request.rehearsal, Path) else None
+    name = f"coterie/{resumed.task_id or '<id>'}"
     return DryRun(
         view,
         root,
         request,
         tuple(plans),
-        load_scheduler(teams.project),
-        ("coterie/<id>/T1", "coterie/<id>/merged") if git else (),
+        resumed.scheduler,
+        (f"{name}/T1", f"{name}/merged") if git else (),
         git.head() if git else None,
         _plan_of(script) if workflow == TICKETS and script else None,
+        resumed.task_id,
     )
 
 
+def _rehearsal_of(created: TaskCreated) -> Rehearsal:
+    if created.script in (None, DEMO):
+        return DEMO if created.script else created.rehearsal
+    return Path(created.script or "")
+
+
 @asynccontextmanager
-async def _scratch(teams: Teams, request: StartRequest) -> AsyncGenerator[_Scratch]:
+async def _scratch(
+    root: Path, home: Path | None, request: StartRequest, resumed: _Resumed
+) -> AsyncGenerator[_Scratch]:
     """Members whose folders lie in a temporary one."""
-    root = teams.project.root
     with TemporaryDirectory(prefix="coterie-") as made:
         folder = await anyio.to_thread.run_sync(_real, made)
         storage = await SqliteStorage.open(folder / "coterie.db")
         try:
             machine = await anyio.to_thread.run_sync(Machine.here)
-            factory = MemberFactory(root, teams.home, storage, machine, ChannelPool())
+            factory = MemberFactory(root, home, storage, machine, ChannelPool())
             address = None if request.rehearsal is False else _STAND_IN
             members = factory.of(request.team, None, address, request.workflow)
             members = replace(members, shared=replace(factory, root=folder))
-            yield _Scratch(root, folder, request, members)
+            yield _Scratch(root, folder, request, members, resumed)
         finally:
             await storage.close()
 
@@ -122,6 +184,7 @@ class _Scratch:
     folder: Path
     request: StartRequest
     members: Members
+    resumed: _Resumed
 
     async def plan(self, member: Member, *, in_worktree: bool) -> MemberPlan:
         """What a member would do."""
@@ -169,7 +232,7 @@ class _Scratch:
         workspace = await anyio.to_thread.run_sync(self.members.workspace, seated)
         adapter = self.members.adapter(seated, NothingStarts())
         try:
-            opened = await adapter.open(seated, workspace, None)
+            opened = await adapter.open(seated, workspace, self.resumed.threads.get(member.id))
         except WouldStart as would:
             return would.spawn
         await opened.close()
@@ -180,7 +243,8 @@ class _Scratch:
         own = str(member_folder(self.folder, self.request.team.name, _unplaced(member)))
         places = {f"{own}/home": str(member.home_dir or real / "home"), own: str(real)}
         if self.request.workflow == TICKETS and not Path(spawn.cwd).is_symlink():
-            worktree = str(self.root / ".coterie" / "worktrees" / "<id>" / "T1")
+            session = self.resumed.task_id or "<id>"
+            worktree = str(self.root / ".coterie" / "worktrees" / session / "T1")
             places = {f"{own}/work": worktree, **places}
 
         by = self.members.redactor()

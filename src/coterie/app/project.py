@@ -253,6 +253,10 @@ class App:
         """The members of tasks that run now, and what each does."""
         return await self._look.running(task_id)
 
+    async def parked(self) -> list[RunningMember]:
+        """The members of parked tasks that wait for a limit to end, and until when."""
+        return await self._look.parked()
+
     async def costs(self, task_id: str | None = None, since: str = "") -> list[Cost]:
         """What turns cost, of one task or of all, oldest first."""
         return await costs(self.storage, task_id, since)

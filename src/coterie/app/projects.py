@@ -188,8 +188,13 @@ class MembersAtWork:
 
 
 async def members_at_work(projects: ProjectsAtWork) -> MembersAtWork:
-    """The members of every task that runs, and what each does."""
-    found, failures = await _in_each(projects, lambda app: app.running())
+    """The members of every task that runs, and what each does; after those, who waits for a limit
+    in a task that is parked."""
+
+    async def look(app: App) -> list[RunningMember]:
+        return [*await app.running(), *await app.parked()]
+
+    found, failures = await _in_each(projects, look)
     return MembersAtWork(tuple(one for members in found for one in members), failures)
 
 

@@ -28,6 +28,7 @@ def show(call: Call, found: DryRun) -> None:
 def _fields(found: DryRun) -> dict[str, object]:
     team, path = found.view.team, found.view.loaded.path
     return {
+        "task": found.task,
         "workflow": found.request.workflow,
         "goal": found.request.goal,
         "project": str(found.root),
@@ -67,7 +68,8 @@ def _fields(found: DryRun) -> dict[str, object]:
 def _lines(found: DryRun, width: int, paint: Paint) -> list[str]:
     team = found.view.team
     workflow, goal = found.request.workflow, found.request.goal
-    lines = [f"Would run {workflow} with team {team.name}. Nothing was started or written."]
+    does = f"go on with {found.task}:" if found.task else "run"
+    lines = [f"Would {does} {workflow} with team {team.name}. Nothing was started or written."]
     lines += field("goal", printable(goal or "what you type then"), width, _NAME)
     for member in found.members:
         lines += _member(member, width, paint)

@@ -46,7 +46,7 @@ def _row(member: RunningMember, here: Path | None) -> tuple[str, ...]:
     return (
         f"  {member.member}",
         member.agent,
-        in_words(member),
+        f"{'parked, ' if member.parked else ''}{in_words(member)}",
         ago(member.since) or "-",
         f"{member.task}{elsewhere}",
         member.mode,

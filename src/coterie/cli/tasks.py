@@ -150,8 +150,11 @@ def cancel(call: Call, id_: str, *, yes: bool) -> None:
 @click.option("--wait", type=Span(), metavar="30m", help="How long a question is waited for.")
 @click.option("--at-reset", is_flag=True, help="Wait for the end of a rate limit, then go on.")
 @click.option("--trust", is_flag=True, help="Allow what its members are started with now.")
+@click.option("--dry-run", is_flag=True, help="Show exactly what would be started; start nothing.")
 @pass_call
-def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool) -> None:
+def resume(
+    call: Call, id_: str | None, wait: float | None, *, at_reset: bool, trust: bool, dry_run: bool
+) -> None:
     """Go on with a task that was parked, stopped or killed; alone: with the only one there is."""
 
     async def body(app: App, task_id: str | None = None) -> int:
@@ -160,6 +163,8 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, t
 
         patience = Patience.of(call, wait, at_reset=at_reset)
         task_id = task_id or await _only(app)
+        if dry_run:
+            return await _dry_resume(call, app, task_id)
         if (powers := await app.unallowed(task_id)) and (trust or call.attended):
             from coterie.cli.work import show_asked
 
@@ -177,6 +182,23 @@ def resume(call: Call, id_: str | None, wait: float | None, *, at_reset: bool, t
 
     code = look(call, body) if id_ is None else named(call, id_, body)
     raise click.exceptions.Exit(code or 0)
+
+
+async def _dry_resume(call: Call, app: App, task_id: str) -> int:
+    """Show what would be started, and stop there."""
+    from coterie.app.dry_run import dry_resume
+    from coterie.cli import dry_run
+
+    view = await _view(app, task_id)
+    if view.status in ENDED:
+        raise UsageError(f"{task_id} has ended ({view.status}).", f"coterie show {task_id}")
+    if view.pid is not None:
+        raise TaskBusy(task_id, view.pid, None)
+    found = await dry_resume(app, task_id)
+    dry_run.show(call, found)
+    if found.view.refused is not None:
+        raise found.view.refused
+    return 0
 
 
 async def _only(app: App) -> str:

@@ -12,7 +12,8 @@ import psutil
 
 from coterie.engine.lease import OwnerFacts, living
 from coterie.errors import NotFound, UsageError
-from coterie.model.about import FailedTurn
+from coterie.model import instant
+from coterie.model.about import BudgetReached, FailedTurn
 from coterie.model.interaction import NOBODY, Question
 from coterie.model.journal import ChildLease, Lease, SetMemberState, Turn
 from coterie.model.record import MemberState, QuestionView, RunningMember, TaskDetail, TaskView
@@ -185,6 +186,33 @@ class TaskReader:
                 found += await self._of_task(lease)
         return found
 
+    async def parked(self) -> list[RunningMember]:
+        """The members of tasks that nobody runs who wait for a limit to end, and until when."""
+        now, storage = instant.now(), self.storage
+        rows = [row for row in await storage.member_states() if (row.until or "") > now]
+        if not rows:
+            return []
+        leases = {lease.task_id: lease for lease in await storage.leases.all()}
+        given = await self._last_grant()
+        found: list[RunningMember] = []
+        for row in rows:
+            state = await self.state(row.task_id)
+            is_over = state.status in ENDED or (row.waits_for == "budget" and row.since < given)
+            if is_over or row.waits_for not in _LIMITS:
+                continue
+            if await self.runner(leases.get(row.task_id)) is None:
+                facts = _Facts({}, {}, {}, {row.member: row}, {}, {})
+                team = state.created.team
+                member = await self._member(row.task_id, team, facts, row.member, None)
+                found.append(replace(member, parked=True))
+        return found
+
+    async def _last_grant(self) -> str:
+        """When more was last given of any budget."""
+        asked = await self.storage.inbox.questions(only_open=False)
+        answered = (one for one in asked if isinstance(one.interaction.about, BudgetReached))
+        return max((one.answered_at or "" for one in answered), default="")
+
     async def _of_task(self, lease: Lease) -> list[RunningMember]:
         storage, task_id = self.storage, lease.task_id
         children = await anyio.to_thread.run_sync(
@@ -241,6 +269,10 @@ class TaskReader:
         )
 
 
+_LIMITS = ("limit", "budget")
+"""What a member may wait for that ends at a time."""
+
+
 @dataclass(frozen=True)
 class _Facts:
     """What is recorded of the members of one task, from which follows what each does now."""
@@ -262,7 +294,7 @@ class _Facts:
     def _waits_for_limit(self, seat: str) -> bool:
         """Whether it waits for the end of a limit before its next turn."""
         kept, last = self.kept.get(seat), self.last_turns.get(seat)
-        if kept is None or kept.waits_for != "limit" or seat in self.turns:
+        if kept is None or kept.waits_for not in _LIMITS or seat in self.turns:
             return False
         return last is None or kept.since >= last.opened_at
 

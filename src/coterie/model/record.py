@@ -269,6 +269,8 @@ class RunningMember:
     """For one that waits for a limit: when that ends."""
     question: str | None = None
     """For one that waits for an answer: to which question."""
+    parked: bool = False
+    """Whether nobody runs its task, which waits for a limit to end."""
     project: Path = Path()
 
     @property

@@ -264,8 +264,9 @@ class Storage(Protocol):
         """
         ...
 
-    async def member_states(self, task_id: str) -> list[SetMemberState]:
-        """The states of members that are in one of the rare ones, as they were set."""
+    async def member_states(self, task_id: str | None = None) -> list[SetMemberState]:
+        """The states of members that are in one of the rare ones, as they were set; of a task, or
+        of all."""
         ...
 
     async def close(self) -> None:

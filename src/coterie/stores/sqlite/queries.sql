@@ -320,4 +320,5 @@ ON CONFLICT DO UPDATE SET state = excluded.state, reason = excluded.reason, sinc
 DELETE FROM member_states WHERE task_id = ? AND member = ?
 
 -- name: member_states
-SELECT {SetMemberState} FROM member_states WHERE task_id = ? ORDER BY member
+SELECT {SetMemberState} FROM member_states
+WHERE task_id = coalesce(?, task_id) ORDER BY task_id, member

@@ -361,7 +361,7 @@ class SqliteStorage:
     async def changed(self, seen: int) -> int:
         return await self._writer.watch.changed(seen)
 
-    async def member_states(self, task_id: str) -> list[journal.SetMemberState]:
+    async def member_states(self, task_id: str | None = None) -> list[journal.SetMemberState]:
         return await self._writer.read(
             lambda c: values(c, codec.MEMBER_STATE.value, "member_states", task_id)
         )
