@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
+from time import monotonic
 
 import anyio
 import pytest
@@ -14,7 +16,8 @@ from coterie.engine import steering
 from coterie.engine.task_run import RunServices
 from coterie.errors import AnswerRefused
 from coterie.model import instant
-from coterie.model.conversation import Prompt
+from coterie.model.about import BudgetReached
+from coterie.model.conversation import Message, Prompt
 from coterie.model.record import MemberRecord
 from coterie.model.task import Caps
 from coterie.model.team import Allowance, Budget, Member, Team, more, shown
@@ -27,11 +30,14 @@ from coterie.model.update import (
     Update,
     Usage,
 )
+from coterie.stores.sqlite import SqliteStorage
+from coterie.testing.crash import Death, Died, MortalStorage
 from coterie.testing.scripted import ScriptedChannels, Stage, stage, team
 from tests.conftest import ours
 from tests.flow import ticket_stage
 
 TURNS = Caps(max_turns=4, max_rounds=None)
+TWO = Caps(max_turns=2, max_rounds=None)
 
 
 def costs(tokens: int) -> Callable[[Member, Prompt], list[Update]]:
@@ -235,3 +241,77 @@ async def test_a_day_has_one_sum_and_ends(tmp_path: Path, monkeypatch: pytest.Mo
         tomorrow = instant.of(datetime.now(UTC) + timedelta(days=1))
         monkeypatch.setattr(instant, "now", lambda: tomorrow)
         assert (await it.run(ScriptedChannels(lambda m, p: "said"))).status == "completed"
+
+
+async def test_a_run_that_waits_at_a_days_limit_goes_on_at_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    midnight, began = datetime(2031, 1, 2, tzinfo=UTC), monotonic()
+
+    def now() -> str:
+        return instant.of(midnight + timedelta(seconds=monotonic() - began - 0.3))
+
+    monkeypatch.setattr(instant, "now", now)
+    async with stage(tmp_path) as it:
+        await it.start(limited(Budget(per_day=Allowance(turns=1)), "ada"), caps=TWO)
+        with anyio.fail_after(10):
+            result = await it.run(ScriptedChannels(costs(1)), patience=None)
+        assert (result.status, result.turns) == ("completed", 2)
+        [question] = await it.storage.inbox.questions(only_open=False)
+        assert (question.state, question.interaction.about) == (
+            "closed",
+            BudgetReached(scope="day", measure="turns", used=1, limit=1),
+        )
+
+
+async def test_what_one_ticket_is_given_is_not_given_to_all(tmp_path: Path) -> None:
+    ours(tmp_path)
+    budget = Budget(per_ticket=Allowance(tokens=150))
+    async with ticket_stage.session(tmp_path, ticketed(budget, "wren", "finn")) as on:
+        assert (await on.on.run(ScriptedChannels(dear(100, [])))).status == "waiting"
+        asked = {one.interaction.task_id: one for one in await on.on.storage.inbox.questions()}
+        first = asked["k3f9/T1"].interaction.interaction_id
+        await steering.answer(on.on.look, first, None, "+1k", "you")
+        await on.on.run(ScriptedChannels(dear(100, [])))
+        assert await titles(on.on) == ["k3f9/T2 used 200 of 150 tokens"]
+
+
+OTHER = "b222"
+
+
+async def after_death_at(folder: Path, call: int) -> bool:
+    """Kill a run at a call of its storage; then another task of the project takes a turn under the
+    same limit.  Whether there was such a call."""
+    budget = limited(Budget(per_day=Allowance(tokens=150)), "ada")
+    async with stage(folder) as it:
+        await it.start(budget, caps=Caps(max_turns=1))
+    real = await SqliteStorage.open(folder / "coterie.db")
+    died = False
+    try:
+        async with stage(folder, MortalStorage(real, Death(call, True, True))) as it:
+            try:
+                await it.run(ScriptedChannels(costs(100)))
+            except Died:
+                died = True
+    finally:
+        await real.close()
+    async with stage(folder) as it:
+        task = (await it.look.state("k3f9")).created
+        other = task.model_copy(update={"task_id": OTHER, "session_id": OTHER})
+        assert await it.storage.create(other, it.owner.id, Message(OTHER, 1, "you", "hi", other.at))
+        with anyio.fail_after(10):
+            channels = ScriptedChannels(costs(100))
+            result = await it.engine.run(OTHER, lambda *_: channels, it.recorder, 0.0)
+        assert result.status == "completed"
+    return died
+
+
+async def test_what_a_dead_process_reserved_is_free_whenever_it_died(tmp_path: Path) -> None:
+    deaths = 0
+    for call in count(1):
+        folder = tmp_path / str(call)
+        folder.mkdir()
+        if not await after_death_at(folder, call):
+            break
+        deaths += 1
+    assert deaths > 10
