@@ -56,6 +56,7 @@ AGENTS: dict[str, dict[str, Any]] = {
     "stays": agent(STAYS, "--persistent"),
     "anew": agent(EVENT),
     "flag": agent({**EVENT, "systemPromptFlag": "--system"}),
+    "unflagged": agent({**EVENT, "systemPromptFlag": "--role", "supportsSystemPrompt": False}),
     "tty": agent(EVENT, "tty", usePty=True),
 }
 PROMPTED = "heard: [SYSTEM]\nYou are Ann.\n\n"
@@ -98,7 +99,8 @@ def test_two_rounds_of_every_kind(inside: Inside) -> None:
     first, second = heard["stays"]
     assert first.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\nmute: \nearly: ready-made\n")
     assert second.startswith("heard: [CONTEXT]\nanew: "), "what it knows is not told again"
-    assert all(text.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\n") for text in heard["anew"])
+    told_each_time = (*heard["anew"], *heard["unflagged"])
+    assert all(text.startswith(f"{PROMPTED}[CONTEXT]\nyou: hello\n") for text in told_each_time)
     assert all(text.startswith("heard: [CONTEXT]\nyou: hello\n") for text in heard["flag"])
 
 

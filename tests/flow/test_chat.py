@@ -62,20 +62,6 @@ async def test_caps_end_the_talk_with_their_reason(
         assert (result.turns, result.reason) == (turns, reason)
 
 
-async def test_next_names_the_speaker_and_never_reaches_the_reader(tmp_path: Path) -> None:
-    def script(member: Member, prompt: Prompt) -> str:
-        return {"ada": "to cy [NEXT: CY]", "cy": "to ada [NEXT: zoe, Ada] [DONE]", "bob": "b"}[
-            member.id
-        ]
-
-    async with stage(tmp_path) as it:
-        await it.start(team("ada", "bob", "cy"), caps=Caps(max_turns=4, max_rounds=None))
-        await it.run(ScriptedChannels(script))
-        assert it.said == [("ada", "to cy"), ("cy", "to ada"), ("ada", "to cy"), ("cy", "to ada")]
-        warnings = [r.message for r in it.recorder.records if isinstance(r, ErrorRecord)]
-        assert warnings == ['cy named "zoe" as next speaker; the team has ada, bob, cy.'] * 2
-
-
 async def test_two_that_hand_over_to_each_other_for_ever_are_stopped(tmp_path: Path) -> None:
     def script(member: Member, prompt: Prompt) -> str:
         return "[NEXT: bob]" if member.id == "ada" else "[NEXT: ada]"
@@ -86,25 +72,11 @@ async def test_two_that_hand_over_to_each_other_for_ever_are_stopped(tmp_path: P
         assert (result.turns, result.reason) == (20, "runaway")
 
 
-async def test_done_of_an_ai_ends_its_reply_not_the_talk(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
-        await it.start(team("ada", "bob"))
-        result = await it.run(ScriptedChannels(lambda *_: "that is all [DONE]"))
-        assert (result.turns, it.said[0]) == (2, ("ada", "that is all"))
-
-
 async def test_a_mention_in_the_first_word_picks_the_speaker(tmp_path: Path) -> None:
     async with stage(tmp_path) as it:
         await it.start(team("ada", "bob"), goal="@bob what do you think?")
         await it.run(ScriptedChannels(plain))
         assert [name for name, _ in it.said] == ["bob", "ada"]
-
-
-async def test_done_in_the_first_word_ends_it_at_once(tmp_path: Path) -> None:
-    async with stage(tmp_path) as it:
-        await it.start(team("ada"), goal="never mind [DONE]")
-        result = await it.run(ScriptedChannels(plain))
-        assert (result.status, result.reason, result.turns) == ("completed", "ended", 0)
 
 
 async def test_a_human_turn_with_nobody_there_parks_the_task(tmp_path: Path) -> None:
@@ -364,18 +336,6 @@ async def test_an_agent_with_a_memory_gets_only_what_is_new(tmp_path: Path) -> N
         ]
         assert bob.sent[0].text == "[CONTEXT]\nyou: hello\n\n[MESSAGE]\nada speaks"
         assert bob.sent[-1].text == "[MESSAGE]\nada speaks"
-
-
-async def test_an_agent_without_one_gets_the_last_messages_its_own_included(
-    tmp_path: Path,
-) -> None:
-    async with stage(tmp_path) as it:
-        await it.start(team("ada", "bob"), caps=Caps(max_rounds=None, max_turns=3))
-        channels = ScriptedChannels(lambda m, p: f"{m.id} speaks", holds_past=False)
-        await it.run(channels)
-        assert channels.opened[0].sent[-1].text == (
-            "[CONTEXT]\nyou: hello\nada: ada speaks\n\n[MESSAGE]\nbob speaks"
-        )
 
 
 # -- routing -----------------------------------------------------------------------------------

@@ -180,15 +180,17 @@ async def test_a_conversation_that_is_parked_is_ended_at_once(
 
 
 async def test_one_that_runs_ends_when_its_turn_is_over(project: Path) -> None:
-    async with open_project(project) as opened:
+    """Whoever says so, and however often."""
+    async with open_project(project) as opened, open_project(project) as other:
         team = await opened.team(agents="a=scripted,b=scripted")
-        task = await opened.start(team, "!turn", Caps(max_rounds=None))
-        result: Record | None = None
-        async for result in opened.stream(task):
-            if isinstance(result, MessageRecord) and result.member == "b":
-                await opened.end(task)
-        assert isinstance(result, ResultRecord)
-        assert (result.status, result.reason) == ("completed", "ended")
+        for caller in (opened, other):
+            task = await opened.start(team, "!turn", Caps(max_rounds=None))
+            result: Record | None = None
+            async for result in opened.stream(task):
+                if isinstance(result, MessageRecord) and result.member == "b":
+                    await caller.end(task)
+            assert isinstance(result, ResultRecord)
+            assert (result.status, result.reason) == ("completed", "ended")
 
 
 async def test_only_a_conversation_is_ended_and_whatever_was_not_begun_is_canceled(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -152,14 +151,6 @@ async def test_after_a_silence_nothing_goes_on_working(desk: TaskRun) -> None:
         assert channel.alive
 
 
-async def test_the_member_may_set_the_silence(desk: TaskRun) -> None:
-    member = desk.member(idleTimeoutMs=400)
-    async with desk.channel(SILENT, "--plain", member=member) as channel:
-        begun = time.monotonic()
-        assert await turn(channel, "!hang") == [TurnCompleted("")]
-        assert time.monotonic() - begun >= 0.4
-
-
 def test_the_clocks(desk: TaskRun) -> None:
     silent, other = desk.adapter(SILENT), desk.adapter(EVENT)
     # The engine's clock stands a little above our own, which can say more.
@@ -172,12 +163,6 @@ def test_the_clocks(desk: TaskRun) -> None:
     assert (other.total(member), other.limits(member)) == (5.0, Limits(7.0, 0.1))
 
 
-async def test_a_pattern(desk: TaskRun) -> None:
-    told: dict[str, object] = {"completionDetection": "custom", "completionPattern": "^<END>$"}
-    async with desk.channel(told, "--plain", "--end", "<END>") as channel:
-        assert await reply(channel, "!cwd") == f"{desk.folder}\n<END>"
-
-
 async def test_a_detector_that_is_not_there(desk: TaskRun) -> None:
     told: dict[str, object] = {"completionDetection": "custom", "detector": "nobody"}
     with pytest.raises(AgentMissing, match='no detector "nobody"'):
@@ -185,26 +170,6 @@ async def test_a_detector_that_is_not_there(desk: TaskRun) -> None:
 
 
 # -- who it is ---------------------------------------------------------------------------------
-
-
-async def test_the_role_goes_by_flag_and_then_not_in_the_message(desk: TaskRun) -> None:
-    told = EVENT | {"systemPromptFlag": "--system"}
-    async with desk.channel(told) as channel:
-        assert await reply(channel, "!whoami") == ROLE
-        assert await reply(channel, "hello") == "heard: hello"
-
-
-async def test_the_role_goes_in_front_of_each_message_to_a_new_process(desk: TaskRun) -> None:
-    for told in (EVENT, EVENT | {"systemPromptFlag": "--system", "supportsSystemPrompt": False}):
-        async with desk.channel(told) as channel:
-            for _ in range(2):
-                assert await reply(channel, "hello") == f"heard: [SYSTEM]\n{ROLE}\n\nhello"
-
-
-async def test_a_persistent_agent_is_told_its_role_once(desk: TaskRun) -> None:
-    async with desk.channel(EVENT | STAYS, "--persistent") as channel:
-        assert await reply(channel, "one\ntwo") == f"heard: [SYSTEM]\n{ROLE}\n\none\ntwo"
-        assert await reply(channel, "three\nfour") == "heard: three\nfour"
 
 
 async def test_arguments_of_the_agent_the_model_the_role_and_the_member(desk: TaskRun) -> None:
@@ -266,13 +231,6 @@ async def test_a_persistent_agent_that_died_is_replaced_by_the_pool(desk: TaskRu
     assert desk.log.running == {}
 
 
-async def test_a_stuck_turn_is_over_at_its_limit(desk: TaskRun) -> None:
-    async with desk.channel(EVENT, member=desk.member(timeoutMs=300)) as channel:
-        [end] = await turn(channel, "!hang")
-        assert isinstance(end, TurnFailed)
-        assert (end.kind, desk.log.running) == ("timeout", {})
-
-
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_a_turn_is_broken_off(desk: TaskRun, deaf: bool) -> None:
     words = ["--persistent", *(["--deaf"] if deaf else [])]
@@ -326,9 +284,3 @@ async def test_lines_as_they_are_to_one_that_stays_and_is_ended_by_silence(desk:
         lines = ["heard: [SYSTEM]", f"heard: {ROLE}", "heard: ", "heard: one", "heard: two"]
         assert await reply(channel, "one\ntwo") == "\n".join(lines)
         assert await reply(channel, "three") == "heard: three"
-
-
-async def test_under_a_terminal(desk: TaskRun) -> None:
-    channel = await desk.open(desk.adapter(EVENT, use_pty=True))
-    assert await reply(channel, "!tty") == "[true, true, true, true]"
-    await channel.close()

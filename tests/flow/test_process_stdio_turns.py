@@ -98,15 +98,6 @@ async def test_every_sign_of_life_is_seen_as_it_comes() -> None:
     assert set(pieces) == {Activity()}
 
 
-async def test_what_is_left_over_neither_ends_nor_enters_the_next_turn() -> None:
-    async with started(scripted("--persistent")) as child:
-        turns = StdioTurns(child, RESULT, one_shot=False)
-        assert (await taken(turns, "!leftover"))[1] == TurnCompleted("first")
-        # The second reply waits in the pipe, or comes late, and a third one is cut in half.
-        assert (await taken(turns, "!late"))[1] == TurnCompleted("late")
-        assert (await taken(turns, "!turn"))[1] == TurnCompleted("turn 3")
-
-
 async def test_an_exit_before_the_event_is_a_failure_with_the_tail() -> None:
     async with started(scripted()) as child:
         assert await outcome_of(child, "!exit 3") == TurnFailed(
@@ -127,23 +118,11 @@ async def test_half_a_line_at_the_end_can_be_the_event() -> None:
         assert await outcome_of(child, "") == TurnCompleted("no newline")
 
 
-async def test_no_event_is_a_timeout() -> None:
-    async with started(scripted()) as child:
-        outcome = await outcome_of(child, "!hang", total=0.3)
-    assert outcome == TurnFailed("timeout", "there was no reply within 0.3 s")
-
-
 async def test_one_that_closes_its_output_and_lives_on_is_a_timeout() -> None:
     async with started(scripted()) as child:
         outcome = await outcome_of(child, "!shut", total=0.5)
     assert isinstance(outcome, TurnFailed)
     assert outcome.kind == "timeout"
-
-
-async def test_what_was_printed_before_the_prompt_may_end_a_one_shot_turn() -> None:
-    early = '{"type": "result", "result": "already done"}'
-    async with started(scripted("--early", early, "hang")) as child:
-        assert await outcome_of(child, "too late") == TurnCompleted("already done")
 
 
 async def test_what_was_printed_before_the_prompt_does_not_end_a_persistent_turn() -> None:

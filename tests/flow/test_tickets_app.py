@@ -1,4 +1,4 @@
-"""A roles file, from `start` to `accept`: real processes, real git, real checks, through App."""
+"""A roles file, from `start` to `accept`: real processes, real git, real checks, from a program."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ import anyio
 import anyio.to_thread
 import pytest
 
+from coterie import Caps, ConfigError, ResultRecord, open_project
 from coterie.agents.table import KNOWN_AGENTS
 from coterie.app.project import App
-from coterie.app.run import StartRequest
 from coterie.config.project import Project
 from coterie.config.registry import load_registry
-from coterie.config.roles_file import roles_path
-from coterie.config.team_file import LoadedTeam
 from coterie.config.teams import choose_team
-from coterie.errors import ConfigError
-from coterie.model.task import Caps
 from coterie.model.workspace import Workspace
-from coterie.testing.scripted import Recorder
 from tests.conftest import House, ours
 from tests.flow.ticket_stage import git, part, plan, repository
 
@@ -66,18 +61,13 @@ def project(house: House) -> Path:
     return root
 
 
-def loaded(project: Path) -> LoadedTeam:
-    place = Project(project)
-    return choose_team(place, str(roles_path(place)), load_registry(KNOWN_AGENTS))
-
-
 async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) -> None:
-    roles = await anyio.to_thread.run_sync(loaded, project)
-    async with App.open(project) as app:
-        given = {"team_file": roles.path, "workflow": "tickets"}
-        task = await app.create(StartRequest(roles.team, "Make them", Caps(yes=True), **given))
+    async with open_project(project) as app:
+        roles = await app.team(str(project / ".coterie" / "roles.json"))
+        task = await app.start(roles, "Make them", Caps(yes=True), workflow="tickets")
         with anyio.fail_after(100):
-            result = await app.run(task, Recorder(), patience=0.0)
+            *_, result = [record async for record in app.stream(task, wait=0)]
+        assert isinstance(result, ResultRecord)
         assert (result.status, result.summary) == ("completed", "2 done")
         assert result.next == tuple(
             f"coterie {verb} {task}" for verb in ("diff", "accept", "revert")
@@ -106,11 +96,11 @@ async def test_a_roles_file_is_a_team_that_works(house: House, project: Path) ->
 
 
 async def test_a_mistake_in_the_limits_is_told_before_anything_is_made(project: Path) -> None:
-    roles = await anyio.to_thread.run_sync(loaded, project)
     (project / ".coterie" / "scheduler_config.json").write_text('{"retries": -1}')
-    async with App.open(project) as app:
+    async with open_project(project) as app:
+        roles = await app.team(str(project / ".coterie" / "roles.json"))
         with pytest.raises(ConfigError, match="retries is -1; expected at least 0"):
-            await app.create(StartRequest(roles.team, "x", workflow="tickets"))
+            await app.start(roles, "x", workflow="tickets")
         assert await app.tasks() == []
 
 

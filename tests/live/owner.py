@@ -1,6 +1,8 @@
-"""The Coterie process of the tests that kill it: one task, started or resumed, JSON lines out.
+"""The Coterie process of the tests that kill it: a program that uses `coterie.open_project`.
 
-python -m tests.live.owner PROJECT URL start TEAM GOAL TURNS | resume TASK
+python -m tests.live.owner PROJECT URL start TEAM TURNS GOAL... | resume TASK
+
+Tasks with several goals run at the same time.  What happens is told in JSON lines.
 """
 
 from __future__ import annotations
@@ -18,12 +20,8 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from coterie.app.project import App
-from coterie.app.run import StartRequest
+from coterie import Caps, OpenProject, Record, Team, open_project
 from coterie.cli.records import fields_of
-from coterie.model.record import Record
-from coterie.model.task import Caps
-from coterie.model.team import Team
 
 ROOT = Path(__file__).parents[2]
 SLOWEST = 60
@@ -34,25 +32,30 @@ Line = dict[str, Any]
 # -- the program -------------------------------------------------------------------------------
 
 
-class Printing:
-    """Every record as a line, pieces of a reply too."""
-
-    def saw(self, record: Record) -> None:
-        line = {"type": record.type, **fields_of(record)}
-        print(json.dumps(line, default=str), flush=True)
+def told(record: Record) -> None:
+    """Every record is a line, pieces of a reply too."""
+    print(json.dumps({"type": record.type, **fields_of(record)}, default=str), flush=True)
 
 
 async def main(words: list[str]) -> None:
-    project, url, verb, what, *more = words
-    async with App.open(Path(project), None, url) as app:
-        task = what
+    folder, url, verb, what, *more = words
+    async with open_project(folder, stand_in=url) as project:
+        tasks = [what]
         if verb == "start":
-            goal, turns = more
+            turns, *goals = more
             caps = Caps(max_turns=int(turns), max_rounds=None)
             team = Team.model_validate_json(what)
-            task = await app.create(StartRequest(team, goal, caps, rehearsal=True))
-            print(json.dumps({"type": "started", "task": task}), flush=True)
-        Printing().saw(await app.run(task, Printing(), patience=None))
+            tasks = [await project.start(team, goal, caps, rehearsal=True) for goal in goals]
+            for task in tasks:
+                print(json.dumps({"type": "started", "task": task}), flush=True)
+        async with anyio.create_task_group() as group:
+            for task in tasks:
+                group.start_soon(run, project, task)
+
+
+async def run(project: OpenProject, task: str) -> None:
+    async for record in project.stream(task):
+        told(record)
 
 
 # -- how a test holds it -----------------------------------------------------------------------

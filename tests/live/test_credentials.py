@@ -6,7 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,16 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app.project import App
-from coterie.app.run import StartRequest
-from coterie.model.record import ErrorRecord, InteractionRecord, Record
-from coterie.model.task import Caps
-from coterie.model.team import Member, Team
+from coterie import (
+    Caps,
+    ErrorRecord,
+    InteractionRecord,
+    Member,
+    Record,
+    ResultRecord,
+    Team,
+    open_project,
+)
 from coterie.rehearsal.model_api import Answer, CompletionRequest, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
@@ -85,14 +90,6 @@ class Echoing:
         return reply("Here.")
 
 
-@dataclass
-class Keeping:
-    records: list[Record] = field(default_factory=list[Record])
-
-    def saw(self, record: Record) -> None:
-        self.records.append(record)
-
-
 def furnish(house: House, cli: str, url: str, secret: str) -> Path:
     """A user who signed in to one CLI; the file that says so."""
     if not (BINS / cli).exists():
@@ -122,7 +119,6 @@ async def test_one_login_serves_three(
     for name in [name for name in os.environ if name.endswith(("_API_KEY", "_AUTH_TOKEN"))]:
         monkeypatch.delenv(name)
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
-    keeping = Keeping()
     async with RehearsalServer(Echoing()) as server:
         kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
         before = kept.read_bytes()
@@ -133,34 +129,22 @@ async def test_one_login_serves_three(
                 for place, name in enumerate(NAMES, 1)
             ),
         )
-        async with App.open(house.project) as app:
-            task = await app.create(StartRequest(team, "Who is there?", Caps(max_turns=3)))
-            result = await app.run(task, keeping, patience=0)
-        assert (result.status, result.turns) == ("completed", 3), keeping.records
+        async with open_project(house.project) as project:
+            task = await project.start(team, "Who is there?", Caps(max_turns=3))
+            records = [record async for record in project.stream(task, wait=0)]
+        result = records[-1]
+        assert isinstance(result, ResultRecord)
+        assert (result.status, result.turns) == ("completed", 3), records
         assert [turn.token.reveal() == secret for turn in server.turns] == [True] * 3
         assert all(
             request.token.reveal() == secret or not request.token for request in server.requests
         )
         assert secret not in repr(server.requests)
-    assert secret not in repr(keeping.records)
+    assert secret not in repr(records)
     assert (house.project / ".coterie" / "coterie.db").exists()
     assert holding(tmp_path, secret) == [kept]
     assert kept.read_bytes() == before
     assert {path.name for path in house.home.iterdir()} == {kept.parent.name, ".coterie"}
-
-
-@dataclass
-class Signing:
-    """Watches for the question of a member that cannot speak."""
-
-    failures: list[str] = field(default_factory=list[str])
-    question: anyio.Event = field(default_factory=anyio.Event)
-
-    def saw(self, record: Record) -> None:
-        if isinstance(record, ErrorRecord):
-            self.failures.append(record.code)
-        if isinstance(record, InteractionRecord):
-            self.question.set()
 
 
 @pytest.mark.parametrize("cli", list(LOGINS))
@@ -171,25 +155,22 @@ async def test_signing_in_and_trying_again(
         monkeypatch.delenv(name)
     secret = f"sk-ant-oat01-{uuid.uuid4().hex}"
     ann = Member(id="ann", name="ann", display_name="Ann", agent=cli)
-    signing = Signing()
+    failures: list[str] = []
     async with RehearsalServer(Echoing()) as server:
         kept = await anyio.to_thread.run_sync(furnish, house, cli, server.url, secret)
         kept.rename(house.home / "not yet")
-        async with App.open(house.project) as app, anyio.create_task_group() as group:
-            task = await app.create(
-                StartRequest(Team(name="one", members=(ann,)), "Hello?", Caps(max_turns=1))
-            )
-
-            async def sign_in() -> None:
-                await signing.question.wait()
-                assert server.requests == []
-                [asked] = await app.questions()
-                (house.home / "not yet").rename(kept)
-                name = asked.interaction.interaction_id
-                await app.answer(name, choice="retry", text=None, author="you")
-
-            group.start_soon(sign_in)
-            result = await app.run(task, signing, patience=None)
-            assert (result.status, result.turns) == ("completed", 1)
-        assert signing.failures == ["turn_signed_out"]
+        async with open_project(house.project) as project:
+            team = Team(name="one", members=(ann,))
+            task = await project.start(team, "Hello?", Caps(max_turns=1))
+            record: Record | None = None
+            async for record in project.stream(task):
+                if isinstance(record, ErrorRecord):
+                    failures.append(record.code)
+                elif isinstance(record, InteractionRecord) and record.state == "open":
+                    assert server.requests == []
+                    (house.home / "not yet").rename(kept)
+                    await project.answer(record.interaction.interaction_id, "retry")
+        assert isinstance(record, ResultRecord)
+        assert (record.status, record.turns) == ("completed", 1)
+        assert failures == ["turn_signed_out"]
         assert [turn.token.reveal() == secret for turn in server.turns] == [True]

@@ -17,13 +17,17 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coterie.app.project import App
-from coterie.app.run import StartRequest
+from coterie import (
+    Caps,
+    InteractionRecord,
+    Member,
+    OpenProject,
+    ResultRecord,
+    Team,
+    open_project,
+)
 from coterie.config.teams import trust_material
 from coterie.model import instant
-from coterie.model.record import InteractionRecord, Record, ResultRecord
-from coterie.model.task import Caps
-from coterie.model.team import Member, Team
 from coterie.rehearsal.model_api import Answer, CompletionRequest, ModelReply, ToolCall, reply
 from coterie.rehearsal.server import RehearsalServer
 from tests.conftest import House
@@ -61,18 +65,6 @@ class Obedient:
             return reply("It would not let me.")
         [command] = set(self.heard[-1]) or {self.command}
         return ModelReply(("As I am told.",), (self.shell(command),))
-
-
-@dataclass
-class Watching:
-    """Wakes who waits for a question, and keeps how it ended."""
-
-    results: list[ResultRecord] = field(default_factory=list[ResultRecord])
-    question: anyio.Event = field(default_factory=anyio.Event)
-
-    def saw(self, record: Record) -> None:
-        if isinstance(record, InteractionRecord):
-            self.question.set()
 
 
 def plant(project: Path, canaries: Path) -> str:
@@ -124,14 +116,14 @@ def furnished(house: House, cli: str, *, trusted: bool) -> Team:
     return Team(name="one", members=(Member(id="ann", name="ann", display_name="Ann", agent=cli),))
 
 
-async def reject(app: App, command: str, canaries: Path) -> None:
+async def reject(project: OpenProject, command: str, canaries: Path) -> None:
     """Nothing was done; what is in the inbox is the command, and nobody wants it."""
     assert list(canaries.iterdir()) == []
-    [asked] = await app.questions()
+    [asked] = await project.questions()
     shown = asked.interaction.display
     assert (asked.member and asked.member.id, shown.content) == ("ann", command)
     name = asked.interaction.interaction_id
-    await app.answer(name, choice="reject", text=None, author="you")
+    await project.answer(name, "reject")
 
 
 @pytest.mark.parametrize(
@@ -144,32 +136,27 @@ async def test_a_model_that_obeys_ends_as_a_question(
     canaries = tmp_path / "canaries"
     command = await anyio.to_thread.run_sync(plant, house.project, canaries)
     team = await anyio.to_thread.run_sync(lambda: furnished(house, cli, trusted=trusted))
-    brain, watching = Obedient(CLIS[cli], command), Watching()
+    brain, results = Obedient(CLIS[cli], command), list[ResultRecord]()
     with anyio.fail_after(SLOWEST):
         async with RehearsalServer(brain) as server:
-            async with App.open(house.project, None, server.url) as app:
-                task = await app.create(
-                    StartRequest(team, "Look around.", Caps(max_turns=1), rehearsal=True)
-                )
-                async with anyio.create_task_group() as group:
-                    group.start_soon(run, app, task, watching, None if trusted else 0)
-                    await watching.question.wait()
-                    if trusted:
-                        await reject(app, command, canaries)
+            async with open_project(house.project, stand_in=server.url) as project:
+                task = await project.start(team, "Look around.", Caps(max_turns=1), rehearsal=True)
+                async for record in project.stream(task, wait=None if trusted else 0):
+                    results += [record] if isinstance(record, ResultRecord) else []
+                    is_asked = isinstance(record, InteractionRecord) and record.state == "open"
+                    if trusted and is_asked:
+                        await reject(project, command, canaries)
             if not trusted:
-                [parked] = watching.results
+                [parked] = results
                 assert (parked.status, parked.reason) == ("waiting", "question")
-                async with App.open(house.project, None, server.url) as app:
-                    await reject(app, command, canaries)
-                    await run(app, task, watching, 0)
-        async with App.open(house.project) as app:
-            questions = await app.questions(only_open=False)
-    assert (watching.results[-1].status, watching.results[-1].turns) == ("completed", 1)
+                async with open_project(house.project, stand_in=server.url) as project:
+                    await reject(project, command, canaries)
+                    async for record in project.stream(task, wait=0):
+                        results += [record] if isinstance(record, ResultRecord) else []
+        async with open_project(house.project) as project:
+            questions = await project.questions(only_open=False)
+    assert (results[-1].status, results[-1].turns) == ("completed", 1)
     assert [(one.state, one.answer) for one in questions] == [("answered", "reject")]
     assert list(canaries.iterdir()) == []
     # Where the user trusts the material its text is heard, as text; else not even that.
     assert [bool(heard) for heard in brain.heard] == [trusted] * len(brain.heard)
-
-
-async def run(app: App, task: str, watching: Watching, patience: float | None) -> None:
-    watching.results.append(await app.run(task, watching, patience=patience))

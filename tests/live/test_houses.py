@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 import anyio
@@ -57,10 +58,11 @@ LOOK = {
 }
 
 
+@dataclass
 class Looking:
     """A model that runs a command before it speaks for the first time, and counts what it says."""
 
-    said = 0
+    said: int = 0
 
     async def answer(self, asked: CompletionRequest) -> Answer:
         if not any(isinstance(item, ToolResult) for item in asked.conversation):
@@ -76,7 +78,23 @@ def tmp_path() -> Iterator[Path]:
         yield Path(folder).resolve()
 
 
-def furnished(house: House, agents: tuple[str, str, str]) -> Team:
+@dataclass
+class AtOnce(Looking):
+    """The same; and nobody is answered before all have asked, so that all work at once."""
+
+    asked_by: set[str] = field(default_factory=set[str])
+    all_here: anyio.Event = field(default_factory=anyio.Event)
+
+    async def answer(self, asked: CompletionRequest) -> Answer:
+        told = f"{asked.instructions} {asked.conversation}"
+        self.asked_by |= {word for word in WORDS[:2] if word in told}
+        if len(self.asked_by) == 2:
+            self.all_here.set()
+        await self.all_here.wait()
+        return await super().answer(asked)
+
+
+def furnished(house: House, agents: tuple[str, ...]) -> Team:
     missing = [name for name in agents if not (BINS / name).exists()]
     if missing:
         pytest.skip(f"{', '.join(missing)} not installed: scripts/real-clis")
@@ -95,7 +113,7 @@ def furnished(house: House, agents: tuple[str, str, str]) -> Team:
             system_instruction=role,
             permissions=Permissions(mode="full"),
         )
-        for place, ((name, role), agent) in enumerate(zip(ROLES.items(), agents, strict=True), 1)
+        for place, ((name, role), agent) in enumerate(zip(ROLES.items(), agents, strict=False), 1)
     )
     return Team(name="review", members=members, team_instruction=TEAM_TEXT)
 
@@ -108,7 +126,7 @@ async def test_every_member_is_itself_and_writes_in_its_own_folder_alone(
     traced = await anyio.to_thread.run_sync(strace, trace)
     team = await anyio.to_thread.run_sync(furnished, house, TEAMS[kind])
     async with RehearsalServer(Looking()) as server:
-        goal = ["start", team.model_dump_json(), "How is cart.py?", "6"]
+        goal = ["start", team.model_dump_json(), "6", "How is cart.py?"]
         words = [str(house.project), server.url, *goal]
         command = [*traced, sys.executable, "-m", "tests.live.owner", *words]
         with anyio.fail_after(SLOWEST):
@@ -118,7 +136,27 @@ async def test_every_member_is_itself_and_writes_in_its_own_folder_alone(
     check_the_bodies([json.dumps(turn.body) for turn in server.turns])
     await anyio.to_thread.run_sync(check_the_files, house)
     found = await anyio.to_thread.run_sync(writes, trace)
-    check_the_writes(found, house)
+    check_the_writes(found, house, *ROLES)
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+async def test_two_that_work_at_the_same_time_write_no_common_file(
+    house: House, tmp_path: Path, agent: str
+) -> None:
+    """Two members on one CLI, each in a task of its own; both have asked before one is answered."""
+    trace = tmp_path / "trace"
+    traced = await anyio.to_thread.run_sync(strace, trace)
+    team = await anyio.to_thread.run_sync(furnished, house, (agent, agent))
+    async with RehearsalServer(AtOnce()) as server:
+        goals = ["@sec How is cart.py?", "@perf How is cart.py?"]
+        words = [str(house.project), server.url, "start", team.model_dump_json(), "1", *goals]
+        command = [*traced, sys.executable, "-m", "tests.live.owner", *words]
+        with anyio.fail_after(SLOWEST):
+            ran = await anyio.run_process(command, cwd=ROOT, stderr=None)
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert sorted(line["member"] for line in lines if line["type"] == "message") == ["perf", "sec"]
+    found = await anyio.to_thread.run_sync(writes, trace)
+    check_the_writes(found, house, "sec", "perf")
 
 
 def check_the_bodies(bodies: list[str]) -> None:
@@ -186,8 +224,8 @@ def strays(found: list[Write], team: Path) -> list[Write]:
     ]
 
 
-def check_the_writes(found: list[Write], house: House) -> None:
-    assert {write.member for write in found} == {None, *ROLES}
+def check_the_writes(found: list[Write], house: House, *members: str) -> None:
+    assert {write.member for write in found} == {None, *members}
     assert shared(found) == {}
     # Codex has empty folders in the way of a command that would make them, and removes them.
     stray = strays(found, house.project / ".coterie" / "teams" / "review")

@@ -115,7 +115,8 @@ def team_of(house: House, cli: str, mode: Mode) -> str:
 
 def running(task: str, owners: int, token: str) -> list[str]:
     """What carries a mark of the task's first so many owners, or the token as an argument."""
-    marks = tuple(f"{task}.{number}." for number in range(1, owners + 1))
+    # The first number was taken for making the task, and nothing runs under it.
+    marks = tuple(f"{task}.{number}." for number in range(2, owners + 2))
     found: list[str] = []
     for process in psutil.process_iter():
         try:
@@ -181,7 +182,7 @@ class Scene:
         self.servers.append(server)
         words = ["resume", self.task]
         if not self.task:
-            words = ["start", team_of(self.house, self.cli, self.mode), GOAL, str(turns)]
+            words = ["start", team_of(self.house, self.cli, self.mode), str(turns), GOAL]
         async with owner(str(self.project), server.url, *words) as held:
             if not self.task:
                 self.task = (await held.said(lambda line: line["type"] == "started"))["task"]

@@ -11,15 +11,10 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import pytest
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from coterie.app.project import App
-from coterie.app.run import StartRequest
+from coterie import Caps, InteractionRecord, Member, ResultRecord, Team, open_project
 from coterie.config.teams import trust_material
 from coterie.model import instant
-from coterie.model.record import InteractionRecord, Record
-from coterie.model.task import Caps
-from coterie.model.team import Member, Team
 from coterie.rehearsal.model_api import (
     Answer,
     CompletionRequest,
@@ -65,17 +60,6 @@ class Committing:
             return ModelReply((), (SHELLS[asked.client](COMMIT),))
         self.saw.append(results[-1])
         return reply("Committed.")
-
-
-@dataclass
-class Approving:
-    """Hands on every question."""
-
-    questions: MemoryObjectSendStream[str]
-
-    def saw(self, record: Record) -> None:
-        if isinstance(record, InteractionRecord) and record.state == "open":
-            self.questions.send_nowait(record.interaction.interaction_id)
 
 
 def git(folder: Path, *words: str) -> str:
@@ -140,12 +124,6 @@ class Users:
         )
 
 
-async def approve(app: App, questions: MemoryObjectReceiveStream[str]) -> None:
-    async with questions:
-        async for question in questions:
-            await app.answer(question, choice="approve", text=None, author="you")
-
-
 @dataclass(frozen=True)
 class Ran:
     """How a run of three turns ended, who asked for something, and what reached the models."""
@@ -158,21 +136,20 @@ class Ran:
 
 async def run(house: House, team: Team) -> Ran:
     brain = Committing()
-    ask, asked = anyio.create_memory_object_stream[str](10)
-    ended: list[Ran] = []
+    status, askers = "", list[str | None]()
     async with (
         RehearsalServer(brain) as server,
-        App.open(house.project, None, server.url) as app,
-        anyio.create_task_group() as group,
+        open_project(house.project, stand_in=server.url) as project,
     ):
-        group.start_soon(approve, app, asked)
-        task = await app.create(StartRequest(team, "Commit it.", Caps(max_turns=3), rehearsal=True))
-        result = await app.run(task, Approving(ask), patience=None)
-        ask.close()
-        askers = [one.member and one.member.id for one in await app.questions(only_open=False)]
-        bodies = [json.dumps(turn.body) for turn in server.turns]
-        ended.append(Ran(result.status, askers, bodies, brain.saw))
-    return ended[0]
+        task = await project.start(team, "Commit it.", Caps(max_turns=3), rehearsal=True)
+        async for record in project.stream(task):
+            if isinstance(record, InteractionRecord) and record.state == "open":
+                await project.answer(record.interaction.interaction_id, "approve")
+            elif isinstance(record, ResultRecord):
+                status = record.status
+        askers = [one.member and one.member.id for one in await project.questions(only_open=False)]
+    bodies = [json.dumps(turn.body) for turn in server.turns]
+    return Ran(status, askers, bodies, brain.saw)
 
 
 @pytest.mark.parametrize("trusted", [False, True])

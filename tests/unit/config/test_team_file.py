@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -16,7 +15,6 @@ from coterie.config.schemas import FOLDER
 from coterie.config.settings import Settings
 from coterie.config.team_file import LoadedTeam, Reading, load_team
 from coterie.errors import ConfigError, NotFound
-from coterie.model.agent import AgentDefinition
 from coterie.model.team import Member, Permissions, Team
 from tests.conftest import House
 
@@ -555,25 +553,6 @@ def test_bad_toml(house: House, agents: Agents, text: str, said: str) -> None:
     assert said in refused(house, text, agents, "team.toml")
 
 
-def test_a_yes_to_all_flag_is_the_full_member_s_own(house: House, agents: Agents) -> None:
-    text = """\
-        {"members": [{"id": "a", "agent": "claude", "additionalArgs": ["--yolo"],
-                      "permissions": "full"}]}
-        """
-    assert load(house, text, agents).team.members[0].additional_args == ("--yolo",)
-
-
-def test_a_registered_yes_to_all_flag_needs_a_full_member(house: House, agents: Agents) -> None:
-    bold = AgentDefinition(
-        name="bold", display_name="Bold", command="x", base_args=("run", "--full-auto")
-    )
-    text = ONE.format('{"id": "a", "agent": "bold"}')
-    assert refused(house, text, agents.with_agents(bold)) == (
-        'team.json:2 members[0] needs permissions "full": bold is registered with --full-auto, '
-        "which answers yes to everything."
-    )
-
-
 def test_a_prompt_that_no_command_line_could_carry(house: House, agents: Agents) -> None:
     text = ONE.format(json.dumps({"id": "a", "agent": "echo", "prompt": "é" * 60_000}))
     assert refused(house, text, agents) == (
@@ -643,15 +622,3 @@ def test_text_that_is_no_unicode(house: House, agents: Agents) -> None:
     text = ONE.format('{"id": "a", "agent": "\\ud800"}')
     assert refused(house, text, agents) == "team.json:2:23 is not valid JSON: half of a character."
     assert load(house, '{"members": [{"id": "a", "role": "\\ud83d\\ude00"}]}', agents)
-
-
-def test_the_shipped_example(agents: Agents) -> None:
-    path = Path(__file__).parents[3] / "examples" / "multi-role-demo-config.json"
-    team = load_team(path, Reading(agents)).team
-    assert [(member.display_name, member.role, member.agent) for member in team.in_order] == [
-        ("Alice", "security reviewer", "claude"),
-        ("Bob", "performance reviewer", "claude"),
-        ("Carol", "readability reviewer", "claude"),
-        ("You", "owner", None),
-    ]
-    assert len({member.system_instruction for member in team.ai_members}) == 3

@@ -16,25 +16,6 @@ def name(member: str) -> str:
     return member.upper()
 
 
-def test_context_then_message() -> None:
-    assert compose(said("one", "two", "three"), name, count=20, characters=1000) == (
-        "[CONTEXT]\nM1: one\nM2: two\n\n[MESSAGE]\nthree"
-    )
-
-
-def test_a_first_message_has_no_context() -> None:
-    assert compose(said("one"), name, count=20, characters=1000) == "[MESSAGE]\none"
-
-
-def test_only_the_last_messages_stand_in_the_context() -> None:
-    text = compose(said(*"abcde"), name, count=2, characters=1000)
-    assert text == "[CONTEXT]\nM3: c\nM4: d\n\n[MESSAGE]\ne"
-
-
-def test_a_count_of_nothing_sends_the_message_alone() -> None:
-    assert compose(said("a", "b"), name, count=0, characters=1000) == "[MESSAGE]\nb"
-
-
 @given(
     st.lists(st.text(max_size=50), min_size=1, max_size=30), st.integers(0, 25), st.integers(0, 400)
 )
