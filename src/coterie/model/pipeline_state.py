@@ -16,6 +16,7 @@ from coterie.model import step_name
 from coterie.model.artifact import GateDecision
 from coterie.model.interaction import Ask
 from coterie.model.phase_graph import PIPELINE_STEPS, PhaseGraph
+from coterie.model.trajectory import StepCost, TrajectoryLine, TrajectoryState
 
 Actor = Literal["planning", "codegen", "review", "test", "accept", "revert"]
 ActorStatus = Literal["idle", "in_progress", "completed", "failed", "error", "redo"]
@@ -91,6 +92,8 @@ class StepMessage(_Value):
     content: str = ""
     choice: str = ""
     """The option that was chosen, where it answers a question."""
+    answers: tuple[str, ...] = ()
+    """What was said to each question, where several were asked."""
 
 
 class StatePatch(_Value):
@@ -113,6 +116,9 @@ class StepResult(_Value):
     """What it suggests, such as `suggest_plan_review`, `call_review`, `run_tests`, `ask_user`."""
     questions: tuple[Ask, ...] = ()
     """The answers are what the step is told when it is taken again."""
+    ended_at: str = ""
+    cost: StepCost = Field(default_factory=StepCost)
+    """What it used; like the time, filled in by whoever takes the step."""
 
 
 class PipelineState(_Value):
@@ -218,6 +224,30 @@ def _nested(flat: Mapping[str, str]) -> dict[str, object]:
         place = cast("dict[str, object]", made.setdefault(group, {})) if group else made
         place[key] = file
     return made
+
+
+def trajectory_line(
+    visit: int, step: str, before: PipelineState, result: StepResult
+) -> TrajectoryLine | None:
+    """What was done in which state and how it went; None for a step that only asks something."""
+    status, gate = result.patch.status, result.patch.gate
+    if status in ("idle", "in_progress") or not result.ended_at:
+        return None
+    where = TrajectoryState(
+        phase=before.phase,
+        rounds={name: actor.round for name, actor in before.actors.items() if actor.round},
+        gates={name: one.passed for name, one in before.meta.gates.items()},
+    )
+    return TrajectoryLine(
+        timestamp=result.ended_at,
+        visit=visit,
+        state=where,
+        action=step,
+        outcome=status,
+        gate=gate.passed if gate else None,
+        issues=len(gate.reasons) if gate else 0,
+        cost=result.cost,
+    )
 
 
 def folded(

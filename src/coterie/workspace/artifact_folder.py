@@ -51,12 +51,16 @@ class ArtifactFolder:
     def write_folder(self, name: str, files: Mapping[str, bytes]) -> dict[str, str]:
         """Write a folder of files, in place of what was in it."""
         folder = declared(name).file
-        place = self.path / folder
-        if place.is_dir() and not place.is_symlink():
-            shutil.rmtree(place)
+        self.clear(folder)
         for path, data in files.items():
             self._write(f"{folder}{path}", data)
         return {name: folder}
+
+    def clear(self, folder: str) -> None:
+        """Remove a folder of artifacts, which is written anew."""
+        place = self.path / folder
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
 
     def read(self, files: Mapping[str, str], name: str, wanted: type[AnyArtifact]) -> AnyArtifact:
         """An artifact that the state has a file for, as what it was declared to be.
@@ -79,6 +83,18 @@ class ArtifactFolder:
             return data.decode("utf-8", "surrogateescape")
         except OSError as error:
             raise ArtifactWrong(file, f"cannot be read: {error.strerror}") from None
+
+    def keep_log(self, log: str, name: str) -> str:
+        """Put what a test command printed beside its report; the file.  Without a log, none."""
+        file = f"eval-{name}.log"
+        try:
+            data = read_file(self.root / ".coterie", *self._names(log)) if log else b""
+        except FileNotFoundError:  # a run before this one was cut after it was put there
+            return file if (self.path / file).exists() else ""
+        self._write(file, data)
+        if log:
+            (self.path / log).unlink(missing_ok=True)
+        return file
 
     def write_state(self, text: str) -> None:
         """Write the state, beside the artifacts."""

@@ -106,10 +106,11 @@ class PipelineWork:
         """The change as a patch."""
         return self.acceptance.patch(self.base, self.tip)[0]
 
-    def changed(self) -> list[ChangedFile]:
-        """The files that the change touches."""
-        _, stats = self.acceptance.patch(self.base, self.tip)
-        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", self.base, self.tip)
+    def changed(self, since: str | None = None) -> list[ChangedFile]:
+        """The files that the change touches; those alone that differ from a tree."""
+        before = since or self.base
+        _, stats = self.acceptance.patch(before, self.tip)
+        words = ("diff-tree", "-r", "-z", "--no-renames", "--name-status", before, self.tip)
         entries = iter(self.worktrees.git.run(*words).split("\0")[:-1])
         letters = {path: letter for letter, path in zip(entries, entries, strict=True)}
         return [
@@ -122,15 +123,20 @@ class PipelineWork:
         words = ("ls-tree", "--full-tree", "--name-only", "-z", self.base, "--", path)
         return bool(self.worktrees.git.run(*words))
 
+    def files(self) -> list[str]:
+        """Every file as it was last committed."""
+        return self.acceptance.files_of(self.tip)
+
     def content(self, path: str) -> bytes:
         """A file as it was last committed."""
         text = self.worktrees.git.run("cat-file", "blob", f"{self.tip}:{path}")
         return text.encode("utf-8", "surrogateescape")
 
-    def put_back(self, paths: Sequence[str], message: str) -> str:
-        """Put files back to how they were before the change; returns the tree's hash."""
+    def put_back(self, paths: Sequence[str], message: str, tree: str | None = None) -> str:
+        """Put files back to how they are in a tree, else before the change; returns the hash of
+        the tree that then is."""
         self.open()
-        self.worktrees.put_back(self._name, paths)
+        self.worktrees.put_back(self._name, paths, tree or self.base)
         return self.commit(message)
 
     # -- the user's own branch -----------------------------------------------------------------

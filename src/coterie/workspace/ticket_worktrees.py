@@ -119,16 +119,16 @@ class TicketWorktrees:
             git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
             git.run("clean", "-dffq")
 
-    def put_back(self, ticket: str, names: Sequence[str]) -> None:
-        """Put files back to how they were when the session began; those it made are gone."""
+    def put_back(self, ticket: str, names: Sequence[str], tree: str) -> None:
+        """Put files back to how they are in a tree; those that it does not have are gone."""
         with self._alone_in(ticket) as git:
             git.run("reset", "--quiet", "--hard", patience=CHECKOUT)
-            listed = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", self.base)
+            listed = git.run("ls-tree", "-r", "-z", "--full-tree", "--name-only", tree)
             before = set(listed.split("\0"))
             known = [f":(literal){name}" for name in names if name in before]
             made = [f":(literal){name}" for name in names if name not in before]
             if known:
-                git.run("checkout", "--quiet", self.base, "--", *known)
+                git.run("checkout", "--quiet", tree, "--", *known)
             if made:
                 git.run("rm", "--quiet", "--", *made)
 

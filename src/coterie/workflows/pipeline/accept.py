@@ -8,6 +8,7 @@ from coterie.model.code_change import CodePatch
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.workflows.chat import STOP
+from coterie.workflows.pipeline.codegen import size_text
 from coterie.workflows.pipeline.services import COTERIE, PipelineStepRun
 from coterie.workspace.pipeline_work import PipelineWork
 
@@ -65,7 +66,7 @@ class AcceptStep(PipelineStepRun):
     ) -> StepResult:
         patch = await self.read(state, "code.patch", CodePatch)
         size = patch.summary if patch else None
-        summary = f"{size.files} files, +{size.additions} -{size.deletions}" if size else ""
+        summary = size_text(size) if size else ""
         tree = await self.git(lambda work: work.tree)
         accept = Option(id=ACCEPT, label="commit it", style="primary", detail="with what you say")
         if failed:

@@ -19,12 +19,21 @@ from coterie.model.eval_report import EvalReport
 from coterie.model.interaction import Ask, Option
 from coterie.model.pipeline_state import PipelineState, StatePatch, StepMessage, StepResult
 from coterie.model.planning import PlanFiles, PlannedTests
+from coterie.model.test_files import is_test, suggested_tests
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.services import PipelineStepRun
 from coterie.workspace.pipeline_work import ChangedFile, PipelineWork
 
 ALLOW, PUT_BACK, REDO = "allow", "put_back", "redo"
 _TAIL = 2_000
+_SPECS = "openspec/changes/"
+"""Where the plan itself is, in a project that uses OpenSpec."""
+
+
+def size_text(size: DiffSummary) -> str:
+    """How large a change is, in a few words."""
+    files = "1 file" if size.files == 1 else f"{size.files} files"
+    return f"{files}, +{size.additions} -{size.deletions}"
 
 
 class ChangeStep(PipelineStepRun):
@@ -103,7 +112,7 @@ class CodegenStep(ChangeStep):
         choice = message.choice if message else ""
         made: dict[str, str] = {}
         if choice == PUT_BACK:
-            await self._put_back(planned or set())
+            await self._put_back((planned or set()) | await self._allowed_before(state))
         elif choice != ALLOW:
             intent = await self._intent(state, message, plan_files)
             made = await self._written(intent, plan_files)
@@ -113,6 +122,7 @@ class CodegenStep(ChangeStep):
             patch = StatePatch(status="failed", reason="nothing was changed", artifacts=made)
             return StepResult(patch=patch)
         allowed = planned if planned is not None else await self._intended(state, made)
+        allowed |= await self._allowed_before(state)
         outside = [one.path for one in changed if one.path not in allowed]
         if outside and choice not in (ALLOW, PUT_BACK):
             asked = self.unplanned("codegen", outside, state)
@@ -122,7 +132,7 @@ class CodegenStep(ChangeStep):
         patch, files = await self.patch(allowed)
         size = patch.summary
         logs = (
-            f"{size.files} files, +{size.additions} -{size.deletions}",
+            size_text(size),
             *(f"{one.operation} {one.path}" for one in patch.files),
         )
         return StepResult(
@@ -136,6 +146,12 @@ class CodegenStep(ChangeStep):
             lambda _: self.services.artifacts.read(files, "code.plan", CodegenPlan)
         )
         return {one.path for one in plan.files}
+
+    async def _allowed_before(self, state: PipelineState) -> set[str]:
+        """What an earlier round was allowed to touch, with its tests; and the plan's own files."""
+        before = await self.read(state, "code.patch", CodePatch)
+        known = {one.path for one in before.files} if before else set[str]()
+        return known | {one.path for one in await self.changed() if one.path.startswith(_SPECS)}
 
     async def _put_back(self, planned: Collection[str]) -> None:
         outside = [one.path for one in await self.changed() if one.path not in planned]
@@ -202,25 +218,39 @@ class WriteTestsStep(ChangeStep):
         """The change with its tests as a patch."""
         tests = await self.read(state, "test.plan", PlannedTests)
         wanted = [one.name for one in tests.key_cases if one.automated] if tests else []
-        if tests is None or not tests.write_tests or not wanted:
+        before = await self.read(state, "code.patch", CodePatch)
+        if tests is None or not tests.write_tests or not wanted or before is None:
             return StepResult(logs=("the plan asks for no tests of its own",))
         choice = message.choice if message else ""
-        before = await self.read(state, "code.patch", CodePatch)
-        known = {one.path for one in before.files} if before else set[str]()
+        planned = {one.path for one in before.files if one.is_planned}
         if choice == PUT_BACK:
-            outside = [one.path for one in await self._existing(known)]
-            await self.git(lambda work: work.put_back(outside, "Put back what was not planned"))
+            outside = await self._beside_tests(before.tree)
+            await self.git(
+                lambda work: work.put_back(outside, "Put back what is no test", before.tree)
+            )
         elif choice != ALLOW:
-            facts: dict[str, object] = {"tests": [tests.strategy, *wanted], "files": sorted(known)}
-            await self.change("test_codegen", facts, "tests")
-            outside = [one.path for one in await self._existing(known)]
-            if outside:
+            files = [one.path for one in before.files]
+            await self._write([tests.strategy, *wanted], files, message)
+            if outside := await self._beside_tests(before.tree):
                 return self.unplanned("test_codegen", outside, state)
-        patch, files = await self.patch(known)
-        added = len(patch.files) - len(known)
-        return StepResult(patch=StatePatch(artifacts=files), logs=(f"{added} files of tests",))
+        _, files = await self.patch(planned)
+        added = await self.git(lambda work: work.changed(before.tree))
+        logs = tuple(f"{one.operation} {one.path}" for one in added) or ("no test was written",)
+        return StepResult(patch=StatePatch(artifacts=files), logs=logs, actions=("run_tests",))
 
-    async def _existing(self, known: Collection[str]) -> list[ChangedFile]:
-        """Files of the project that were changed for the tests: a new one needs no word."""
-        changed = await self.changed()
-        return [one for one in changed if one.path not in known and one.operation != "create"]
+    async def _write(
+        self, tests: list[str], changed: list[str], message: StepMessage | None
+    ) -> None:
+        known = await self.git(PipelineWork.files)
+        facts: dict[str, object] = {
+            "tests": tests,
+            "changed": ", ".join(changed),
+            "files": suggested_tests(changed, known),
+            "findings": [message.content] if message and message.content else [],
+        }
+        await self.change("test_codegen", facts, "tests")
+
+    async def _beside_tests(self, tree: str) -> list[str]:
+        """Files that are no tests and differ from what was reviewed: those need a word."""
+        changed = await self.git(lambda work: work.changed(tree))
+        return [one.path for one in changed if not is_test(one.path)]

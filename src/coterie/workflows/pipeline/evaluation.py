@@ -94,7 +94,9 @@ class RunTestsStep(PipelineStepRun):
             origin=one.origin,
             exit_code=outcome.exit_code,
             duration_ms=outcome.duration_ms,
-            log=outcome.log,
+            log=await anyio.to_thread.run_sync(
+                self.services.artifacts.keep_log, outcome.log, one.name
+            ),
             digest=outcome.digest,
             output=outcome.output,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import anyio.to_thread
 
@@ -17,21 +17,31 @@ from coterie.errors import UsageError
 from coterie.model import step_name
 from coterie.model.about import FailedPhaseStep, GateFailed, PhaseChoice
 from coterie.model.interaction import Ask, Option, Response
-from coterie.model.phase_graph import DONE, PIPELINE_STEPS, PhaseGraph
+from coterie.model.phase_graph import DONE, PhaseGraph
 from coterie.model.pipeline_state import (
+    ACTOR_OF,
     PipelineSettings,
     PipelineState,
     StepMessage,
     StepResult,
+    trajectory_line,
 )
 from coterie.model.record import PhaseRecord
 from coterie.model.task import Ended, TaskCreated
 from coterie.model.ticket import BASE_COMMIT
+from coterie.model.trajectory import TrajectoryLine
 from coterie.ports import Context
 from coterie.workflows.chat import STOP
 from coterie.workflows.pipeline.accept import AcceptStep
 from coterie.workflows.pipeline.code_review import CodeReviewStep, ReviewMeetingStep
 from coterie.workflows.pipeline.codegen import CodegenStep, WriteTestsStep
+from coterie.workflows.pipeline.commands import (
+    COMMANDS,
+    REVERT,
+    NextPhase,
+    command_options,
+    meant_by,
+)
 from coterie.workflows.pipeline.evaluation import RunTestsStep
 from coterie.workflows.pipeline.plan_review import PlanReviewStep
 from coterie.workflows.pipeline.planning_meeting import PlanningMeetingStep
@@ -51,31 +61,10 @@ STEPS: Mapping[str, type[PipelineStepRun]] = {
     "test_run": RunTestsStep,
     "accept": AcceptStep,
 }
-REVERT = "revert"
-COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "plan": ("workshop",),
-    "planreview": ("plan_review",),
-    "meeting": ("review_meeting", "planning_meeting"),
-    "codegen": ("codegen",),
-    "review": ("code_review",),
-    "test": ("test_run",),
-    "accept": ("accept",),
-}
-"""By what a user may say at the end of a phase: the step that is then taken; of several, the first
-that can be."""
 
 
 class WorkReverted(Exception):
     """The work was taken back while a step was under way."""
-
-
-class NextPhase(NamedTuple):
-    """Where a pipeline goes on."""
-
-    phase: str
-    step: str | None = None
-    """The step that it begins with; None: the first."""
-    message: StepMessage | None = None
 
 
 class PipelineRunner:
@@ -91,6 +80,7 @@ class PipelineRunner:
         self._state = PipelineState(task_id=task.task_id, phase=settings.graph.start)
         self._rounds: Counter[str] = Counter()
         """By phase: how often its gate sent the work back since the user last said so."""
+        self._trajectory: list[TrajectoryLine] = []
         self._last_heard = 1 if task.goal else 0
         """Up to which message of the conversation steps were told what people said."""
 
@@ -211,11 +201,13 @@ class PipelineRunner:
                 raise WorkReverted
             await self._write_state()
             self._tell_step(step)
-            made = await STEPS[step](self._services, name).step(state, message)
+            made = await self._services.measured(STEPS[step](self._services, name), state, message)
             return made.model_dump(mode="json")
 
         result = StepResult.model_validate(await self._context.step(name, [step], work))
         self._state = state.after(step, result.patch)
+        line = trajectory_line(visit, step, state, result)
+        self._trajectory += [line] if line else []
         if fresh:
             await self._write_state()
             self._tell_step(step, result)
@@ -229,7 +221,8 @@ class PipelineRunner:
             response = await self._services.ask_user(f"{name}/question/{number}", question)
             choice = response.selected_option_id or choice
             said.append(_words(response))
-        return StepMessage(sender="user", content="\n".join(said), choice=choice)
+        words = "\n".join(said).strip()
+        return StepMessage(sender="user", content=words, choice=choice, answers=tuple(said))
 
     async def _after_failure(self, name: str, step: str, result: StepResult) -> StepMessage:
         about = FailedPhaseStep(phase=self._state.phase, step=step, reason=result.patch.reason)
@@ -266,7 +259,7 @@ class PipelineRunner:
             options=(
                 Option(id="again", label=f"once more from {phase.back or name}", style="primary"),
                 Option(id="override", label="go on over it", style="danger"),
-                *self._commands(),
+                *command_options(self._graph, self._state),
                 STOP,
             ),
             intent=[gate, visit],
@@ -304,7 +297,7 @@ class PipelineRunner:
             PhaseChoice(phase=over, next=following, reverted=reverted),
             options=(
                 Option(id="next", label=f"go on: {following}", style="primary"),
-                *self._commands(),
+                *command_options(self._graph, self._state),
                 STOP,
             ),
             intent=[over, visit],
@@ -317,18 +310,13 @@ class PipelineRunner:
         message = StepMessage(sender="user", content=said) if said else None
         return NextPhase(following, message=message)
 
-    def _commands(self) -> list[Option]:
-        """What may be done besides, as far as the state allows it."""
-        able = [Option(id=one, label=f"/{one}") for one in COMMANDS if self._step_for(one)]
-        return [*able, Option(id=REVERT, label="take the work back")]
-
     async def _obey(self, visit: int, command: str, said: str) -> NextPhase:
         """Go to the phase of a command; the work is taken back first where that is the command."""
         if command == REVERT:
             name = step_name.phase(visit, REVERT)
             await self._context.step(name, [], self._drop)
             return NextPhase(self._graph.start)
-        found = self._step_for(command)
+        found = meant_by(command, self._graph, self._state)
         assert found is not None, "only what can be done is offered"
         message = StepMessage(sender="user", content=said) if said else None
         return found._replace(message=message)
@@ -338,27 +326,18 @@ class PipelineRunner:
         assert work is not None, "opened before any step"
         return await anyio.to_thread.run_sync(work.drop, number)
 
-    def _step_for(self, command: str) -> NextPhase | None:
-        """The phase and step that a command means; None where the state does not allow it."""
-        for step in COMMANDS[command]:
-            for name, phase in self._graph.phases.items():
-                if step in phase.steps and self._state.allows(step) and self._is_due(step):
-                    return NextPhase(name, step)
-        return None
-
-    def _is_due(self, step: str) -> bool:
-        """Whether what a step decides about is there: tests need a change, accepting one too."""
-        needs_code = PIPELINE_STEPS[step].decides == "tests" or step == "accept"
-        return not needs_code or "code.patch" in self._state.files
-
     async def _write_state(self) -> None:
         """`state.json`, for whoever looks."""
         text = self._state.model_dump_json(indent=2) + "\n"
-        await anyio.to_thread.run_sync(self._services.artifacts.write_state, text)
+        artifacts, lines = self._services.artifacts, list(self._trajectory)
+
+        def write() -> None:
+            artifacts.write_state(text)
+            artifacts.write("trajectory", lines)
+
+        await anyio.to_thread.run_sync(write)
 
     def _tell_step(self, step: str, result: StepResult | None = None) -> None:
-        from coterie.model.pipeline_state import ACTOR_OF
-
         actor = self._state.actors[ACTOR_OF[step]]
         record = PhaseRecord(self._task.task_id, self._state.phase, step, actor.status, actor.round)
         if result is not None:

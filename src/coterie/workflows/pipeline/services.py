@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import monotonic
 from typing import TypeVar
 
 import anyio.to_thread
 
+from coterie.model import instant
 from coterie.model.artifact import ArtifactData
 from coterie.model.interaction import Ask, Option, Response
 from coterie.model.pipeline_roles import PIPELINE_ROLES, FilledRoles
 from coterie.model.pipeline_state import PipelineSettings, PipelineState, StepMessage, StepResult
 from coterie.model.task import TaskCreated
 from coterie.model.team import Member
-from coterie.model.update import TurnFailed
+from coterie.model.trajectory import StepCost
+from coterie.model.update import TurnFailed, sum_of
 from coterie.ports import Context
 from coterie.workflows.chat import STOP, answer_or_stop, failed_turn
 from coterie.workflows.prompt_files import Prompts
@@ -64,6 +67,32 @@ class PipelineServices:
         root = self.context.root
         self.role_prompts: Mapping[str, RolePrompt] = await anyio.to_thread.run_sync(
             role_prompts, root
+        )
+
+    async def measured(
+        self, run: PipelineStepRun, state: PipelineState, message: StepMessage | None
+    ) -> StepResult:
+        """Take a step; the result with when it ended and what it used."""
+        begun, turns, before = monotonic(), self.turns.taken, await self._spent()
+        result = await run.step(state, message)
+        after = await self._spent()
+        cost = StepCost(
+            turns=self.turns.taken - turns,
+            input_tokens=max(after.input_tokens - before.input_tokens, 0),
+            output_tokens=max(after.output_tokens - before.output_tokens, 0),
+            usd=max(after.usd - before.usd, 0.0),
+            duration_ms=round((monotonic() - begun) * 1000),
+        )
+        return result.model_copy(update={"ended_at": instant.now(), "cost": cost})
+
+    async def _spent(self) -> StepCost:
+        used = sum_of((await self.context.spent()).values())
+        if used is None:
+            return StepCost()
+        return StepCost(
+            input_tokens=used.input_tokens or 0,
+            output_tokens=used.output_tokens or 0,
+            usd=used.cost_usd or 0.0,
         )
 
     async def ask_user(self, name: str, question: Ask) -> Response:
@@ -161,7 +190,7 @@ class PipelineStepRun:
         return member.model_copy(update=own)
 
     async def write(
-        self, name: str, content: ArtifactData | list[ArtifactData] | str, **parts: str
+        self, name: str, content: ArtifactData | Sequence[ArtifactData] | str, **parts: str
     ) -> dict[str, str]:
         """Write an artifact by its declared name; its file, for the state."""
         folder = self.services.artifacts
